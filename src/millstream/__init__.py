@@ -1,0 +1,65 @@
+"""Millstream: stateful streams in Python, run by Spark, with Kafka Streams' programming model.
+
+The whole library in one sentence: a topology is data; a task is a pure step from (records of epoch N,
+stores at version N-1) to (outputs, stores at version N); an engine decides when and where steps run.
+"""
+
+from __future__ import annotations
+
+from millstream import errors, handlers, serdes, timestamps
+from millstream.config import StreamsConfig
+from millstream.dsl.branched import BranchedKStream
+from millstream.dsl.builder import StreamsBuilder
+from millstream.dsl.cogrouped import CogroupedKStream
+from millstream.dsl.grouped import KGroupedStream
+from millstream.dsl.grouped_table import KGroupedTable
+from millstream.dsl.kstream import KStream
+from millstream.dsl.ktable import GlobalKTable, KTable
+from millstream.processors.api import (
+    Cancellable,
+    FixedKeyProcessor,
+    FixedKeyProcessorContext,
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    ValueTransformerWithKey,
+)
+from millstream.record import FixedKeyRecord, Record, RecordMetadata, ValueAndTimestamp, Window, Windowed
+from millstream.state import specs as stores
+from millstream.state.specs import Store, StoreBuilder
+from millstream.topology.topology import Topology
+
+__all__ = [
+    "BranchedKStream",
+    "Cancellable",
+    "CogroupedKStream",
+    "FixedKeyProcessor",
+    "FixedKeyProcessorContext",
+    "FixedKeyRecord",
+    "GlobalKTable",
+    "KGroupedStream",
+    "KGroupedTable",
+    "KStream",
+    "KTable",
+    "Processor",
+    "ProcessorContext",
+    "PunctuationType",
+    "Record",
+    "RecordMetadata",
+    "Store",
+    "StoreBuilder",
+    "StreamsBuilder",
+    "StreamsConfig",
+    "Topology",
+    "ValueAndTimestamp",
+    "ValueTransformerWithKey",
+    "Window",
+    "Windowed",
+    "errors",
+    "handlers",
+    "serdes",
+    "stores",
+    "timestamps",
+]
+
+__version__ = "0.1.0"

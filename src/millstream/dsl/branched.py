@@ -1,0 +1,123 @@
+"""`split()`: a stream on its way into branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from millstream.dsl.graph import GraphNode
+from millstream.errors import TopologyError
+from millstream.processors.branch import Branch
+from millstream.processors.stateless import PassThrough
+from millstream.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from millstream.dsl.kstream import KStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(eq=False)
+class _Splitter:
+    """What the branches of one `split()` share: written when the graph is."""
+
+    predicates: list[Callable[[Any, Any], object]]
+    children: list[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BranchedKStream(Generic[K, V]):
+    """Branches so far. The result is a dict from splitter name + branch name to stream."""
+
+    source: KStream[K, V]
+    node: GraphNode
+    splitter: _Splitter
+    branches: dict[str, KStream[K, V]]
+
+    @classmethod
+    def of(cls, source: KStream[K, V], name: str | None) -> BranchedKStream[K, V]:
+        """A split without branches yet."""
+        splitter = _Splitter([], [])
+        node_name = source.graph.name_or_new(name, "KSTREAM-BRANCH-")
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            make = partial(Branch, tuple(splitter.predicates), tuple(splitter.children))
+            topology.add_operator(node_name, make, parents)
+
+        return cls(source, source.graph.add(GraphNode(node_name, write), source.node), splitter, {})
+
+    def branch(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        function: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
+        consumer: Callable[[KStream[K, V]], object] | None = None,
+    ) -> BranchedKStream[K, V]:
+        """Records for which the predicate, and none before it, holds.
+
+        `function` puts what it makes of the branch into the result; `consumer` uses the branch up.
+
+        >>> from millstream import StreamsBuilder
+        >>> split = StreamsBuilder().stream("orders").split(name="n-")
+        >>> sorted(split.branch(lambda key, value: value < 0, name="bad").no_default_branch())
+        ['n-bad']
+        """
+        self.splitter.predicates.append(predicate)
+        return self._with_branch(len(self.splitter.predicates), name, function, consumer)
+
+    def default_branch(
+        self,
+        *,
+        name: str | None = None,
+        function: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
+        consumer: Callable[[KStream[K, V]], object] | None = None,
+    ) -> dict[str, KStream[K, V]]:
+        """All other records, and the end of the split.
+
+        >>> from millstream import StreamsBuilder
+        >>> sorted(StreamsBuilder().stream("orders").split(name="n-").default_branch())
+        ['n-0']
+        """
+        return self._with_branch(0, name, function, consumer).branches
+
+    def no_default_branch(self) -> dict[str, KStream[K, V]]:
+        """The end of the split: all other records are left out.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").split().no_default_branch()
+        {}
+        """
+        return self.branches
+
+    def _with_branch(
+        self,
+        number: int,
+        name: str | None,
+        function: Callable[[KStream[K, V]], KStream[K, V] | None] | None,
+        consumer: Callable[[KStream[K, V]], object] | None,
+    ) -> BranchedKStream[K, V]:
+        if function is not None and consumer is not None:
+            message = "a branch takes a function or a consumer, not both"
+            raise TopologyError(message)
+        graph = self.source.graph
+        child = self.node.name + (name if name is not None else str(number))
+        self.splitter.children.append(child)
+        graph.new_name(child)
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_operator(child, PassThrough, parents)
+
+        node = graph.add(GraphNode(child, write), self.node)
+        branch = self.source.at_node(node)
+        result: KStream[K, V] | None = branch
+        if function is not None:
+            result = function(branch)
+        elif consumer is not None:
+            consumer(branch)
+            result = None
+        branches = self.branches if result is None else {**self.branches, child: result}
+        return BranchedKStream(self.source, self.node, self.splitter, branches)

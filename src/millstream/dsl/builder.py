@@ -1,0 +1,208 @@
+"""`StreamsBuilder`: where a program of the DSL begins and ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from millstream.dsl.graph import Graph, GraphNode, StreamSourceNode
+from millstream.dsl.kstream import KStream
+from millstream.dsl.ktable import GlobalKTable, KTable, write_table_source
+from millstream.dsl.materialized import Materialized, StoreLike, as_store
+from millstream.dsl.table_state import SourceState
+from millstream.processors.api import Processor
+from millstream.processors.table_source import StoredTableSource
+from millstream.serdes import Serde
+from millstream.state.specs import StoreBuilder
+from millstream.topology.topology import Topology, operator_of
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class StreamsBuilder:
+    """Builds a topology out of streams and tables.
+
+    >>> from millstream import StreamsBuilder, serdes
+    >>> builder = StreamsBuilder()
+    >>> (
+    ...     builder.stream("lines", value=serdes.string)
+    ...     .flat_map_values(str.split)
+    ...     .group_by(lambda _, word: word)
+    ...     .count(store="counts")
+    ...     .to_stream()
+    ...     .to("word-counts", value=serdes.int64)
+    ... )
+    >>> topology = builder.build()
+    """
+
+    def __init__(self) -> None:
+        self._graph = Graph()
+
+    def stream(
+        self,
+        topics: str | Sequence[str] | re.Pattern[str],
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        timestamp_extractor: Callable[..., int] | None = None,
+        offset_reset: str | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]:
+        """Read a topic, several, or all that match a pattern, as a stream.
+
+        >>> import re
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream(re.compile("orders-.*")).node.name
+        'KSTREAM-SOURCE-0000000000'
+        """
+        pattern = topics if isinstance(topics, re.Pattern) else None
+        names: tuple[str, ...] = ()
+        if isinstance(topics, str):
+            names = (topics,)
+        elif not isinstance(topics, re.Pattern):
+            names = tuple(topics)
+        source = self._graph.name_or_new(name, "KSTREAM-SOURCE-")
+
+        def write(topology: Topology, _parents: tuple[str, ...]) -> None:
+            topology.add_source(
+                source,
+                *((pattern,) if pattern is not None else names),
+                key=key,
+                value=value,
+                timestamp_extractor=timestamp_extractor,
+                offset_reset=offset_reset,
+            )
+
+        node = StreamSourceNode(source, write, topics=names, pattern=pattern, offset_reset=offset_reset)
+        self._graph.add(node)
+        return KStream(self._graph, node, key, value, frozenset({source}), False)
+
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        store: StoreLike = None,
+        timestamp_extractor: Callable[..., int] | None = None,
+        offset_reset: str | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """Read a topic as a table: the last value of each key; None deletes.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().table("users", store="users").queryable_store_name
+        'users'
+        """
+        own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
+        source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
+        table = self._graph.name_or_new(name, "KTABLE-SOURCE-")
+        state = SourceState(own)
+        spec = own.store
+
+        def write(topology: Topology, _parents: tuple[str, ...]) -> None:
+            topology.add_source(
+                source,
+                topic,
+                key=spec.key,
+                value=spec.value,
+                timestamp_extractor=timestamp_extractor,
+                offset_reset=offset_reset,
+            )
+            write_table_source(topology, table, state, (source,))
+
+        node = self._graph.add(GraphNode(table, write))
+        return KTable(self._graph, node, spec.key, spec.value, frozenset({source}), own.queryable_name, state)
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        store: StoreLike = None,
+        timestamp_extractor: Callable[..., int] | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[K, V]:
+        """Read a topic as a table of which every instance has a full copy.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().global_table("rates", store="rates").queryable_store_name
+        'rates'
+        """
+        own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
+        source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
+        table = self._graph.name_or_new(name, "KTABLE-SOURCE-")
+        spec = own.store
+
+        def write(topology: Topology, _parents: tuple[str, ...]) -> None:
+            make = partial(StoredTableSource, own.name, caching=False, send_old=False)
+            topology.add_global_operator(
+                own.builder(), source, topic, table, make, (spec.key, spec.value, timestamp_extractor)
+            )
+
+        self._graph.add(GraphNode(table, write))
+        return GlobalKTable(own.name)
+
+    def add_state_store(self, store: StoreBuilder) -> StreamsBuilder:
+        """Add a store for `process`, `process_values` or `transform_values` to name.
+
+        >>> from millstream import StreamsBuilder, serdes, stores
+        >>> builder = StreamsBuilder()
+        >>> builder.add_state_store(
+        ...     stores.key_value("seen", key=serdes.string, value=serdes.int64)
+        ... ) is builder
+        True
+        """
+
+        def write(topology: Topology, _parents: tuple[str, ...]) -> None:
+            topology.add_state_store(store)
+
+        self._graph.add(GraphNode(store.name, write))
+        return self
+
+    def add_global_store(
+        self,
+        store: StoreBuilder,
+        topic: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp_extractor: Callable[..., int] | None = None,
+        name: str | None = None,
+    ) -> StreamsBuilder:
+        """Keep a store on every instance that a processor of your own writes from a topic.
+
+        >>> from millstream import Processor, StreamsBuilder, stores
+        >>> builder = StreamsBuilder()
+        >>> builder.add_global_store(stores.key_value("rates"), "rates", Processor) is builder
+        True
+        """
+        source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
+        processor = self._graph.name_or_new(name, "KTABLE-SOURCE-")
+
+        def write(topology: Topology, _parents: tuple[str, ...]) -> None:
+            topology.add_global_operator(
+                store, source, topic, processor, operator_of(supplier), (key, value, timestamp_extractor)
+            )
+
+        self._graph.add(GraphNode(store.name, write))
+        return self
+
+    def build(self) -> Topology:
+        """The finished topology. Mistakes that need the whole picture are found here.
+
+        >>> from millstream import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("orders").to("copies")
+        >>> print(builder.build().describe().splitlines()[0])
+        Topologies:
+        """
+        topology = Topology()
+        self._graph.write(topology)
+        topology.plan()
+        return topology

@@ -1,0 +1,143 @@
+"""What the handles of one builder share: the numbering of names and the graph they add operators to.
+
+Operators become nodes of a topology only at `build()`, because some are decided by what comes after
+them: whether a table needs a store, whether it has to send old values. The order in which nodes are
+written, and every number that is used up on the way, are Kafka's, so that names and `describe()` are.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.errors import TopologyError
+from millstream.topology.blame import call_site, on_behalf_of
+from millstream.topology.topology import Topology
+
+
+@dataclass(eq=False)
+class GraphNode:
+    """An operator before `build()`. `write` adds it to the topology, behind the named parents."""
+
+    name: str
+    write: Callable[[Topology, tuple[str, ...]], None]
+    site: str = field(default_factory=call_site)
+    parents: list[GraphNode] = field(default_factory=list)
+    children: list[GraphNode] = field(default_factory=list)
+    priority: int = 0
+
+
+@dataclass(eq=False)
+class StreamSourceNode(GraphNode):
+    """A stream's source: those that read the same topics become one at `build()`."""
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    offset_reset: str | None = None
+
+
+class Graph:
+    """The operators of one builder, and the counter behind their names."""
+
+    def __init__(self) -> None:
+        self._counter = 0
+        self._priority = 0
+        self._root = GraphNode("root", lambda _topology, _parents: None, site="")
+        self.copartitions: list[frozenset[str]] = []
+
+    def new_name(self, prefix: str) -> str:
+        """The next numbered name."""
+        name = f"{prefix}{self._counter:010d}"
+        self._counter += 1
+        return name
+
+    def new_store_name(self, prefix: str) -> str:
+        """The next numbered name of a store."""
+        return self.new_name(f"{prefix}STATE-STORE-")
+
+    def name_or_new(self, given: str | None, prefix: str) -> str:
+        """The given name, or a numbered one. A number is used up either way, as Kafka does."""
+        numbered = self.new_name(prefix)
+        return numbered if given is None else given
+
+    def suffixed_or_new(self, given: str | None, suffix: str, prefix: str) -> str:
+        """The given name with a suffix, or a numbered one."""
+        numbered = self.new_name(prefix)
+        return numbered if given is None else given + suffix
+
+    def add(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
+        """Hang a node behind its parents, or behind nothing if it is a source."""
+        for parent in parents or (self._root,):
+            if node not in parent.children:
+                parent.children.append(node)
+                node.parents.append(parent)
+            node.priority = self._priority
+            self._priority += 1
+        return node
+
+    def write(self, topology: Topology) -> None:
+        """Write all nodes into a topology, parents first, else in the order in which they were made."""
+        self._merge_equal_sources()
+        written = {self._root}
+        queue: list[tuple[int, int, GraphNode]] = []
+        _push(queue, self._root.children)
+        while queue:
+            node = heapq.heappop(queue)[2]
+            if node in written or not written.issuperset(node.parents):
+                continue
+            with on_behalf_of(node.site):
+                node.write(topology, tuple(parent.name for parent in node.parents))
+            written.add(node)
+            _push(queue, node.children)
+        for group in self.copartitions:
+            topology.copartition(group)
+
+    def _merge_equal_sources(self) -> None:
+        seen: list[StreamSourceNode] = []
+        for node in list(self._root.children):
+            if not isinstance(node, StreamSourceNode):
+                continue
+            twin = next((other for other in seen if _same_topics(other, node)), None)
+            if twin is None:
+                seen.append(node)
+                continue
+            if twin.offset_reset != node.offset_reset:
+                _refuse(twin, node, "differ in offset_reset", "give both the same")
+            self._root.children.remove(node)
+            for child in list(node.children):
+                node.children.remove(child)
+                child.parents.remove(node)
+                if child not in twin.children:
+                    twin.children.append(child)
+                    child.parents.append(twin)
+
+
+def _push(queue: list[tuple[int, int, GraphNode]], nodes: Iterable[GraphNode]) -> None:
+    for node in nodes:
+        heapq.heappush(queue, (node.priority, id(node), node))
+
+
+def _same_topics(one: StreamSourceNode, other: StreamSourceNode) -> bool:
+    if one.pattern is not None or other.pattern is not None:
+        return one.pattern is not None and one.pattern == other.pattern
+    if not set(one.topics) & set(other.topics):
+        return False
+    if one.topics != other.topics:
+        _refuse(one, other, "overlap but are not equal", "read each topic by itself and merge() the streams")
+    return True
+
+
+def _refuse(one: GraphNode, other: GraphNode, what: str, remedy: str) -> None:
+    message = (
+        f"two streams read the same topics, and their subscriptions {what}.\n"
+        f"  at {one.site}\n  at {other.site}\n  Remedy: {remedy}."
+    )
+    raise TopologyError(message)
+
+
+def first_given(*serdes: Any) -> Any:
+    """The first serde that is not None."""
+    return next((serde for serde in serdes if serde is not None), None)

@@ -1,0 +1,222 @@
+"""`KGroupedStream`: a stream grouped by key, ready to be aggregated into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from millstream.dsl.graph import Graph, GraphNode, first_given
+from millstream.dsl.ktable import KTable
+from millstream.dsl.materialized import Materialized, StoreLike, as_store
+from millstream.dsl.repartition import repartition_node
+from millstream.dsl.table_state import TableState
+from millstream.processors import fold
+from millstream.processors.aggregate import StreamAggregate, StreamReduce
+from millstream.processors.operator import Operator
+from millstream.serdes import Serde, int64
+from millstream.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from millstream.dsl.cogrouped import CogroupedKStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+VA = TypeVar("VA")
+
+AGGREGATE = "KSTREAM-AGGREGATE-"
+REDUCE = "KSTREAM-REDUCE-"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KGroupedStream(Generic[K, V]):
+    """A grouped stream. If its keys were changed, the aggregation repartitions it first."""
+
+    graph: Graph
+    node: GraphNode
+    key_serde: Any
+    value_serde: Any
+    source_names: frozenset[str]
+    needs_repartition: bool
+    name: str | None
+    _shared_repartition: list[GraphNode] = field(default_factory=list)
+    """With a named group, the repartition that all its aggregations share."""
+
+    def count(
+        self,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[int] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, int]:
+        """How many records each key has had. Records without a value do not count.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("clicks").group_by_key().count(
+        ...     store="clicks-per-user"
+        ... ).queryable_store_name
+        'clicks-per-user'
+        """
+        spec = as_store(store, key, value)
+        if spec.name is None and (store is not None or key is not None or value is not None):
+            self.graph.new_store_name(AGGREGATE)  # Kafka uses up a number here
+        return self._aggregate(
+            partial(StreamAggregate, initializer=fold.zero, aggregator=fold.add_one),
+            spec,
+            AGGREGATE,
+            name,
+            value=int64,
+        )
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V],
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """Combine the values of each key: `reducer(so_far, new)`. The first value is the first result.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("bids").group_by_key().reduce(max, store="highest").queryable_store_name
+        'highest'
+        """
+        return self._aggregate(
+            partial(StreamReduce, reducer=reducer),
+            as_store(store, key, value),
+            REDUCE,
+            name,
+            value=self.value_serde,
+        )
+
+    def aggregate(
+        self,
+        initializer: Callable[[], VA],
+        aggregator: Callable[[K, V, VA], VA],
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, VA]:
+        """Fold the values of each key: `aggregator(key, value, so_far)`, starting with `initializer()`.
+
+        >>> from millstream import StreamsBuilder
+        >>> grouped = StreamsBuilder().stream("orders").group_by_key()
+        >>> totals = grouped.aggregate(lambda: 0, lambda key, amount, total: total + amount, store="totals")
+        >>> totals.queryable_store_name
+        'totals'
+        """
+        make = partial(StreamAggregate, initializer=initializer, aggregator=aggregator)
+        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
+
+    def sum(
+        self,
+        of: Callable[[V], VA] | None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, VA]:
+        """The sum of the values of each key, or of `of(value)`.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").group_by_key().sum(lambda order: order["amount"]).node.name
+        'KSTREAM-AGGREGATE-0000000002'
+        """
+        make = partial(StreamAggregate, initializer=fold.zero, aggregator=fold.Sum(of))
+        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
+
+    def min(
+        self,
+        of: Callable[[V], VA] | None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, VA]:
+        """The smallest value of each key, or of `of(value)`.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("temperatures").group_by_key().min(store="coldest").queryable_store_name
+        'coldest'
+        """
+        make = partial(StreamAggregate, initializer=fold.nothing, aggregator=fold.Min(of))
+        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
+
+    def max(
+        self,
+        of: Callable[[V], VA] | None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, VA]:
+        """The largest value of each key, or of `of(value)`.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("temperatures").group_by_key().max(store="hottest").queryable_store_name
+        'hottest'
+        """
+        make = partial(StreamAggregate, initializer=fold.nothing, aggregator=fold.Max(of))
+        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
+
+    def cogroup(self, aggregator: Callable[[K, V, VA], VA]) -> CogroupedKStream[K, VA]:
+        """Aggregate this stream together with others into one table.
+
+        >>> from millstream import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> clicks = builder.stream("clicks").group_by_key()
+        >>> buys = builder.stream("buys").group_by_key()
+        >>> def more(key, value, score):
+        ...     return score + value
+        >>> clicks.cogroup(more).cogroup(buys, more).aggregate(lambda: 0, store="score").queryable_store_name
+        'score'
+        """
+        from millstream.dsl.cogrouped import CogroupedKStream  # noqa: PLC0415 - each makes the other
+
+        return CogroupedKStream(self.graph, ((self, aggregator),))
+
+    def _aggregate(
+        self,
+        make: Callable[..., Operator],
+        spec: Any,
+        prefix: str,
+        name: str | None,
+        *,
+        value: Any,
+    ) -> KTable[K, Any]:
+        """Build the aggregation. `value` is the serde of the result where the user gives none."""
+        spec = as_store(spec, self.key_serde, value)
+        own = Materialized.of(self.graph, spec, prefix)
+        table_name = self.graph.name_or_new(name, prefix)
+        state = TableState()
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            operator = partial(make, own.name, caching=own.caching, send_old=state.sends_old)
+            topology.add_operator(table_name, operator, parents)
+            topology.add_state_store(own.builder(), table_name)
+
+        parent, sources = self.repartitioned(own.name)
+        node = self.graph.add(GraphNode(table_name, write), parent)
+        return KTable(self.graph, node, spec.key, spec.value, sources, own.queryable_name, state)
+
+    def repartitioned(self, store_name: str) -> tuple[GraphNode, frozenset[str]]:
+        """The node to aggregate behind, and its sources: the stream itself, or a repartition of it."""
+        if not self.needs_repartition:
+            return self.node, self.source_names
+        fresh = repartition_node(
+            self.graph, first_given(self.name, store_name), self.key_serde, self.value_serde
+        )
+        node = self._shared_repartition[0] if self._shared_repartition else fresh
+        if self.name is not None and not self._shared_repartition:
+            self._shared_repartition.append(fresh)
+        self.graph.add(node, self.node)
+        return node, frozenset({node.name})

@@ -1,0 +1,419 @@
+"""`KStream`: a stream of independent facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TextIO, TypeVar
+
+from millstream.dsl.branched import BranchedKStream
+from millstream.dsl.graph import Graph, GraphNode, first_given
+from millstream.dsl.grouped import KGroupedStream
+from millstream.dsl.ktable import KTable, stored_source_table
+from millstream.dsl.materialized import Materialized, StoreLike, as_store
+from millstream.dsl.repartition import repartition_node
+from millstream.errors import TopologyError
+from millstream.processors import stateless
+from millstream.processors.api import FixedKeyProcessor, Processor
+from millstream.processors.operator import Operator
+from millstream.processors.printing import PrintLine
+from millstream.serdes import Serde
+from millstream.topology.topology import Topology, operator_of
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KStream(Generic[K, V]):
+    """A stream of records. Each operator returns a new handle; a handle never changes.
+
+    Operators that may change the key mark the stream, and the next operator that needs records of one
+    key together (an aggregation, `to_table`) repartitions it first. Nothing is repartitioned twice.
+    """
+
+    graph: Graph
+    node: GraphNode
+    key_serde: Any
+    value_serde: Any
+    source_names: frozenset[str]
+    """The sources of its sub-topology, for co-partitioning."""
+    needs_repartition: bool
+
+    def filter(self, predicate: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+        """Keep the records for which the predicate holds.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").filter(lambda key, value: value > 10).node.name
+        'KSTREAM-FILTER-0000000001'
+        """
+        return self._same_types(partial(stateless.Filter, predicate), "KSTREAM-FILTER-", name)
+
+    def filter_not(self, predicate: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+        """Keep the records for which the predicate does not hold.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").filter_not(lambda key, value: value is None).node.name
+        'KSTREAM-FILTER-0000000001'
+        """
+        return self._same_types(partial(stateless.FilterNot, predicate), "KSTREAM-FILTER-", name)
+
+    def map(self, mapper: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None) -> KStream[K2, V2]:
+        """A new key and value for each record: the mapper returns a pair.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").map(lambda key, value: (value, key)).needs_repartition
+        True
+        """
+        node = self._behind(partial(stateless.Map, mapper), "KSTREAM-MAP-", name)
+        return self._at(node, None, None, needs_repartition=True)
+
+    def map_values(self, mapper: Callable[[V], V2], *, name: str | None = None) -> KStream[K, V2]:
+        """A new value for each record.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("lines").map_values(len).node.name
+        'KSTREAM-MAPVALUES-0000000001'
+        """
+        node = self._behind(partial(stateless.MapValues, mapper), "KSTREAM-MAPVALUES-", name)
+        return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
+
+    def map_values_with_key(self, mapper: Callable[[K, V], V2], *, name: str | None = None) -> KStream[K, V2]:
+        """A new value for each record, from key and value. The key must not be changed.
+
+        >>> from millstream import StreamsBuilder
+        >>> stream = StreamsBuilder().stream("lines")
+        >>> stream.map_values_with_key(lambda key, value: f"{key}: {value}").needs_repartition
+        False
+        """
+        node = self._behind(partial(stateless.MapValuesWithKey, mapper), "KSTREAM-MAPVALUES-", name)
+        return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
+
+    def flat_map(
+        self, mapper: Callable[[K, V], Iterable[tuple[K2, V2]]], *, name: str | None = None
+    ) -> KStream[K2, V2]:
+        """Any number of new records for each: the mapper returns pairs.
+
+        >>> from millstream import StreamsBuilder
+        >>> stream = StreamsBuilder().stream("lines")
+        >>> stream.flat_map(lambda key, line: [(word, 1) for word in line.split()]).node.name
+        'KSTREAM-FLATMAP-0000000001'
+        """
+        node = self._behind(partial(stateless.FlatMap, mapper), "KSTREAM-FLATMAP-", name)
+        return self._at(node, None, None, needs_repartition=True)
+
+    def flat_map_values(
+        self, mapper: Callable[[V], Iterable[V2]], *, name: str | None = None
+    ) -> KStream[K, V2]:
+        """Any number of new values for each record.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("lines").flat_map_values(str.split).node.name
+        'KSTREAM-FLATMAPVALUES-0000000001'
+        """
+        node = self._behind(partial(stateless.FlatMapValues, mapper), "KSTREAM-FLATMAPVALUES-", name)
+        return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
+
+    def flat_map_values_with_key(
+        self, mapper: Callable[[K, V], Iterable[V2]], *, name: str | None = None
+    ) -> KStream[K, V2]:
+        """Any number of new values for each record, from key and value.
+
+        >>> from millstream import StreamsBuilder
+        >>> stream = StreamsBuilder().stream("lines")
+        >>> stream.flat_map_values_with_key(lambda key, line: [key, line]).node.name
+        'KSTREAM-FLATMAPVALUES-0000000001'
+        """
+        make = partial(stateless.FlatMapValuesWithKey, mapper)
+        node = self._behind(make, "KSTREAM-FLATMAPVALUES-", name)
+        return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
+
+    def select_key(self, mapper: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]:
+        """A new key for each record.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").select_key(lambda key, order: order["shop"]).needs_repartition
+        True
+        """
+        node = self._behind(partial(stateless.SelectKey, mapper), "KSTREAM-KEY-SELECT-", name)
+        return self._at(node, None, self.value_serde, needs_repartition=True)
+
+    def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+        """Show each record to an action and hand it on.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").peek(print).node.name
+        'KSTREAM-PEEK-0000000001'
+        """
+        return self._same_types(partial(stateless.Peek, action), "KSTREAM-PEEK-", name)
+
+    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
+        """Show each record to an action. An epoch that is replayed shows them again.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").foreach(print)
+        """
+        self._behind(partial(stateless.Foreach, action), "KSTREAM-FOREACH-", name)
+
+    def print(
+        self,
+        *,
+        label: str | None = None,
+        file: TextIO | None = None,
+        mapper: Callable[[K, V], object] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Print each record as `[label]: key, value`.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").print(label="order")
+        """
+        action = PrintLine(label if label is not None else self.node.name, file, mapper)
+        self._behind(partial(stateless.Foreach, action), "KSTREAM-PRINTER-", name)
+
+    def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
+        """Both streams as one.
+
+        >>> from millstream import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("web").merge(builder.stream("shop")).node.name
+        'KSTREAM-MERGE-0000000002'
+        """
+        if other.graph is not self.graph:
+            message = "merge() of streams from two StreamsBuilders: build both with the same one"
+            raise TopologyError(message)
+        merged = self.graph.name_or_new(name, "KSTREAM-MERGE-")
+        node = self.graph.add(
+            GraphNode(merged, _operator(merged, stateless.PassThrough)), self.node, other.node
+        )
+        return KStream(
+            self.graph,
+            node,
+            None,
+            None,
+            self.source_names | other.source_names,
+            self.needs_repartition or other.needs_repartition,
+        )
+
+    def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
+        """Send each record to the first branch whose predicate holds.
+
+        >>> from millstream import StreamsBuilder
+        >>> branches = (
+        ...     StreamsBuilder()
+        ...     .stream("orders")
+        ...     .split(name="size-")
+        ...     .branch(lambda key, value: value > 100, name="large")
+        ...     .default_branch(name="small")
+        ... )
+        >>> sorted(branches)
+        ['size-large', 'size-small']
+        """
+        return BranchedKStream.of(self, name)
+
+    def repartition(
+        self,
+        *,
+        name: str | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        partitions: int | None = None,
+        partitioner: Callable[[str, K, V, int], int | None] | None = None,
+    ) -> KStream[K, V]:
+        """Move records to the partitions of their keys now. Records without a key are left out.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").repartition(name="by-shop", partitions=8).node.name
+        'by-shop-repartition-source'
+        """
+        if partitions is not None and partitions < 1:
+            message = f"repartition(partitions={partitions}): a topic has at least one partition"
+            raise TopologyError(message)
+        prefix = name if name is not None else self.graph.new_name("KSTREAM-REPARTITION-")
+        value_serde = first_given(value, self.value_serde)
+        node = repartition_node(
+            self.graph,
+            prefix,
+            first_given(key, self.key_serde),
+            value_serde,
+            partitions=partitions,
+            partitioner=partitioner,
+        )
+        self.graph.add(node, self.node)
+        return KStream(
+            self.graph,
+            node,
+            first_given(key, self.key_serde),
+            value_serde,
+            frozenset({node.name}),
+            False,
+        )
+
+    def to(
+        self,
+        topic: str | Callable[[K, V, Any], str],
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        partitioner: Callable[[str, K, V, int], int | None] | None = None,
+        name: str | None = None,
+    ) -> None:
+        """Write the stream to a topic, or to the one that `extractor(key, value, record_context)` names.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> StreamsBuilder().stream("lines").map_values(len).to("lengths", value=serdes.int64)
+        """
+        sink = self.graph.name_or_new(name, "KSTREAM-SINK-")
+        key_serde = first_given(key, self.key_serde)
+        value_serde = first_given(value, self.value_serde)
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_sink_node(sink, topic, parents, key_serde, value_serde, partitioner)
+
+        self.graph.add(GraphNode(sink, write), self.node)
+
+    def to_table(
+        self,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """The stream as a table: the last value of each key; None deletes.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("prices").to_table(store="prices").queryable_store_name
+        'prices'
+        """
+        table_name = self.graph.name_or_new(name, "KSTREAM-TOTABLE-")
+        spec = as_store(store, first_given(key, self.key_serde), first_given(value, self.value_serde))
+        materialized = Materialized.of(self.graph, spec, "KSTREAM-TOTABLE-")
+        parent, sources = self.node, self.source_names
+        if self.needs_repartition:
+            parent = repartition_node(self.graph, table_name, spec.key, spec.value)
+            self.graph.add(parent, self.node)
+            sources = frozenset({parent.name})
+        return stored_source_table(self.graph, table_name, materialized, parent, sources)
+
+    def group_by_key(
+        self,
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[K, V]:
+        """Group by the key as it is. `name` names the repartition, if one is needed.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("orders").group_by_key().count().node.name
+        'KSTREAM-AGGREGATE-0000000002'
+        """
+        return KGroupedStream(
+            self.graph,
+            self.node,
+            first_given(key, self.key_serde),
+            first_given(value, self.value_serde),
+            self.source_names,
+            self.needs_repartition,
+            name,
+        )
+
+    def group_by(
+        self,
+        mapper: Callable[[K, V], K2],
+        *,
+        key: Serde[K2] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[K2, V]:
+        """Group by a new key, which repartitions the stream. `name` names the repartition.
+
+        >>> from millstream import StreamsBuilder
+        >>> grouped = StreamsBuilder().stream("words").group_by(lambda key, word: word)
+        >>> grouped.count(store="counts").queryable_store_name
+        'counts'
+        """
+        node = self._behind(partial(stateless.SelectKey, mapper), "KSTREAM-KEY-SELECT-", name)
+        return KGroupedStream(
+            self.graph,
+            node,
+            key,
+            first_given(value, self.value_serde),
+            self.source_names,
+            True,
+            name,
+        )
+
+    def process(
+        self,
+        supplier: Callable[[], Processor[K, V, K2, V2]],
+        *stores: str,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
+        """Run a processor of your own, with access to the named stores.
+
+        >>> from millstream import Processor, StreamsBuilder
+        >>> class Echo(Processor[str, str, str, str]):
+        ...     def process(self, record):
+        ...         self.context.forward(record)
+        >>> StreamsBuilder().stream("orders").process(Echo).needs_repartition
+        True
+        """
+        node = self._process(supplier, stores, "KSTREAM-PROCESSOR-", name)
+        return self._at(node, None, None, needs_repartition=True)
+
+    def process_values(
+        self,
+        supplier: Callable[[], FixedKeyProcessor[K, V, V2]],
+        *stores: str,
+        name: str | None = None,
+    ) -> KStream[K, V2]:
+        """Run a processor of your own that can't change the key, with access to the named stores.
+
+        >>> from millstream import FixedKeyProcessor, StreamsBuilder
+        >>> class Length(FixedKeyProcessor[str, str, int]):
+        ...     def process(self, record):
+        ...         self.context.forward(record.with_value(len(record.value)))
+        >>> StreamsBuilder().stream("orders").process_values(Length).needs_repartition
+        False
+        """
+        node = self._process(supplier, stores, "KSTREAM-PROCESSVALUES-", name)
+        return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
+
+    def at_node(self, node: GraphNode) -> KStream[K, V]:
+        """The same stream behind a node that changes neither keys nor values."""
+        return self._at(node, self.key_serde, self.value_serde, needs_repartition=self.needs_repartition)
+
+    def _process(
+        self, supplier: Callable[[], Any], stores: tuple[str, ...], prefix: str, name: str | None
+    ) -> GraphNode:
+        # Unlike other operators, a named processor uses up no number.
+        processor = name if name is not None else self.graph.new_name(prefix)
+        make = operator_of(supplier)
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_operator(processor, make, parents)
+            topology.connect(processor, stores)
+
+        return self.graph.add(GraphNode(processor, write), self.node)
+
+    def _behind(self, make: Callable[[], Operator], prefix: str, name: str | None) -> GraphNode:
+        node_name = self.graph.name_or_new(name, prefix)
+        return self.graph.add(GraphNode(node_name, _operator(node_name, make)), self.node)
+
+    def _same_types(self, make: Callable[[], Operator], prefix: str, name: str | None) -> KStream[K, V]:
+        return self.at_node(self._behind(make, prefix, name))
+
+    def _at(self, node: GraphNode, key: Any, value: Any, *, needs_repartition: bool) -> KStream[Any, Any]:
+        return KStream(self.graph, node, key, value, self.source_names, needs_repartition)
+
+
+def _operator(name: str, make: Callable[[], Operator]) -> Callable[[Topology, tuple[str, ...]], None]:
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        topology.add_operator(name, make, parents)
+
+    return write

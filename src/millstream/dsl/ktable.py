@@ -1,0 +1,320 @@
+"""`KTable`: the current value of each key, as a stream of updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from millstream.dsl.graph import Graph, GraphNode, first_given
+from millstream.dsl.materialized import Materialized, StoreLike, as_store
+from millstream.dsl.table_state import DerivedState, FilterState, SourceState, TableState
+from millstream.processors.api import ValueTransformerWithKey
+from millstream.processors.table_group import TableGroupBy
+from millstream.processors.table_source import StoredTableSource, TableSource
+from millstream.processors.table_values import (
+    Compute,
+    KeepIf,
+    KeepIfNot,
+    MapIfPresent,
+    MapWithKeyIfPresent,
+    StoredTableTransformValues,
+    StoredTableValues,
+    TableToStream,
+    TableTransformValues,
+    TableValues,
+)
+from millstream.serdes import Serde
+from millstream.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from millstream.dsl.grouped_table import KGroupedTable
+    from millstream.dsl.kstream import KStream
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KTable(Generic[K, V]):
+    """A table. Each operator returns a new handle; a handle never changes.
+
+    Name the store (`store="..."`) of what you want to query or keep across changes of the program.
+    """
+
+    graph: Graph
+    node: GraphNode
+    key_serde: Any
+    value_serde: Any
+    source_names: frozenset[str]
+    queryable_store_name: str | None
+    """The name of the store to query, None if the table has none that was named."""
+    state: TableState
+
+    def filter(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """Keep the rows for which the predicate holds; a row that no longer does is deleted.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().table("stock").filter(
+        ...     lambda item, count: count < 5, store="low"
+        ... ).queryable_store_name
+        'low'
+        """
+        return self._filter(KeepIf(predicate), store, key, value, name)
+
+    def filter_not(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]:
+        """Keep the rows for which the predicate does not hold.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().table("stock").filter_not(lambda item, count: count == 0).node.name
+        'KTABLE-FILTER-0000000003'
+        """
+        return self._filter(KeepIfNot(predicate), store, key, value, name)
+
+    def map_values(
+        self,
+        mapper: Callable[[V], V2],
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]:
+        """A new value for each row.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().table("names").map_values(str.upper).node.name
+        'KTABLE-MAPVALUES-0000000003'
+        """
+        return self._map(MapIfPresent(mapper), store, key, value, name)
+
+    def map_values_with_key(
+        self,
+        mapper: Callable[[K, V], V2],
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]:
+        """A new value for each row, from key and value.
+
+        >>> from millstream import StreamsBuilder
+        >>> table = StreamsBuilder().table("names")
+        >>> table.map_values_with_key(lambda key, value: f"{key}={value}").node.name
+        'KTABLE-MAPVALUES-0000000003'
+        """
+        return self._map(MapWithKeyIfPresent(mapper), store, key, value, name)
+
+    def transform_values(
+        self,
+        supplier: Callable[[], ValueTransformerWithKey[K, V, V2]],
+        *stores: str,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V2]:
+        """A new value for each row by a transformer of your own, with access to the named stores.
+
+        >>> from millstream import StreamsBuilder
+        >>> class Length:
+        ...     def init(self, context): ...
+        ...     def transform(self, key, value):
+        ...         return None if value is None else len(value)
+        ...
+        ...     def close(self): ...
+        >>> StreamsBuilder().table("names").transform_values(Length).node.name
+        'KTABLE-TRANSFORMVALUES-0000000003'
+        """
+        spec = as_store(store, first_given(key, self.key_serde), value)
+        own = Materialized(spec.name, True, spec) if spec.name is not None else None
+        table_name = self.graph.name_or_new(name, "KTABLE-TRANSFORMVALUES-")
+        state = DerivedState(self.state, stored=own is not None)
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            if own is None:
+                make = partial(TableTransformValues, supplier, send_old=state.sends_old)
+                topology.add_operator(table_name, make, parents)
+            else:
+                stored = partial(
+                    StoredTableTransformValues,
+                    own.name,
+                    supplier,
+                    caching=own.caching,
+                    send_old=state.sends_old,
+                )
+                topology.add_operator(table_name, stored, parents)
+                topology.add_state_store(own.builder(), table_name)
+            topology.connect(table_name, stores)
+
+        return self._derived(GraphNode(table_name, write), spec.key, spec.value, own, state)
+
+    @overload
+    def to_stream(self, mapper: None = None, *, name: str | None = None) -> KStream[K, V]: ...
+    @overload
+    def to_stream(self, mapper: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]: ...
+    def to_stream(
+        self, mapper: Callable[[K, V], K2] | None = None, *, name: str | None = None
+    ) -> KStream[K, V] | KStream[K2, V]:
+        """The table's updates as a stream (None for a deleted row), with a new key if a mapper is given.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().table("names").to_stream().node.name
+        'KTABLE-TOSTREAM-0000000003'
+        """
+        from millstream.dsl.kstream import KStream  # noqa: PLC0415 - streams and tables make each other
+
+        stream_name = self.graph.name_or_new(name, "KTABLE-TOSTREAM-")
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_operator(stream_name, TableToStream, parents)
+
+        node = self.graph.add(GraphNode(stream_name, write), self.node)
+        stream: KStream[K, V] = KStream(
+            self.graph,
+            node,
+            self.key_serde,
+            self.value_serde,
+            self.source_names,
+            False,
+        )
+        return stream if mapper is None else stream.select_key(mapper)
+
+    def group_by(
+        self,
+        mapper: Callable[[K, V], tuple[K2, V2]],
+        *,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KGroupedTable[K2, V2]:
+        """Group rows anew: the mapper returns group and value. `name` names the repartition.
+
+        >>> from millstream import StreamsBuilder
+        >>> users = StreamsBuilder().table("users")
+        >>> by_city = users.group_by(lambda user, row: (row["city"], row["age"]))
+        >>> by_city.count(store="users-per-city").queryable_store_name
+        'users-per-city'
+        """
+        from millstream.dsl.grouped_table import KGroupedTable  # noqa: PLC0415 - tables and groups make each other
+
+        select = self.graph.name_or_new(name, "KTABLE-SELECT-")
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            topology.add_operator(select, partial(TableGroupBy, mapper), parents)
+
+        node = self.graph.add(GraphNode(select, write), self.node)
+        self.state.demand_old_values()
+        return KGroupedTable(self.graph, node, key, value, name)
+
+    def _filter(
+        self, compute: Compute, store: StoreLike, key: Any, value: Any, name: str | None
+    ) -> KTable[K, V]:
+        own, spec = self._own_store(store, key, value, "KTABLE-FILTER-", inherited_value=self.value_serde)
+        state = FilterState(self.state, stored=own is not None)
+        return self._computed(compute, own, spec, state, "KTABLE-FILTER-", name, skip_if_both_null=True)
+
+    def _map(
+        self, compute: Compute, store: StoreLike, key: Any, value: Any, name: str | None
+    ) -> KTable[K, Any]:
+        own, spec = self._own_store(store, key, value, "KTABLE-MAPVALUES-", inherited_value=None)
+        state = DerivedState(self.state, stored=own is not None)
+        return self._computed(compute, own, spec, state, "KTABLE-MAPVALUES-", name, skip_if_both_null=False)
+
+    def _own_store(
+        self, store: StoreLike, key: Any, value: Any, prefix: str, *, inherited_value: Any
+    ) -> tuple[Materialized | None, Any]:
+        """The store the user asked for by name. Asked for without one, it costs a number and is not made."""
+        spec = as_store(store, first_given(key, self.key_serde), first_given(value, inherited_value))
+        if spec.name is not None:
+            return Materialized(spec.name, True, spec), spec
+        if store is not None or key is not None or value is not None:
+            self.graph.new_store_name(prefix)
+        return None, spec
+
+    def _computed(
+        self,
+        compute: Compute,
+        own: Materialized | None,
+        spec: Any,
+        state: DerivedState,
+        prefix: str,
+        name: str | None,
+        *,
+        skip_if_both_null: bool,
+    ) -> KTable[K, Any]:
+        table_name = self.graph.name_or_new(name, prefix)
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            rule = {"send_old": state.sends_old, "skip_if_both_null": skip_if_both_null}
+            if own is None:
+                topology.add_operator(table_name, partial(TableValues, compute, **rule), parents)
+                return
+            make = partial(StoredTableValues, own.name, compute, caching=own.caching, **rule)
+            topology.add_operator(table_name, make, parents)
+            topology.add_state_store(own.builder(), table_name)
+
+        return self._derived(GraphNode(table_name, write), spec.key, spec.value, own, state)
+
+    def _derived(
+        self, node: GraphNode, key: Any, value: Any, own: Materialized | None, state: TableState
+    ) -> KTable[Any, Any]:
+        self.graph.add(node, self.node)
+        queryable = own.name if own is not None else None
+        return KTable(self.graph, node, key, value, self.source_names, queryable, state)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GlobalKTable(Generic[K, V]):
+    """A table of which every instance has a full copy. Made for joins and queries; it has no operators."""
+
+    queryable_store_name: str
+
+
+def stored_source_table(
+    graph: Graph,
+    name: str,
+    materialized: Materialized,
+    parent: GraphNode,
+    source_names: frozenset[str],
+) -> KTable[Any, Any]:
+    """A stream's records as a table."""
+    state = SourceState(materialized)
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        write_table_source(topology, name, state, parents)
+
+    node = graph.add(GraphNode(name, write), parent)
+    spec = materialized.store
+    return KTable(graph, node, spec.key, spec.value, source_names, materialized.queryable_name, state)
+
+
+def write_table_source(topology: Topology, name: str, state: SourceState, parents: tuple[str, ...]) -> None:
+    """Add the node that turns records into table updates, with its store if it has one."""
+    if not state.stored:
+        topology.add_operator(name, TableSource, parents)
+        return
+    own = state.materialized
+    make = partial(StoredTableSource, own.name, caching=own.caching, send_old=state.sends_old)
+    topology.add_operator(name, make, parents)
+    topology.add_state_store(own.builder(), name)

@@ -1,0 +1,56 @@
+"""Where a table of the DSL lives: `store=` resolved into names and serdes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millstream.dsl.graph import Graph, first_given
+from millstream.state.specs import Store, StoreBuilder, StoreKind
+
+StoreLike = str | Store | None
+
+
+def as_store(store: StoreLike, key: Any = None, value: Any = None) -> Store:
+    """`store=`, `key=` and `value=` as one description; the store's own serdes come first."""
+    given = store if isinstance(store, Store) else Store(store)
+    return replace(given, key=first_given(given.key, key), value=first_given(given.value, value))
+
+
+@dataclass(frozen=True, slots=True)
+class Materialized:
+    """A store that a table has, or will have if somebody needs it."""
+
+    name: str
+    queryable: bool
+    """The user named it."""
+    store: Store
+
+    @classmethod
+    def of(cls, graph: Graph, store: Store, prefix: str) -> Materialized:
+        """The store with the user's name, or with a numbered one."""
+        if store.name is not None:
+            return cls(store.name, True, store)
+        return cls(graph.new_store_name(prefix), False, store)
+
+    @property
+    def queryable_name(self) -> str | None:
+        """The name under which users may query it."""
+        return self.name if self.queryable else None
+
+    @property
+    def caching(self) -> bool:
+        """Whether updates of an epoch collapse."""
+        return self.store.caching
+
+    def builder(self) -> StoreBuilder:
+        """The store as the topology knows it."""
+        return StoreBuilder(
+            name=self.name,
+            kind=StoreKind.TIMESTAMPED_KEY_VALUE,
+            key=self.store.key,
+            value=self.store.value,
+            caching=self.store.caching,
+            logging=self.store.logging,
+            backend=self.store.backend,
+        )

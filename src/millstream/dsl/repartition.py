@@ -1,0 +1,62 @@
+"""Repartitions: a filter and a sink in front of an internal topic, and the source behind it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.dsl.graph import Graph, GraphNode
+from millstream.processors.stateless import DropNullKeys
+from millstream.topology.topology import Topology
+
+SUFFIX = "-repartition"
+_NUMBERED = re.compile(r"KSTREAM.*-[0-9]{10}")
+
+
+@dataclass(frozen=True, slots=True)
+class Repartition:
+    """A stream on its way to the partitions of its new keys."""
+
+    topic: str
+    filter_name: str
+    sink_name: str
+    source_name: str
+    key: Any
+    value: Any
+    partitions: int | None = None
+    partitioner: Any = None
+
+    def write(self, topology: Topology, parents: tuple[str, ...]) -> None:
+        """Add topic, filter, sink and source to the topology."""
+        topology.add_internal_topic(self.topic, self.partitions)
+        topology.add_operator(self.filter_name, DropNullKeys, parents)
+        topology.add_sink_node(
+            self.sink_name, self.topic, (self.filter_name,), self.key, self.value, self.partitioner
+        )
+        topology.add_repartition_source(
+            self.source_name, self.topic, self.key, self.value, carries_changes=False
+        )
+
+
+def repartition_node(
+    graph: Graph,
+    prefix: str,
+    key: Any,
+    value: Any,
+    *,
+    partitions: int | None = None,
+    partitioner: Any = None,
+) -> GraphNode:
+    """A repartition through the topic `<prefix>-repartition`, not yet behind anything.
+
+    Three numbers are used up even where a given prefix makes them unnecessary, as Kafka does.
+    """
+    topic = prefix if prefix.endswith(SUFFIX) else prefix + SUFFIX
+    sink = graph.new_name("KSTREAM-SINK-")
+    null_filter = graph.new_name("KSTREAM-FILTER-")
+    source = graph.new_name("KSTREAM-SOURCE-")
+    if not _NUMBERED.fullmatch(prefix):
+        sink, null_filter, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
+    repartition = Repartition(topic, null_filter, sink, source, key, value, partitions, partitioner)
+    return GraphNode(source, repartition.write)

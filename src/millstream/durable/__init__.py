@@ -1,0 +1,68 @@
+"""The one place for files that must survive a crash.
+
+Use :func:`create_exclusive`, :func:`publish_exclusive` or :func:`replace_durably` for whole files,
+:func:`held_lock` to exclude other processes, :func:`ensure_private_folder` for folders and
+:class:`FrameKind` for what stands in the files. All take ``files=``, a :class:`FileLayer`, so that a test can
+take the power away.
+"""
+
+from __future__ import annotations
+
+from millstream.durable.actions import (
+    create_exclusive,
+    disk_errors_named,
+    is_temporary,
+    opened,
+    publish_by_link,
+    publish_exclusive,
+    read_bounded,
+    replace_durably,
+    sync_folder,
+    temporary_name,
+    write_all,
+)
+from millstream.durable.errors import (
+    DamagedFileError,
+    DiskFullError,
+    DurableFileError,
+    FormatVersionError,
+    LockTimeoutError,
+    UnsafeFolderError,
+    UnsuitableStorageError,
+)
+from millstream.durable.folders import check_private_folder, check_storage, ensure_private_folder
+from millstream.durable.framing import FRAME_HEADER_BYTES, FrameKind, TruncatedFrameError, checksum
+from millstream.durable.layer import OS_FILES, Chunk, FileLayer
+from millstream.durable.locks import held_lock
+
+__all__ = [
+    "FRAME_HEADER_BYTES",
+    "OS_FILES",
+    "Chunk",
+    "DamagedFileError",
+    "DiskFullError",
+    "DurableFileError",
+    "FileLayer",
+    "FormatVersionError",
+    "FrameKind",
+    "LockTimeoutError",
+    "TruncatedFrameError",
+    "UnsafeFolderError",
+    "UnsuitableStorageError",
+    "check_private_folder",
+    "check_storage",
+    "checksum",
+    "create_exclusive",
+    "disk_errors_named",
+    "ensure_private_folder",
+    "held_lock",
+    "is_temporary",
+    "opened",
+    "publish_by_link",
+    "publish_exclusive",
+    "read_bounded",
+    "replace_durably",
+    "sync_folder",
+    "temporary_name",
+    "write_all",
+]

@@ -1,0 +1,202 @@
+"""Durable file actions: create, publish, replace, append, read.
+
+Each promises: when it returns, a power cut changes nothing about its result; when it raises, nothing of it is
+visible under the final name. Each lists its steps, and each step ends in a failpoint. What the bytes mean is
+not known here (see :mod:`millstream.durable.framing`).
+
+Clean-up happens on ``OSError`` only: after a simulated or real crash there is nobody left to clean up, and
+whoever comes next must cope.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from millstream import failpoints
+from millstream.durable.errors import DamagedFileError, DiskFullError
+from millstream.durable.layer import OS_FILES, Chunk, FileLayer
+
+__all__ = [
+    "create_exclusive",
+    "disk_errors_named",
+    "is_temporary",
+    "opened",
+    "publish_by_link",
+    "publish_exclusive",
+    "read_bounded",
+    "replace_durably",
+    "sync_folder",
+    "temporary_name",
+    "write_all",
+]
+
+_TEMPORARY: Final = ".tmp"
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def create_exclusive(path: Path, chunks: Iterable[Chunk], *, files: FileLayer = OS_FILES) -> int:
+    """Create ``path`` with the given content; return its length. FileExistsError if the name is taken.
+
+    1. Create the name exclusively and write.
+    2. Sync the file.
+    3. Sync the folder.
+
+    Until step 3 is done the name may exist with a prefix of the content: readers must either know the file
+    from elsewhere (a manifest names sealed files) or use :func:`publish_exclusive`.
+    """
+    length = _write_new(path, chunks, files)
+    sync_folder(path.parent, files=files)
+    return length
+
+
+def publish_by_link(temporary: Path, path: Path, *, files: FileLayer = OS_FILES) -> None:
+    """Give a complete, synced temporary file its final name. FileExistsError if the name is taken.
+
+    1. Link (exclusive, and atomic: the name is there with all of its content or not at all).
+    2. Sync the folder.
+    3. Remove the temporary name; losing this step leaves garbage, nothing else.
+    """
+    with disk_errors_named(path):
+        files.link(temporary, path)
+    failpoints.hit("durable.linked")
+    sync_folder(path.parent, files=files)
+    with suppress(OSError):
+        files.unlink(temporary)
+
+
+def publish_exclusive(path: Path, chunks: Iterable[Chunk], *, files: FileLayer = OS_FILES) -> int:
+    """Create ``path`` with all of its content at once; return its length. FileExistsError if it is there.
+
+    1. Write and sync a temporary file beside it.
+    2. :func:`publish_by_link`.
+    """
+    temporary = temporary_name(path)
+    length = _write_new(temporary, chunks, files)
+    try:
+        publish_by_link(temporary, path, files=files)
+    except (OSError, DiskFullError):
+        with suppress(OSError):
+            files.unlink(temporary)
+        raise
+    return length
+
+
+def replace_durably(path: Path, chunks: Iterable[Chunk], *, files: FileLayer = OS_FILES) -> int:
+    """Put new content under ``path``, whether it exists or not; return its length.
+
+    1. Write and sync a temporary file beside it.
+    2. Rename it over ``path`` (atomic: readers see the old content or the new).
+    3. Sync the folder.
+    """
+    temporary = temporary_name(path)
+    length = _write_new(temporary, chunks, files)
+    try:
+        with disk_errors_named(path):
+            files.rename(temporary, path)
+    except (OSError, DiskFullError):
+        with suppress(OSError):
+            files.unlink(temporary)
+        raise
+    failpoints.hit("durable.replaced")
+    sync_folder(path.parent, files=files)
+    return length
+
+
+def sync_folder(folder: Path, *, files: FileLayer = OS_FILES) -> None:
+    """Make the names in ``folder`` durable."""
+    with disk_errors_named(folder):
+        files.sync_folder(folder)
+    failpoints.hit("durable.folder_synced")
+
+
+def read_bounded(path: Path, max_bytes: int, *, files: FileLayer = OS_FILES) -> bytes:
+    """Return the content of a small file; refuse one that is larger than it can rightly be."""
+    with opened(path, os.O_RDONLY, files=files) as fd:
+        size = files.size(fd)
+        if size > max_bytes:
+            raise DamagedFileError(
+                f"{path} has {size} bytes, but such a file never has more than {max_bytes}. Likely cause: "
+                "the file was overwritten by something else. Remedy: restore it from a backup."
+            )
+        return files.pread(fd, size, 0)
+
+
+def write_all(fd: int, chunks: Iterable[Chunk], position: int, *, files: FileLayer = OS_FILES) -> int:
+    """Write the chunks one after the other from ``position``; return where they end. Does not sync.
+
+    The one place through which every durable byte passes, so that a failpoint can tear it.
+    """
+    for chunk in chunks:
+        view = memoryview(chunk).cast("B")
+        tear = failpoints.take_tear()
+        if tear is not None:
+            files.pwrite(fd, view[: len(view) // 2], position)
+            tear.die()
+        while len(view):
+            taken = files.pwrite(fd, view, position)
+            view = view[taken:]
+            position += taken
+    return position
+
+
+@contextmanager
+def opened(path: Path, flags: int, *, files: FileLayer = OS_FILES) -> Iterator[int]:
+    """Open a file for the length of a ``with`` block."""
+    fd = files.open(path, flags)
+    try:
+        yield fd
+    finally:
+        files.close(fd)
+
+
+@contextmanager
+def disk_errors_named(path: Path) -> Iterator[None]:
+    """Turn "no space left" into :class:`DiskFullError`; let other errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        raise DiskFullError(
+            f"The disk is full: {path} could not be written ({error.strerror}). Nothing of this write is "
+            "visible or acknowledged. Likely cause: the volume or the user's quota has no space left. "
+            "Remedy: free space or move the folder to a larger volume, then start again; no repair is "
+            "needed."
+        ) from error
+
+
+def temporary_name(path: Path) -> Path:
+    """Return a fresh name beside ``path`` for a file that is not yet complete."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}{_TEMPORARY}")
+
+
+def is_temporary(name: str) -> bool:
+    """Tell whether a file name was made by :func:`temporary_name`.
+
+    >>> is_temporary(".HEAD.17.0a1b2c3d.tmp"), is_temporary("HEAD")
+    (True, False)
+    """
+    return name.startswith(".") and name.endswith(_TEMPORARY)
+
+
+def _write_new(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> int:
+    with disk_errors_named(path):
+        fd = files.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            length = write_all(fd, chunks, 0, files=files)
+            failpoints.hit("durable.file_written")
+            files.fsync(fd)
+        except OSError:
+            with suppress(OSError):
+                files.unlink(path)
+            raise
+        finally:
+            files.close(fd)
+    failpoints.hit("durable.file_synced")
+    return length

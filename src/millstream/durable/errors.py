@@ -1,0 +1,55 @@
+"""What can go wrong with files.
+
+::
+
+MillstreamError
+└── DurableFileError           a file or folder could not be used as asked
+├── DiskFullError          no space or quota left; nothing was acknowledged
+├── UnsafeFolderError      somebody else could change what is in the folder
+├── UnsuitableStorageError the storage lacks exclusive creation or hard links
+├── LockTimeoutError       another process held a lock for too long
+└── DamagedFileError       bytes on disk are not what was written
+└── FormatVersionError written by another version of Millstream
+"""
+
+from __future__ import annotations
+
+from millstream.errors import MillstreamError
+
+__all__ = [
+    "DamagedFileError",
+    "DiskFullError",
+    "DurableFileError",
+    "FormatVersionError",
+    "LockTimeoutError",
+    "UnsafeFolderError",
+    "UnsuitableStorageError",
+]
+
+
+class DurableFileError(MillstreamError):
+    """A file or folder could not be used as asked."""
+
+
+class DiskFullError(DurableFileError):
+    """No space or quota left. What was being written was not acknowledged and is not visible."""
+
+
+class UnsafeFolderError(DurableFileError):
+    """The folder belongs to somebody else, or others may write into it."""
+
+
+class UnsuitableStorageError(DurableFileError):
+    """The storage cannot create files exclusively or cannot hard-link."""
+
+
+class LockTimeoutError(DurableFileError):
+    """Another process (named in the message) held a lock for longer than we were willing to wait."""
+
+
+class DamagedFileError(DurableFileError):
+    """Bytes on disk are not what was written. The message names the file and the place."""
+
+
+class FormatVersionError(DamagedFileError):
+    """The bytes are intact, but another version of Millstream wrote them."""

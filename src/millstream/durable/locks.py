@@ -1,0 +1,66 @@
+"""Locks between processes that a dead owner can't keep.
+
+A lock is ``flock`` on a file that is never deleted: the kernel releases it when its owner dies, however it
+dies, so a dead owner's lock is free at once. The file holds the owner's process id, for messages only.
+Waiting is bounded, and whoever waits in vain is told who holds the lock. Two threads of one process exclude
+each other, too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from millstream.durable.errors import LockTimeoutError
+from millstream.durable.layer import FILE_MODE
+
+__all__ = ["held_lock"]
+
+_FIRST_WAIT_S: Final = 0.0005
+_LONGEST_WAIT_S: Final = 0.02
+_OWNER_BYTES: Final = 32
+
+
+@contextmanager
+def held_lock(path: Path, *, timeout_ms: int) -> Iterator[None]:
+    """Hold the lock file ``path`` (created if missing) for the length of a ``with`` block."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        _acquire(fd, path, timeout_ms)
+        try:
+            os.pwrite(fd, str(os.getpid()).encode().ljust(_OWNER_BYTES), 0)
+            yield
+        finally:
+            # Not left to close(): a child forked meanwhile shares the descriptor and would keep the lock.
+            fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        os.close(fd)
+
+
+def _acquire(fd: int, path: Path, timeout_ms: int) -> None:
+    deadline = time.monotonic() + timeout_ms / 1000
+    wait = _FIRST_WAIT_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise LockTimeoutError(_still_held(fd, path, timeout_ms)) from None
+        else:
+            return
+        time.sleep(wait)
+        wait = min(wait * 2, _LONGEST_WAIT_S)
+
+
+def _still_held(fd: int, path: Path, timeout_ms: int) -> str:
+    owner = os.pread(fd, _OWNER_BYTES, 0).decode(errors="replace").strip() or "unknown"
+    return (
+        f"{path} is locked by process {owner} and was not released within {timeout_ms} ms. Likely cause: "
+        "that process is stopped, or works on a very slow disk. Remedy: wait for it or end it; a lock needs "
+        "no clean-up, it is free as soon as its owner is gone."
+    )

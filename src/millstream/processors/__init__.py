@@ -1,0 +1,1 @@
+"""The meaning of each operator, over batches and store protocols. Knows no Spark, no disk and no log."""

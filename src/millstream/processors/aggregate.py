@@ -1,0 +1,85 @@
+"""Aggregations of a grouped stream: aggregate (and count, which is one) and reduce.
+
+Rows without a key or value are left out. The result's timestamp is the largest that took part. An
+aggregator that answers None deletes the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.processors.batch import Batch
+from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls, value_of
+
+
+class Folding(TableOperator):
+    """Folds each row into the cell of its key, in order."""
+
+    def fold(self, key: Any, value: Any, cell: Cell) -> Any:
+        """The new value of the cell."""
+        raise NotImplementedError
+
+    def process(self, batch: Batch) -> Batch | None:
+        """See `Operator.process`."""
+        batch = drop_nulls(self.context, batch)
+        keys = self.store.encode_keys(batch.keys)
+        cells = self.store.load(keys)
+        updates = Updates()
+        row, end = 0, len(batch)
+        while row < end:
+            try:
+                for row in range(row, end):  # noqa: B020 - after a failure the loop goes on where it stopped
+                    self._fold_row(batch, row, keys[row], cells, updates)
+                break
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                self.context.failed(batch, row, error)
+                row += 1
+        return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
+
+    def _fold_row(
+        self, batch: Batch, row: int, key: bytes, cells: dict[bytes, Cell], updates: Updates
+    ) -> None:
+        cell = cells[key]
+        timestamp = batch.timestamps[row]
+        if cell is not None:
+            timestamp = max(timestamp, cell[1])
+        old = self.isolated(value_of(cell)) if self.send_old else None
+        new = self.fold(batch.keys[row], batch.values[row], cell)
+        cells[key] = None if new is None else (new, timestamp)
+        updates.add(row, key, self.isolated(new), old, timestamp)
+
+
+class StreamAggregate(Folding):
+    """`aggregate(initializer, aggregator)`."""
+
+    def __init__(
+        self,
+        store: str,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        *,
+        caching: bool,
+        send_old: bool,
+    ) -> None:
+        super().__init__(store, caching=caching, send_old=send_old)
+        self.initializer = initializer
+        self.aggregator = aggregator
+
+    def fold(self, key: Any, value: Any, cell: Cell) -> Any:
+        """See `Folding.fold`."""
+        return self.aggregator(key, value, self.initializer() if cell is None else cell[0])
+
+
+class StreamReduce(Folding):
+    """`reduce(reducer)`: the first value of a key is its first result."""
+
+    def __init__(
+        self, store: str, reducer: Callable[[Any, Any], Any], *, caching: bool, send_old: bool
+    ) -> None:
+        super().__init__(store, caching=caching, send_old=send_old)
+        self.reducer = reducer
+
+    def fold(self, key: Any, value: Any, cell: Cell) -> Any:
+        """See `Folding.fold`."""
+        return value if cell is None else self.reducer(cell[0], value)

@@ -1,0 +1,218 @@
+"""Operators that keep nothing: filter, map, flat_map and their kin on streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, compress, repeat
+from operator import itemgetter
+from typing import Any
+
+from millstream.processors.batch import Batch
+from millstream.processors.operator import Emission, Operator, as_pair, collect, rest
+
+
+class PassThrough(Operator):
+    """Hands rows on. A merge is one: the interleaving of its parents has happened in front of it."""
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        return batch
+
+
+class Filter(Operator):
+    """Keeps the rows for which the predicate holds."""
+
+    def __init__(self, predicate: Callable[[Any, Any], Any]) -> None:
+        self.predicate = predicate
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        verdicts, batch = _over_keys_and_values(self, batch, self.predicate)
+        return _keep(batch, verdicts)
+
+
+class FilterNot(Operator):
+    """Keeps the rows for which the predicate does not hold."""
+
+    def __init__(self, predicate: Callable[[Any, Any], Any]) -> None:
+        self.predicate = predicate
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        verdicts, batch = _over_keys_and_values(self, batch, self.predicate)
+        return _keep(batch, [not verdict for verdict in verdicts])
+
+
+class DropNullKeys(Operator):
+    """In front of a repartition: a row without a key belongs to no partition."""
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        return _keep(batch, [key is not None for key in batch.keys])
+
+
+class Map(Operator):
+    """A new key and value for each row."""
+
+    def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self.mapper = mapper
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        pairs, batch = collect(
+            self.context,
+            batch,
+            lambda start: map(as_pair, map(self.mapper, rest(batch.keys, start), rest(batch.values, start))),
+        )
+        return batch.with_columns(list(map(itemgetter(0), pairs)), list(map(itemgetter(1), pairs)))
+
+
+class SelectKey(Operator):
+    """A new key for each row."""
+
+    def __init__(self, mapper: Callable[[Any, Any], Any]) -> None:
+        self.mapper = mapper
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        keys, batch = _over_keys_and_values(self, batch, self.mapper)
+        return batch.with_columns(keys, batch.values)
+
+
+class MapValues(Operator):
+    """A new value for each row, from its value."""
+
+    def __init__(self, mapper: Callable[[Any], Any]) -> None:
+        self.mapper = mapper
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        values, batch = collect(
+            self.context, batch, lambda start: map(self.mapper, rest(batch.values, start))
+        )
+        return batch.with_values(values)
+
+
+class MapValuesWithKey(Operator):
+    """A new value for each row, from its key and value."""
+
+    def __init__(self, mapper: Callable[[Any, Any], Any]) -> None:
+        self.mapper = mapper
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        values, batch = _over_keys_and_values(self, batch, self.mapper)
+        return batch.with_values(values)
+
+
+class FlatMap(Operator):
+    """Any number of new rows for each."""
+
+    def __init__(self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]) -> None:
+        self.mapper = mapper
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        lists, batch = collect(
+            self.context,
+            batch,
+            lambda start: map(
+                _list_of_pairs, map(self.mapper, rest(batch.keys, start), rest(batch.values, start))
+            ),
+            _explain_iterable,
+        )
+        pairs = list(chain.from_iterable(lists))
+        return batch.expand(_parents(lists), list(map(itemgetter(0), pairs)), list(map(itemgetter(1), pairs)))
+
+
+class FlatMapValues(Operator):
+    """Any number of new values for each row, from its value."""
+
+    def __init__(self, mapper: Callable[[Any], Iterable[Any]]) -> None:
+        self.mapper = mapper
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        lists, batch = collect(
+            self.context,
+            batch,
+            lambda start: map(list, map(self.mapper, rest(batch.values, start))),
+            _explain_iterable,
+        )
+        return _exploded(batch, lists)
+
+
+class FlatMapValuesWithKey(Operator):
+    """Any number of new values for each row, from its key and value."""
+
+    def __init__(self, mapper: Callable[[Any, Any], Iterable[Any]]) -> None:
+        self.mapper = mapper
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        lists, batch = collect(
+            self.context,
+            batch,
+            lambda start: map(list, map(self.mapper, rest(batch.keys, start), rest(batch.values, start))),
+            _explain_iterable,
+        )
+        return _exploded(batch, lists)
+
+
+class Peek(Operator):
+    """Shows each row to an action and hands it on."""
+
+    def __init__(self, action: Callable[[Any, Any], Any]) -> None:
+        self.action = action
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        return _over_keys_and_values(self, batch, self.action)[1]
+
+
+class Foreach(Operator):
+    """Shows each row to an action. Nothing goes on."""
+
+    def __init__(self, action: Callable[[Any, Any], Any]) -> None:
+        self.action = action
+
+    def process(self, batch: Batch) -> Emission:
+        """See `Operator.process`."""
+        _over_keys_and_values(self, batch, self.action)
+        return None
+
+
+def _over_keys_and_values(
+    operator: Operator, batch: Batch, function: Callable[[Any, Any], Any]
+) -> tuple[list[Any], Batch]:
+    return collect(
+        operator.context,
+        batch,
+        lambda start: map(function, rest(batch.keys, start), rest(batch.values, start)),
+    )
+
+
+def _keep(batch: Batch, verdicts: Sequence[Any]) -> Batch:
+    kept = list(compress(range(len(batch)), verdicts))
+    return batch if len(kept) == len(batch) else batch.take(kept)
+
+
+def _parents(lists: Sequence[Sequence[Any]]) -> list[int]:
+    return list(chain.from_iterable(map(repeat, range(len(lists)), map(len, lists))))
+
+
+def _exploded(batch: Batch, lists: Sequence[Sequence[Any]]) -> Batch:
+    parents = _parents(lists)
+    return batch.expand(parents, [batch.keys[row] for row in parents], list(chain.from_iterable(lists)))
+
+
+def _list_of_pairs(result: Iterable[Any]) -> list[tuple[Any, Any]]:
+    return list(map(as_pair, result))
+
+
+def _explain_iterable(error: Exception) -> Exception:
+    if isinstance(error, TypeError) and "not iterable" in str(error):
+        return TypeError(
+            f"the mapper must return an iterable of results (an empty one for none): {error}"
+        ).with_traceback(error.__traceback__)
+    return error

@@ -1,0 +1,164 @@
+"""Grouping a table: each update is retracted from the group it was in and added to the one it is in now.
+
+Between the two halves lies a repartition, on which new and old value travel together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.processors.batch import Batch
+from millstream.processors.operator import Operator, as_pair, collect, rest
+from millstream.processors.table import Cell, TableOperator, Updates, olds_of
+
+_Mapped = tuple[Any, Any, Any]
+"""Group, new value, old value."""
+
+
+class TableGroupBy(Operator):
+    """From each update of a table to retractions and additions by group.
+
+    Same group before and after: one row with both values. Another group: the retraction first, then the
+    addition. A row that maps to no group or no value takes no part.
+    """
+
+    def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self.mapper = mapper
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        olds = olds_of(batch)
+        lists, batch = collect(
+            self.context,
+            batch,
+            lambda start: map(
+                self._regroup, rest(batch.keys, start), rest(batch.values, start), rest(olds, start)
+            ),
+        )
+        parents = [row for row, mapped in enumerate(lists) for _ in mapped]
+        mapped = [one for several in lists for one in several]
+        out = batch.expand(parents, [group for group, _, _ in mapped], [new for _, new, _ in mapped])
+        return Batch(
+            keys=out.keys,
+            values=out.values,
+            timestamps=out.timestamps,
+            headers=out.headers,
+            origins=out.origins,
+            olds=[old for _, _, old in mapped],
+            order=out.order,
+        )
+
+    def _regroup(self, key: Any, new: Any, old: Any) -> list[_Mapped]:
+        new_group, new_value = self._map(key, new)
+        old_group, old_value = self._map(key, old)
+        added = new_group is not None and new_value is not None
+        removed = old_group is not None and old_value is not None
+        if added and removed and new_group == old_group:
+            return [(old_group, new_value, old_value)]
+        retraction = [(old_group, None, old_value)] if removed else []
+        addition = [(new_group, new_value, None)] if added else []
+        return retraction + addition
+
+    def _map(self, key: Any, value: Any) -> tuple[Any, Any]:
+        pair = None if value is None else self.mapper(key, value)
+        return (None, None) if pair is None else as_pair(pair)
+
+
+class Regrouping(TableOperator):
+    """Applies retractions and additions to the cell of their group."""
+
+    def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """The aggregate without the value."""
+        raise NotImplementedError
+
+    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """The aggregate with the value; None if there was no aggregate."""
+        raise NotImplementedError
+
+    def process(self, batch: Batch) -> Batch | None:
+        """See `Operator.process`."""
+        olds = olds_of(batch)
+        keys = self.store.encode_keys(batch.keys)
+        cells = self.store.load(keys)
+        updates = Updates()
+        row, end = 0, len(batch)
+        while row < end:
+            try:
+                for row in range(row, end):  # noqa: B020 - after a failure the loop goes on where it stopped
+                    self._apply(batch, row, olds[row], keys[row], cells, updates)
+                break
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                self.context.failed(batch, row, error)
+                row += 1
+        return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
+
+    def _apply(
+        self, batch: Batch, row: int, removed: Any, key: bytes, cells: dict[bytes, Cell], updates: Updates
+    ) -> None:
+        group, added, timestamp = batch.keys[row], batch.values[row], batch.timestamps[row]
+        cell = cells[key]
+        aggregate = before = None
+        if cell is not None:
+            before = self.isolated(cell[0]) if self.send_old else None
+            aggregate = cell[0]
+            if removed is not None:
+                aggregate = self.subtract(group, removed, aggregate)
+            if removed is not None or added is not None:
+                timestamp = max(timestamp, cell[1])
+        if added is not None:
+            aggregate = self.add(group, added, aggregate)
+        cells[key] = None if aggregate is None else (aggregate, timestamp)
+        updates.add(row, key, self.isolated(aggregate), before, timestamp)
+
+
+class TableAggregate(Regrouping):
+    """`aggregate(initializer, adder, subtractor)` of a grouped table."""
+
+    def __init__(
+        self,
+        store: str,
+        initializer: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+        *,
+        caching: bool,
+        send_old: bool,
+    ) -> None:
+        super().__init__(store, caching=caching, send_old=send_old)
+        self.initializer = initializer
+        self.adder = adder
+        self.subtractor = subtractor
+
+    def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """See `Regrouping.subtract`."""
+        return self.subtractor(key, value, aggregate)
+
+    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """See `Regrouping.add`."""
+        return self.adder(key, value, self.initializer() if aggregate is None else aggregate)
+
+
+class TableReduce(Regrouping):
+    """`reduce(adder, subtractor)` of a grouped table."""
+
+    def __init__(
+        self,
+        store: str,
+        adder: Callable[[Any, Any], Any],
+        subtractor: Callable[[Any, Any], Any],
+        *,
+        caching: bool,
+        send_old: bool,
+    ) -> None:
+        super().__init__(store, caching=caching, send_old=send_old)
+        self.adder = adder
+        self.subtractor = subtractor
+
+    def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """See `Regrouping.subtract`."""
+        return self.subtractor(aggregate, value)
+
+    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
+        """See `Regrouping.add`."""
+        return value if aggregate is None else self.adder(aggregate, value)

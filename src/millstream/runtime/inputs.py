@@ -1,0 +1,135 @@
+"""What a task works on in an epoch: records decoded, timestamped and put into the task's order.
+
+The order: within a partition by offset; across partitions always the partition whose next record is
+the oldest. Sorting by the running maximum of the timestamp within each partition gives exactly that, so
+the order depends on the records alone and a replay repeats it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from millstream.processors.batch import Batch
+from millstream.record import Headers, RecordMetadata
+from millstream.runtime.records import RawBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedRecord:
+    """What a timestamp extractor is shown."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedPart:
+    """The usable records of one partition: rows of a raw batch, decoded."""
+
+    raw: RawBatch
+    source: str
+    rows: Sequence[int]
+    """Which records of the raw batch these are: bad ones are left out."""
+    keys: Sequence[Any]
+    values: Sequence[Any]
+    olds: Sequence[Any] | None
+    timestamps: Sequence[int]
+
+
+class TaskInput:
+    """All records of an epoch, in the task's order. Row numbers of it are the origins of batches."""
+
+    def __init__(self, parts: Sequence[DecodedPart], stream_time: int) -> None:
+        self._parts = parts
+        self._places = _merge_order(parts)
+        self.timestamps = [parts[part].timestamps[row] for part, row in self._places]
+        self._start_time = stream_time
+        self._stream_times: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def stream_times(self) -> list[int]:
+        """The task's stream time as of each row."""
+        if self._stream_times is None:
+            self._stream_times = list(accumulate(self.timestamps, max, initial=self._start_time))[1:]
+        return self._stream_times
+
+    def metadata(self, origin: int) -> RecordMetadata:
+        """Topic, partition and offset of a row."""
+        raw, row = self.raw_record(origin)
+        return RecordMetadata(raw.topic, raw.partition, raw.offsets[row])
+
+    def raw_record(self, origin: int) -> tuple[RawBatch, int]:
+        """The bytes behind a row."""
+        part, row = self._places[origin]
+        return self._parts[part].raw, self._parts[part].rows[row]
+
+    def batches(self, start: int, end: int, *, ordered: bool) -> dict[str, Batch]:
+        """Rows from `start` to `end` by source node."""
+        rows: dict[str, list[int]] = {}
+        for origin in range(start, end):
+            rows.setdefault(self._parts[self._places[origin][0]].source, []).append(origin)
+        return {source: self._batch(origins, ordered=ordered) for source, origins in rows.items()}
+
+    def _batch(self, origins: Sequence[int], *, ordered: bool) -> Batch:
+        places = [self._places[origin] for origin in origins]
+        parts = self._parts
+        headers = [parts[part].raw.headers_of(parts[part].rows[row]) for part, row in places]
+        with_olds = parts[places[0][0]].olds is not None
+        return Batch(
+            keys=[parts[part].keys[row] for part, row in places],
+            values=[parts[part].values[row] for part, row in places],
+            timestamps=[parts[part].timestamps[row] for part, row in places],
+            headers=headers if any(headers) else None,
+            origins=origins,
+            olds=[parts[part].olds[row] for part, row in places] if with_olds else None,  # type: ignore[index]
+            order=[(origin,) for origin in origins] if ordered else None,
+        )
+
+
+def _merge_order(parts: Sequence[DecodedPart]) -> list[tuple[int, int]]:
+    """Where each row of the task's order stands: (part, row)."""
+    if len(parts) == 1:
+        return [(0, row) for row in range(len(parts[0].rows))]
+    places = [
+        (time, part, row)
+        for part, decoded in enumerate(parts)
+        for row, time in enumerate(accumulate(decoded.timestamps, max))
+    ]
+    return [(part, row) for _, part, row in sorted(places)]
+
+
+def extract_timestamps(
+    raw: RawBatch,
+    rows: Sequence[int],
+    keys: Sequence[Any],
+    values: Sequence[Any],
+    extractor: Callable[[Any, int], int],
+    partition_time: int,
+) -> list[int]:
+    """Timestamps of decoded records by an extractor, which is told the partition's time so far."""
+    extracted: list[int] = []
+    for position, row in enumerate(rows):
+        record = ConsumedRecord(
+            raw.topic,
+            raw.partition,
+            raw.offsets[row],
+            keys[position],
+            values[position],
+            raw.timestamps[row],
+            raw.headers_of(row),
+        )
+        timestamp = extractor(record, partition_time)
+        partition_time = max(partition_time, timestamp)
+        extracted.append(timestamp)
+    return extracted

@@ -1,0 +1,38 @@
+"""Counters of a task: records in, out and dropped per node. Counted per batch, never per record."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+class Metrics:
+    """Named counters by task and node.
+
+    >>> metrics = Metrics()
+    >>> metrics.add("0_0", "KSTREAM-FILTER-0000000001", "records-in", 3)
+    >>> metrics.as_dict()
+    {'0_0': {'KSTREAM-FILTER-0000000001': {'records-in': 3}}}
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+
+    def add(self, task_id: str, node: str, name: str, count: int) -> None:
+        """Count some more."""
+        if count:
+            self._counts[task_id, node, name] += count
+
+    def get(self, node: str, name: str) -> int:
+        """The counter of a node, over all tasks.
+
+        >>> Metrics().get("node", "records-dropped")
+        0
+        """
+        return sum(count for (_, at, what), count in self._counts.items() if (at, what) == (node, name))
+
+    def as_dict(self) -> dict[str, dict[str, dict[str, int]]]:
+        """All counters, by task, node and name."""
+        result: dict[str, dict[str, dict[str, int]]] = {}
+        for (task_id, node, name), count in sorted(self._counts.items()):
+            result.setdefault(task_id, {}).setdefault(node, {})[name] = count
+        return result

@@ -1,0 +1,105 @@
+"""Punctuators: callbacks driven by a clock.
+
+Stream time: due from time 0 on, so the first record fires one. Wall clock: first due one interval after
+it was scheduled. Intervals that were missed collapse into one call, with the time as it is now.
+
+A schedule belongs to its node and to its number there (the first one that `init` makes, the second,
+...), so a task that is opened again goes on where the last one stopped, and a cancelled one stays so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from millstream.errors import ProcessingError
+from millstream.processors.api import PunctuationType
+
+ScheduleKey = tuple[str, int]
+CANCELLED = -1
+
+
+@dataclass(slots=True)
+class Schedule:
+    """One punctuator. `cancel()` is the user's."""
+
+    node: str
+    kind: PunctuationType
+    interval_ms: int
+    callback: Callable[[int], None]
+    due: int
+    sequence: int
+
+    def cancel(self) -> None:
+        """Never call it again."""
+        self.due = CANCELLED
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self.due == CANCELLED
+
+
+class Punctuations:
+    """All punctuators of a task."""
+
+    def __init__(self, remembered: Mapping[ScheduleKey, int]) -> None:
+        self._remembered = dict(remembered)
+        self._schedules: dict[ScheduleKey, Schedule] = {}
+        self._sequence = 0
+
+    def schedule(
+        self,
+        node: str,
+        interval_ms: int,
+        kind: PunctuationType,
+        callback: Callable[[int], None],
+        now: int,
+    ) -> Schedule:
+        """A new punctuator, or the one that an earlier task had under the same number."""
+        if interval_ms < 1:
+            message = f"node {node!r} schedules a punctuator every {interval_ms} ms: at least 1 is needed"
+            raise ProcessingError(message)
+        number = sum(1 for at, _ in self._schedules if at == node)
+        first = 0 if kind is PunctuationType.STREAM_TIME else now + interval_ms
+        due = self._remembered.get((node, number), first)
+        schedule = Schedule(node, kind, interval_ms, callback, due, self._sequence)
+        self._sequence += 1
+        self._schedules[node, number] = schedule
+        return schedule
+
+    def has(self, kind: PunctuationType) -> bool:
+        """Whether a punctuator of that clock is waiting."""
+        return any(one.kind is kind and not one.is_cancelled for one in self._schedules.values())
+
+    def next_due(self, kind: PunctuationType) -> int | None:
+        """When the next punctuator of that clock is due."""
+        return min(
+            (one.due for one in self._schedules.values() if one.kind is kind and not one.is_cancelled),
+            default=None,
+        )
+
+    def run(self, kind: PunctuationType, now: int, call: Callable[[Schedule, int], None]) -> bool:
+        """Call all that are due, the one that was due first first. True if there was one."""
+        ran = False
+        while due := self._due(kind, now):
+            call(due, now)
+            ran = True
+            if not due.is_cancelled:
+                missed = max(0, now - due.due) // due.interval_ms
+                due.due += (missed + 1) * due.interval_ms
+                due.sequence = self._sequence
+                self._sequence += 1
+        return ran
+
+    def remember(self) -> dict[ScheduleKey, int]:
+        """When each punctuator is due next, for the task that comes after this one."""
+        return {**self._remembered, **{key: one.due for key, one in self._schedules.items()}}
+
+    def _due(self, kind: PunctuationType, now: int) -> Schedule | None:
+        waiting = [
+            one
+            for one in self._schedules.values()
+            if one.kind is kind and not one.is_cancelled and one.due <= now
+        ]
+        return min(waiting, key=lambda one: (one.due, one.sequence), default=None)

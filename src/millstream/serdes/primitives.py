@@ -1,0 +1,241 @@
+"""Bytes, text, numbers, booleans and UUIDs, in the bytes that Kafka's own serdes write.
+
+Each takes exactly its type: a ``bool`` is not an ``int`` here, and bytes of another length are refused
+instead of being read as some number.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from uuid import UUID
+
+from millstream.serdes.api import BaseSerde, wrong_type
+
+__all__ = ["BooleanSerde", "BytesSerde", "FloatSerde", "IntSerde", "StringSerde", "UuidSerde"]
+
+_UUID_LENGTH = 36
+_SHOWN_BITS = 256
+
+
+class BytesSerde(BaseSerde[bytes]):
+    """Bytes as they are.
+
+    >>> from millstream import serdes
+    >>> serdes.bytes.serialize(b"raw")
+    b'raw'
+    """
+
+    name = "serdes.bytes"
+
+    def serialize(self, value: bytes, /) -> bytes:
+        """Return the bytes themselves."""
+        if not isinstance(value, bytes):
+            raise wrong_type("bytes", value)
+        return value
+
+    def deserialize(self, data: bytes, /) -> bytes:
+        """Return the bytes themselves."""
+        return data
+
+    def deserialize_many(self, column: Sequence[bytes | None]) -> list[bytes | None]:
+        """Return the column as a list."""
+        return list(column)
+
+
+class StringSerde(BaseSerde[str]):
+    r"""Text as UTF-8. Ill-formed bytes are an error, never a replacement character.
+
+    >>> from millstream import serdes
+    >>> serdes.string.serialize("müll")
+    b'm\xc3\xbcll'
+    """
+
+    name = "serdes.string"
+
+    def serialize(self, value: str, /) -> bytes:
+        """Encode the text."""
+        if not isinstance(value, str):
+            raise wrong_type("str", value)
+        return value.encode()
+
+    def deserialize(self, data: bytes, /) -> str:
+        """Decode the text."""
+        return data.decode()
+
+    def serialize_many(self, values: Sequence[str | None]) -> list[bytes | None]:
+        """Encode a column."""
+        encode = str.encode  # unbound, so that it refuses what is not a str
+        return [None if value is None else encode(value) for value in values]
+
+    def deserialize_many(self, column: Sequence[bytes | None]) -> list[str | None]:
+        """Decode a column."""
+        return [None if data is None else data.decode() for data in column]
+
+
+class IntSerde(BaseSerde[int]):
+    """A whole number of fixed width: two's complement, big endian.
+
+    >>> from millstream import serdes
+    >>> serdes.int64.serialize(258).hex()
+    '0000000000000102'
+    >>> serdes.int16.serialize(70_000)
+    Traceback (most recent call last):
+    ValueError: 70000 does not fit into 16 bits
+    """
+
+    def __init__(self, name: str, code: str) -> None:
+        self.name = name
+        self._struct = struct.Struct(code)
+
+    def serialize(self, value: int, /) -> bytes:
+        """Pack the number."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise wrong_type("int", value)
+        try:
+            return self._struct.pack(value)
+        except struct.error:
+            raise ValueError(f"{_shown(value)} does not fit into {8 * self._struct.size} bits") from None
+
+    def deserialize(self, data: bytes, /) -> int:
+        """Unpack the number."""
+        return _unpack_int(self._struct, data)
+
+    def serialize_many(self, values: Sequence[int | None]) -> list[bytes | None]:
+        """Pack a column."""
+        pack, slow = self._struct.pack, self.serialize
+        return [
+            pack(value) if type(value) is int else None if value is None else slow(value) for value in values
+        ]
+
+    def deserialize_many(self, column: Sequence[bytes | None]) -> list[int | None]:
+        """Unpack a column."""
+        unpack = self._struct.unpack
+        return [None if data is None else unpack(data)[0] for data in column]
+
+
+class FloatSerde(BaseSerde[float]):
+    """An IEEE 754 number, big endian. Takes an ``int`` too when it comes back equal.
+
+    >>> from millstream import serdes
+    >>> serdes.double.deserialize(serdes.double.serialize(0.5))
+    0.5
+    >>> serdes.double.serialize(2**53 + 1)
+    Traceback (most recent call last):
+    ValueError: 9007199254740993 has no exact float
+    """
+
+    def __init__(self, name: str, code: str) -> None:
+        self.name = name
+        self._struct = struct.Struct(code)
+
+    def serialize(self, value: float, /) -> bytes:
+        """Pack the number."""
+        if isinstance(value, float):
+            return self._struct.pack(value)
+        return _pack_exactly(self._struct, value)
+
+    def deserialize(self, data: bytes, /) -> float:
+        """Unpack the number."""
+        return _unpack_float(self._struct, data)
+
+    def serialize_many(self, values: Sequence[float | None]) -> list[bytes | None]:
+        """Pack a column."""
+        pack, slow = self._struct.pack, self.serialize
+        return [
+            pack(value) if type(value) is float else None if value is None else slow(value)
+            for value in values
+        ]
+
+    def deserialize_many(self, column: Sequence[bytes | None]) -> list[float | None]:
+        """Unpack a column."""
+        unpack = self._struct.unpack
+        return [None if data is None else unpack(data)[0] for data in column]
+
+
+class BooleanSerde(BaseSerde[bool]):
+    r"""One byte: 1 is true, 0 is false.
+
+    >>> from millstream import serdes
+    >>> serdes.boolean.serialize(True)
+    b'\x01'
+    """
+
+    name = "serdes.boolean"
+
+    def serialize(self, value: bool, /) -> bytes:  # noqa: FBT001 - the value is what is serialized
+        """Return one byte."""
+        if value is True:
+            return b"\x01"
+        if value is False:
+            return b"\x00"
+        raise wrong_type("bool", value)
+
+    def deserialize(self, data: bytes, /) -> bool:
+        """Read one byte."""
+        if data == b"\x01":
+            return True
+        if data == b"\x00":
+            return False
+        raise ValueError("expected the one byte 00 or 01")
+
+
+class UuidSerde(BaseSerde[UUID]):
+    """A UUID as its 36 characters, as Kafka's.
+
+    >>> from millstream import serdes
+    >>> serdes.uuid.serialize(UUID(int=7))
+    b'00000000-0000-0000-0000-000000000007'
+    """
+
+    name = "serdes.uuid"
+
+    def serialize(self, value: UUID, /) -> bytes:
+        """Return the 36 characters."""
+        if not isinstance(value, UUID):
+            raise wrong_type("uuid.UUID", value)
+        return str(value).encode("ascii")
+
+    def deserialize(self, data: bytes, /) -> UUID:
+        """Parse the 36 characters."""
+        if len(data) != _UUID_LENGTH:
+            raise ValueError(f"expected the 36 characters of a UUID, got {len(data)} bytes")
+        text = data.decode("ascii")
+        value = UUID(text)
+        if str(value) != text.lower():  # Python also takes hyphens, braces and underscores in odd places
+            raise ValueError("expected a UUID written as 8-4-4-4-12 hex digits")
+        return value
+
+
+def _pack_exactly(packed: struct.Struct, value: object) -> bytes:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise wrong_type("float", value)
+    try:
+        data = packed.pack(value)
+        if packed.unpack(data)[0] == value:
+            return data
+    except (OverflowError, struct.error):
+        pass
+    raise ValueError(f"{_shown(value)} has no exact float")
+
+
+def _shown(value: int) -> str:
+    # Python refuses to print numbers of more than 4300 digits.
+    return str(value) if value.bit_length() <= _SHOWN_BITS else f"a number of {value.bit_length()} bits"
+
+
+def _require_length(expected: int, data: bytes) -> None:
+    if len(data) != expected:
+        raise ValueError(f"expected {expected} bytes, got {len(data)}")
+
+
+def _unpack_int(packed: struct.Struct, data: bytes) -> int:
+    _require_length(packed.size, data)
+    number: int = packed.unpack(data)[0]
+    return number
+
+
+def _unpack_float(packed: struct.Struct, data: bytes) -> float:
+    _require_length(packed.size, data)
+    number: float = packed.unpack(data)[0]
+    return number

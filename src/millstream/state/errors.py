@@ -1,0 +1,70 @@
+"""What can go wrong with local state.
+
+::
+
+    StoreError                      (millstream.errors) ├── StoreClosedError            a store was used after
+    close() ├── UnsortedKeysError           keys or entries were not strictly ascending ├──
+    ScanInvalidatedError        the store was written while a scan of it was open ├── StoreInUseError
+    the store is open already ├── StoreFormatError            the folder holds a store of another type or
+    format version, or none at all ├── DamagedStoreError           bytes on disk are not what was written:
+    remove the store and restore it ├── StoreDiskFullError          no space left (also a DiskFullError of
+    millstream.durable) ├── StateDirectoryError         the state directory cannot be used as asked └──
+    TaskLockedError             another process works on the task (also a LockTimeoutError of
+    millstream.durable)
+
+A local store is a copy of what the changelog holds. So the remedy for a damaged one is never repair: remove
+it, and it is restored.
+"""
+
+from __future__ import annotations
+
+from millstream.durable import DiskFullError, LockTimeoutError
+from millstream.errors import StoreError
+
+__all__ = [
+    "DamagedStoreError",
+    "ScanInvalidatedError",
+    "StateDirectoryError",
+    "StoreClosedError",
+    "StoreDiskFullError",
+    "StoreFormatError",
+    "StoreInUseError",
+    "TaskLockedError",
+    "UnsortedKeysError",
+]
+
+
+class StoreClosedError(StoreError):
+    """A store, or an open scan of it, was used after the store was closed."""
+
+
+class UnsortedKeysError(StoreError):
+    """Keys were not strictly ascending: out of order, or one of them twice."""
+
+
+class ScanInvalidatedError(StoreError):
+    """The store was written while a scan of it was open. What the scan would give next is not defined."""
+
+
+class StoreInUseError(StoreError):
+    """The store is open already, in this process or in another one."""
+
+
+class StoreFormatError(StoreError):
+    """The folder holds something else than the store that was asked for: the message names both."""
+
+
+class DamagedStoreError(StoreError):
+    """Bytes on disk are not what was written. The store must be removed and restored from its changelog."""
+
+
+class StoreDiskFullError(StoreError, DiskFullError):
+    """No space or quota left. The write that failed is not visible."""
+
+
+class StateDirectoryError(StoreError):
+    """The state directory, or a name inside it, cannot be used as asked."""
+
+
+class TaskLockedError(StoreError, LockTimeoutError):
+    """Another process, named in the message, held the task's directory for longer than we would wait."""

@@ -1,0 +1,204 @@
+"""Typed faces of a key-value store: what a user's processor calls, and the bulk calls of operators.
+
+Keys order by their bytes, not by their Python value. A value is encoded when it is put, so changing an
+object afterwards changes nothing in the store. Iterators see the store as it was when they were made.
+
+A timestamped value is the 8 bytes of its timestamp (big endian) and then the value's own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from millstream.errors import StoreError
+from millstream.record import Headers, ValueAndTimestamp
+from millstream.serdes import Serde, deserialize_column, serialize_column
+from millstream.state.overlay import Overlay
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+_TIMESTAMP = struct.Struct(">q")
+
+
+class KeyValueIterator(Generic[K, V]):
+    """Key-value pairs in key order. A context manager, because a backend may hold resources for it."""
+
+    def __init__(self, pairs: Iterator[tuple[K, V]]) -> None:
+        self._pairs = pairs
+
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return self
+
+    def __next__(self) -> tuple[K, V]:
+        return next(self._pairs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of what the iterator holds."""
+        close = getattr(self._pairs, "close", None)
+        if close is not None:
+            close()
+
+
+class KeyValueStore(Generic[K, V]):
+    """A store of one task, as a processor sees it: committed state and what the epoch has written."""
+
+    def __init__(self, name: str, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
+        self.name = name
+        self.overlay = overlay
+        self.key_serde = key
+        self.value_serde = value
+
+    def get(self, key: K) -> V | None:
+        """The value of a key, or None."""
+        data = self.overlay.get(self._key_bytes(key))
+        return None if data is None else self._decode(data)
+
+    def put(self, key: K, value: V | None) -> None:
+        """Set the value of a key; None deletes it."""
+        self.overlay.put(self._key_bytes(key), self._encode(value))
+
+    def put_if_absent(self, key: K, value: V | None) -> V | None:
+        """Set the value of a key that has none. The value that was there, or None."""
+        current = self.get(key)
+        if current is None:
+            self.put(key, value)
+        return current
+
+    def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
+        """Set many values; None deletes."""
+        self.overlay.put_many([(self._key_bytes(key), self._encode(value)) for key, value in entries])
+
+    def delete(self, key: K) -> V | None:
+        """Remove a key. The value that was there, or None."""
+        current = self.get(key)
+        self.overlay.put(self._key_bytes(key), None)
+        return current
+
+    def range(self, start: K | None, end: K | None) -> KeyValueIterator[K, V]:
+        """Pairs from `start` to `end`, both inclusive; None leaves a side open."""
+        return self._pairs(self.overlay.scan(*self._bounds(start, end)))
+
+    def reverse_range(self, start: K | None, end: K | None) -> KeyValueIterator[K, V]:
+        """The same pairs, last key first."""
+        return self._pairs(self.overlay.scan_reverse(*self._bounds(start, end)))
+
+    def prefix_scan(self, prefix: T, prefix_serde: Serde[T]) -> KeyValueIterator[K, V]:
+        """Pairs whose key bytes begin with the serialized prefix."""
+        start = prefix_serde.serialize(prefix)
+        return self._pairs(self.overlay.scan(start, after_prefix(start)))
+
+    def all(self) -> KeyValueIterator[K, V]:
+        """All pairs."""
+        return self._pairs(self.overlay.scan(None, None))
+
+    def reverse_all(self) -> KeyValueIterator[K, V]:
+        """All pairs, last key first."""
+        return self._pairs(self.overlay.scan_reverse(None, None))
+
+    def approximate_num_entries(self) -> int:
+        """How many pairs there are. Exact here; other stores may estimate."""
+        return sum(1 for _ in self.overlay.scan(None, None))
+
+    def _pairs(self, entries: Iterator[tuple[bytes, bytes]]) -> KeyValueIterator[K, V]:
+        return KeyValueIterator(
+            (self.key_serde.deserialize(key), self._decode(data)) for key, data in entries
+        )
+
+    def _bounds(self, start: K | None, end: K | None) -> tuple[bytes | None, bytes | None]:
+        first = None if start is None else self._key_bytes(start)
+        last = None if end is None else self._key_bytes(end)
+        if first is not None and last is not None and first > last:
+            return first, first
+        return first, None if last is None else last + b"\x00"
+
+    def _key_bytes(self, key: K) -> bytes:
+        if key is None:
+            message = f"store {self.name!r}: the key is None, but every entry of a store needs a key"
+            raise StoreError(message)
+        return self.key_serde.serialize(key)
+
+    def _encode(self, value: V | None) -> bytes | None:
+        return None if value is None else self.value_serde.serialize(value)
+
+    def _decode(self, data: bytes) -> V:
+        value: V = self.value_serde.deserialize(data)
+        return value
+
+
+class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
+    """A key-value store that keeps a timestamp beside each value. Tables live in one.
+
+    The methods below are for operators: whole columns, one read and one write of the backend.
+    """
+
+    def __init__(self, name: str, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
+        super().__init__(name, overlay, key, value)
+        self.held_back: dict[bytes, tuple[Any, Any, int, Headers, int]] = {}
+        """With caching: key, value, timestamp, headers and origin of the last update of each key."""
+
+    def encode_keys(self, keys: Sequence[K]) -> list[bytes]:
+        """The bytes of a column of keys, none of them None."""
+        return serialize_column(self.key_serde, keys)  # type: ignore[return-value]
+
+    def load(self, keys: Iterable[bytes]) -> dict[bytes, tuple[Any, int] | None]:
+        """Value and timestamp of each distinct key, as of now."""
+        return self._cells(self.overlay.get_many(keys))
+
+    def load_committed(self, keys: Iterable[bytes]) -> dict[bytes, tuple[Any, int] | None]:
+        """Value and timestamp of each distinct key, as of the end of the last epoch."""
+        ordered = sorted(set(keys))
+        return self._cells(dict(zip(ordered, self.overlay.committed.get_many(ordered), strict=True)))
+
+    def save(self, cells: Mapping[bytes, tuple[Any, int] | None]) -> None:
+        """Write cells; None deletes."""
+        present = [(key, cell) for key, cell in cells.items() if cell is not None]
+        encoded = serialize_column(self.value_serde, [cell[0] for _, cell in present])
+        pack = _TIMESTAMP.pack
+        self.overlay.put_many((key, None) for key, cell in cells.items() if cell is None)
+        self.overlay.put_many(
+            (key, pack(cell[1]) + data)  # type: ignore[operator]
+            for (key, cell), data in zip(present, encoded, strict=True)
+        )
+
+    def fresh_copy(self, value: Any) -> Any:
+        """The value as the store would give it back: nobody else holds the object."""
+        return self.value_serde.deserialize(self.value_serde.serialize(value))
+
+    def _cells(self, found: Mapping[bytes, bytes | None]) -> dict[bytes, tuple[Any, int] | None]:
+        cells: dict[bytes, tuple[Any, int] | None] = dict.fromkeys(found)
+        present = [(key, data) for key, data in found.items() if data is not None]
+        values = deserialize_column(self.value_serde, [data[8:] for _, data in present])
+        unpack = _TIMESTAMP.unpack_from
+        for (key, data), value in zip(present, values, strict=True):
+            cells[key] = (value, unpack(data)[0])
+        return cells
+
+    def _encode(self, value: ValueAndTimestamp[Any] | None) -> bytes | None:
+        if value is None:
+            return None
+        return _TIMESTAMP.pack(value.timestamp) + self.value_serde.serialize(value.value)
+
+    def _decode(self, data: bytes) -> ValueAndTimestamp[Any]:
+        return ValueAndTimestamp(self.value_serde.deserialize(data[8:]), _TIMESTAMP.unpack_from(data)[0])
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    """The smallest key above all keys that begin with the prefix; None if there is none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -1,0 +1,108 @@
+"""What an epoch has written so far, over what was committed before it.
+
+Readers see both as one store. The backend is not touched: the overlay, sorted, becomes the changelog
+segment and the backend's write batch when the epoch is committed, and is forgotten when it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+Entry = tuple[bytes, bytes | None]
+"""A key and its new value, or None for a delete."""
+
+
+class CommittedReader(Protocol):
+    """The part of a backend that an overlay reads."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Values of keys sorted in ascending order, in the same order."""
+
+    def scan(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Entries from `start` (inclusive) to `end` (exclusive), ascending."""
+
+    def scan_reverse(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """The same entries, descending."""
+
+
+class Overlay:
+    """The writes of one epoch to one store."""
+
+    def __init__(self, committed: CommittedReader) -> None:
+        self.committed = committed
+        self._writes: dict[bytes, bytes | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._writes)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value as of now."""
+        if key in self._writes:
+            return self._writes[key]
+        return self.committed.get_many((key,))[0]
+
+    def get_many(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        """The values as of now of all distinct keys, with one read of the backend."""
+        found: dict[bytes, bytes | None] = dict.fromkeys(keys)
+        writes = self._writes
+        if writes:
+            missing = sorted(key for key in found if key not in writes)
+            found.update((key, writes[key]) for key in found if key in writes)
+        else:
+            missing = sorted(found)
+        found.update(zip(missing, self.committed.get_many(missing), strict=True))
+        return found
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write one value; None deletes."""
+        self._writes[key] = value
+
+    def put_many(self, entries: Iterable[Entry]) -> None:
+        """Write many values; None deletes."""
+        self._writes.update(entries)
+
+    def scan(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Entries from `start` (inclusive) to `end` (exclusive), ascending.
+
+        Writes made after the call are not seen, so a caller may delete what it iterates over.
+        """
+        return _merge(iter(self._between(start, end)), self.committed.scan(start, end), ascending=True)
+
+    def scan_reverse(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """The same entries, descending."""
+        writes = reversed(self._between(start, end))
+        return _merge(writes, self.committed.scan_reverse(start, end), ascending=False)
+
+    def sorted_entries(self) -> list[Entry]:
+        """All writes by key: the changelog segment and the backend's write batch."""
+        return sorted(self._writes.items())
+
+    def clear(self) -> None:
+        """Forget the writes: they were committed, or their epoch never will be."""
+        self._writes = {}
+
+    def _between(self, start: bytes | None, end: bytes | None) -> list[Entry]:
+        return sorted(
+            (key, value)
+            for key, value in self._writes.items()
+            if (start is None or key >= start) and (end is None or key < end)
+        )
+
+
+def _merge(
+    writes: Iterator[Entry], committed: Iterator[tuple[bytes, bytes]], *, ascending: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Two ordered streams of entries as one, in which a write hides what was committed."""
+    write, old = next(writes, None), next(committed, None)
+    while write is not None or old is not None:
+        if write is None or (old is not None and old[0] != write[0] and (old[0] < write[0]) is ascending):
+            assert old is not None  # one of the two is there
+            yield old
+            old = next(committed, None)
+            continue
+        if old is not None and old[0] == write[0]:
+            old = next(committed, None)
+        if write[1] is not None:
+            yield write[0], write[1]
+        write = next(writes, None)

@@ -1,0 +1,306 @@
+"""`TopologyTestDriver`: a whole topology in this process, one record at a time.
+
+Each sub-topology is one production task at partition 0. A piped record, and every record that it sends
+through a repartition, is an epoch of its own: it is processed, sealed and committed before the next, so
+every update of a table is seen, caching or not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from millstream.config import StreamsConfig, check_application_id
+from millstream.errors import DriverClosedError, MillstreamError, UnknownStoreError
+from millstream.record import Headers
+from millstream.runtime.metrics import Metrics
+from millstream.runtime.records import OutputBatch, RawBatch
+from millstream.runtime.serde_book import SerdeBook
+from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
+from millstream.serdes import Serde
+from millstream.state.backends.memory import MemoryBackend
+from millstream.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
+from millstream.state.opening import open_store
+from millstream.testing.stores import PlainValues
+from millstream.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
+from millstream.topology.plan import SubTopology
+from millstream.topology.topology import Topology
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+
+
+class _Running:
+    """A sub-topology with its task and the backends of its stores."""
+
+    def __init__(
+        self, sub: SubTopology, stores: dict[str, KeyValueStore[Any, Any]], backends: dict[str, MemoryBackend]
+    ) -> None:
+        self.sub = sub
+        self.stores = stores
+        self.backends = backends
+        self.task: Task
+        self.state = TaskState()
+        self.version = 0
+
+    def commit(self, sealed: Sealed) -> None:
+        self.version += 1
+        for name, entries in sealed.changelogs.items():
+            self.backends[name].write(entries, marker=str(self.version).encode())
+            self.stores[name].overlay.clear()
+        self.state = sealed.state
+
+
+class TopologyTestDriver:
+    """Runs a topology without Spark, JVM or disk.
+
+    start_ms
+        The wall clock at the start; it moves only by `advance_wall_clock`.
+    fresh_tasks
+        True: every commit is followed by a new task, as on a cluster, where a processor's own fields
+        last no longer than an epoch. Run your tests once this way to find out what should be in a store.
+
+    >>> from millstream import Record, StreamsBuilder, serdes
+    >>> from millstream.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("lines", value=serdes.string).map_values(str.upper).to("shouts")
+    >>> with TopologyTestDriver(builder.build()) as driver:
+    ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+    ...     shouts = driver.output_topic("shouts", key=serdes.bytes, value=serdes.string)
+    ...     lines.pipe(None, "to the river", timestamp=5)
+    ...     shouts.read()
+    Record(key=None, value='TO THE RIVER', timestamp=5, headers=())
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        start_ms: int = 0,
+        config: StreamsConfig | None = None,
+        application_id: str = "test",
+        fresh_tasks: bool = False,
+    ) -> None:
+        self._config = config if config is not None else StreamsConfig()
+        self._application_id = check_application_id(application_id)
+        self._fresh_tasks = fresh_tasks
+        self._plan = topology.plan()
+        self._now = start_ms
+        self._closed = False
+        self._book = SerdeBook()
+        self._offsets: dict[str, int] = {}
+        self._outputs: dict[str, deque[RawRecord]] = {}
+        self._pending: dict[str, deque[_Raw]] = {}
+        self.metrics = Metrics()
+        """Records in, out and dropped per node."""
+        self._globals = [self._start(sub) for sub in self._plan.global_subtopologies]
+        self._global_stores = {name: store for one in self._globals for name, store in one.stores.items()}
+        self._running = [self._start(sub) for sub in self._plan.subtopologies]
+        for one in (*self._globals, *self._running):
+            self._open_task(one)
+
+    def input_topic(
+        self,
+        name: str,
+        *,
+        key: Serde[K],
+        value: Serde[V],
+        start_ms: int | None = None,
+        auto_advance_ms: int = 0,
+    ) -> TestInputTopic[K, V]:
+        """A topic to pipe records into.
+
+        Records without a timestamp get `start_ms` (by default the wall clock), then `auto_advance_ms`
+        more each.
+        """
+        self._check_open()
+
+        def first() -> int:
+            return self._now if start_ms is None else start_ms
+
+        return TestInputTopic(name, key, value, self._pipe, first, auto_advance_ms)
+
+    def output_topic(self, name: str, *, key: Serde[K], value: Serde[V]) -> TestOutputTopic[K, V]:
+        """A topic to read results from."""
+        self._check_open()
+
+        def records() -> deque[RawRecord]:
+            self._check_open()
+            return self._outputs.setdefault(name, deque())
+
+        return TestOutputTopic(name, key, value, records)
+
+    def advance_wall_clock(self, by_ms: int) -> None:
+        """Move the wall clock and run the punctuators that are due."""
+        self._check_open()
+        if by_ms < 0:
+            message = f"the wall clock can't go back by {-by_ms} ms"
+            raise MillstreamError(message)
+        self._now += by_ms
+        for one in self._running:
+            one.task.punctuate()
+            self._commit(one)
+        self._complete()
+
+    def store(self, name: str) -> Any:
+        """A key-value store, to look into and to set up. Timestamped stores show plain values."""
+        store = self._find_store(name)
+        return PlainValues(store, lambda: self._now) if isinstance(store, TimestampedKeyValueStore) else store
+
+    def timestamped_store(self, name: str) -> TimestampedKeyValueStore[Any]:
+        """A timestamped key-value store, with timestamps."""
+        store = self._find_store(name)
+        if not isinstance(store, TimestampedKeyValueStore):
+            message = f"store {name!r} keeps no timestamps: use driver.store({name!r})"
+            raise UnknownStoreError(message)
+        return store
+
+    def store_names(self) -> list[str]:
+        """The names of all stores."""
+        self._check_open()
+        return sorted(name for one in (*self._globals, *self._running) for name in one.stores)
+
+    def produced_topic_names(self) -> set[str]:
+        """The topics that something was written to, repartitions included."""
+        self._check_open()
+        return set(self._outputs)
+
+    def close(self) -> None:
+        """Close all processors. Closing twice does no harm."""
+        if not self._closed:
+            self._closed = True
+            for one in (*self._running, *self._globals):
+                one.task.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _start(self, sub: SubTopology) -> _Running:
+        backends = {name: MemoryBackend() for name in sub.stores}
+        stores = {
+            name: open_store(
+                spec,
+                backends[name],
+                self._book.bound(name, "key", spec.key),
+                self._book.bound(name, "value", spec.value),
+            )
+            for name, spec in sub.stores.items()
+        }
+        return _Running(sub, stores, backends)
+
+    def _open_task(self, one: _Running) -> None:
+        environment = TaskEnvironment(
+            application_id=self._application_id,
+            config=self._config,
+            book=self._book,
+            metrics=self.metrics,
+            stores=one.stores,
+            global_stores=self._global_stores,
+            clock=lambda: self._now,
+            partitions_of=lambda _topic: 1,
+            is_internal=self._plan.repartition_topics.__contains__,
+        )
+        one.task = Task(one.sub, 0, environment, one.state)
+
+    def _pipe(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
+    ) -> None:
+        self._check_open()
+        if not any(one.sub.source_of(topic) for one in (*self._globals, *self._running)):
+            known = sorted(
+                name
+                for one in (*self._globals, *self._running)
+                for source in one.sub.sources
+                for name in (source.topics or ([source.pattern.pattern] if source.pattern else ()))
+            )
+            message = (
+                f"no source of the topology reads topic {topic!r}. "
+                f"Sources read: {', '.join(known) or 'nothing'}"
+            )
+            raise MillstreamError(message)
+        self._enqueue(topic, _Raw(key, value, timestamp, headers))
+        self._complete()
+
+    def _enqueue(self, topic: str, record: _Raw) -> None:
+        self._pending.setdefault(topic, deque()).append(record)
+
+    def _complete(self) -> None:
+        """Process what is pending, always the oldest head first; topics with equal heads take turns."""
+        while self._pending:
+            topic = min(self._pending, key=lambda name: self._pending[name][0].timestamp)
+            queue = self._pending.pop(topic)
+            record = queue.popleft()
+            if queue:
+                self._pending[topic] = queue
+            self._process(topic, record)
+
+    def _process(self, topic: str, record: _Raw) -> None:
+        offset = self._offsets.get(topic, 0)
+        self._offsets[topic] = offset + 1
+        raw = RawBatch(
+            topic,
+            0,
+            (offset,),
+            (record.key,),
+            (record.value,),
+            (record.timestamp,),
+            (record.headers,) if record.headers else None,
+        )
+        for one in (*self._globals, *self._running):
+            if one.sub.source_of(topic) is not None:
+                one.task.process((raw,))
+                self._commit(one)
+
+    def _commit(self, one: _Running) -> None:
+        sealed = one.task.seal()
+        one.commit(sealed)
+        self._publish(sealed.outputs)
+        if self._fresh_tasks:
+            one.task.close()
+            self._open_task(one)
+
+    def _publish(self, outputs: Iterable[OutputBatch]) -> None:
+        for batch in outputs:
+            read_again = any(one.sub.source_of(batch.topic) for one in (*self._globals, *self._running))
+            for row in range(len(batch)):
+                record = _Raw(
+                    batch.keys[row], batch.values[row], batch.timestamps[row], batch.headers_of(row)
+                )
+                self._outputs.setdefault(batch.topic, deque()).append(record)
+                if read_again:
+                    self._enqueue(batch.topic, record)
+
+    def _find_store(self, name: str) -> KeyValueStore[Any, Any]:
+        self._check_open()
+        for one in (*self._globals, *self._running):
+            if name in one.stores:
+                return one.stores[name]
+        known = ", ".join(self.store_names()) or "none"
+        message = f"the topology has no store {name!r}. Stores are: {known}"
+        raise UnknownStoreError(message)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            message = (
+                "the TopologyTestDriver is closed. Remedy: use it inside its with block, or before close()"
+            )
+            raise DriverClosedError(message)

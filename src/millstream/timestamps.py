@@ -1,0 +1,77 @@
+"""Timestamp extractors: where a record's event time comes from.
+
+An extractor is a function of the record (with `.key`, `.value`, `.timestamp`, `.headers`) and the
+partition time (the largest timestamp of its partition so far, -1 before the first). A negative answer
+drops the record and counts it; the default refuses instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from millstream.errors import InvalidTimestampError
+
+TimestampExtractor = Callable[[Any, int], int]
+
+
+def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
+    """The record's own time; a negative one is an error (the default).
+
+    >>> from millstream import Record, timestamps
+    >>> timestamps.fail_on_invalid_timestamp(Record("k", "v", 5), -1)
+    5
+    """
+    del partition_time
+    timestamp: int = record.timestamp
+    if timestamp < 0:
+        message = (
+            f"the timestamp is {timestamp}, which is negative. Likely cause: the producer set none. "
+            "Remedy: choose another timestamp_extractor, such as timestamps.skip_invalid_timestamp or "
+            "timestamps.use_partition_time_on_invalid_timestamp"
+        )
+        raise InvalidTimestampError(message)
+    return timestamp
+
+
+def skip_invalid_timestamp(record: Any, partition_time: int) -> int:
+    """The record's own time; a record with a negative one is dropped and counted.
+
+    >>> from millstream import Record, timestamps
+    >>> timestamps.skip_invalid_timestamp(Record("k", "v", 5), -1)
+    5
+    """
+    del partition_time
+    timestamp: int = record.timestamp
+    return timestamp
+
+
+def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) -> int:
+    """The record's own time, or for a negative one the largest of its partition so far.
+
+    >>> from millstream import Record, timestamps
+    >>> timestamps.use_partition_time_on_invalid_timestamp(Record("k", "v", 5), 3)
+    5
+    """
+    timestamp: int = record.timestamp
+    if timestamp >= 0:
+        return timestamp
+    if partition_time < 0:
+        message = (
+            f"the timestamp is {timestamp} and its partition has no earlier one to use instead. "
+            "Remedy: choose another timestamp_extractor"
+        )
+        raise InvalidTimestampError(message)
+    return partition_time
+
+
+def wall_clock_timestamp(record: Any, partition_time: int) -> int:
+    """The time of reading. A replay reads later, so results that depend on it differ.
+
+    >>> from millstream import Record, timestamps
+    >>> timestamps.wall_clock_timestamp(Record("k", "v", 5), -1) > 1_700_000_000_000
+    True
+    """
+    del record, partition_time
+    return int(time.time() * 1000)

@@ -1,0 +1,1 @@
+"""A topology as data: nodes, sub-topologies, steps, and their descriptions. Knows no engine."""

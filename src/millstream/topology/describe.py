@@ -1,0 +1,93 @@
+"""`describe()`: the text format of Kafka Streams, character for character.
+
+Within a sub-topology Kafka sorts nodes by the size of what hangs below them, largest first, then by
+name. Successors and predecessors are sorted by the sizes known *while the description is being built*,
+so the order in which nodes are connected shows in the text; it is repeated here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millstream.topology.grouping import node_groups
+from millstream.topology.java_order import hash_order
+from millstream.topology.nodes import Node, SinkNode, SourceNode
+from millstream.topology.topology import Topology
+
+
+def describe(topology: Topology) -> str:
+    """The whole topology as text."""
+    parts = ["Topologies:\n "]
+    for number, names in enumerate(node_groups(topology)):
+        if any(name in topology.global_sources for name in names):
+            parts.append(_global_store(topology, number, names))
+        else:
+            parts.append(_subtopology(topology, number, names))
+    return "".join(parts)
+
+
+@dataclass(eq=False)
+class _Described:
+    node: Node
+    size: int = 1
+    predecessors: list[_Described] = field(default_factory=list)
+    successors: list[_Described] = field(default_factory=list)
+
+    def grow(self, delta: int) -> None:
+        self.size += delta
+        for predecessor in self.predecessors:
+            predecessor.grow(delta)
+
+
+def _subtopology(topology: Topology, number: int, names: list[str]) -> str:
+    described = {name: _Described(topology.nodes[name]) for name in hash_order(names)}
+    for one in described.values():
+        for parent_name in one.node.parents:
+            parent = described[parent_name]
+            _insert(one.predecessors, parent)
+            _insert(parent.successors, one)
+            parent.grow(one.size)
+    ordered = sorted(described.values(), key=_rank)
+    nodes = "".join(f"    {_node(topology, one)}\n" for one in ordered)
+    return f"  Sub-topology: {number}\n{nodes}\n"
+
+
+def _global_store(topology: Topology, number: int, names: list[str]) -> str:
+    source = next(name for name in names if name in topology.global_sources)
+    processor = next(name for name in names if name != source)
+    node = topology.nodes[source]
+    assert isinstance(node, SourceNode)
+    return (
+        f"  Sub-topology: {number} for global store (will not generate tasks)\n"
+        f"    Source: {source} (topics: [{node.topics[0]}])\n      --> {processor}\n"
+        f"    Processor: {processor} (stores: [{topology.connections[processor][0]}])\n"
+        f"      --> none\n      <-- {source}\n"
+    )
+
+
+def _node(topology: Topology, one: _Described) -> str:
+    node, after, before = one.node, _names(one.successors), _names(one.predecessors)
+    if isinstance(node, SourceNode):
+        topics = node.pattern.pattern if node.pattern else f"[{', '.join(hash_order(node.topics))}]"
+        return f"Source: {node.name} (topics: {topics})\n      --> {after}"
+    if isinstance(node, SinkNode):
+        target = f"topic: {node.topic}" if node.topic is not None else f"extractor class: {node.extractor}"
+        return f"Sink: {node.name} ({target})\n      <-- {before}"
+    stores = ", ".join(hash_order(topology.connections[node.name]))
+    return f"Processor: {node.name} (stores: [{stores}])\n      --> {after}\n      <-- {before}"
+
+
+def _names(nodes: list[_Described]) -> str:
+    return ", ".join(one.node.name for one in nodes) or "none"
+
+
+def _rank(one: _Described) -> tuple[int, str]:
+    return (-one.size, one.node.name)
+
+
+def _insert(ordered: list[_Described], new: _Described) -> None:
+    """Insert by today's sizes. Earlier insertions are not sorted again, as in a tree set."""
+    position = 0
+    while position < len(ordered) and _rank(ordered[position]) < _rank(new):
+        position += 1
+    ordered.insert(position, new)

@@ -1,0 +1,59 @@
+"""The three kinds of node a topology is made of. Frozen data; `site` is the user's line that made it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.processors.operator import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNode:
+    """Reads topics, or all topics that match a pattern."""
+
+    name: str
+    topics: tuple[str, ...]
+    pattern: re.Pattern[str] | None
+    key: Any
+    value: Any
+    timestamp_extractor: Any
+    offset_reset: str | None
+    site: str
+    carries_changes: bool = False
+    """A table's repartition: each value on the wire is a new and an old one."""
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """A source has none."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorNode:
+    """Runs an operator."""
+
+    name: str
+    parents: tuple[str, ...]
+    make: Callable[[], Operator]
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinkNode:
+    """Writes to a topic, or to the topic that `extractor(key, value, record_context)` names."""
+
+    name: str
+    parents: tuple[str, ...]
+    topic: str | None
+    extractor: Callable[..., str] | None
+    key: Any
+    value: Any
+    partitioner: Any
+    site: str
+    carries_changes: bool = False
+
+
+Node = SourceNode | ProcessorNode | SinkNode

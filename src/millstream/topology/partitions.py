@@ -1,0 +1,80 @@
+"""How many partitions a repartition has.
+
+An explicit number wins. Otherwise a repartition is as wide as the widest topic that feeds it; then all
+topics of a co-partition group take the same number: the explicit one, else that of the topics in the
+log, else the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from millstream.errors import TopologyError
+from millstream.topology.nodes import SinkNode
+from millstream.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from millstream.topology.plan import Plan, SubTopology
+
+
+def check_explicit_counts(topology: Topology, plan: Plan) -> None:
+    """Refuse a co-partition group with two different explicit numbers."""
+    for group in plan.copartition_groups:
+        explicit = {topic: count for topic in group if (count := plan.repartition_topics.get(topic))}
+        if len(set(explicit.values())) > 1:
+            sites = [
+                f"\n  {node.topic}: {explicit[node.topic]} partitions, at {node.site}"
+                for node in topology.nodes.values()
+                if isinstance(node, SinkNode) and node.topic in explicit
+            ]
+            message = (
+                "streams that are grouped or joined together ask for different numbers of partitions."
+                f"{''.join(sites)}\n  Remedy: give them the same number, or none."
+            )
+            raise TopologyError(message)
+
+
+def partition_counts(plan: Plan, external: Mapping[str, int]) -> dict[str, int]:
+    """Partition counts of all topics that the plan reads."""
+    counts = dict(external)
+    for level in plan.steps:
+        for sub in level:
+            _check_inputs(sub, counts)
+            for sink in sub.sinks:
+                if sink.topic is not None and sink.topic in plan.repartition_topics:
+                    explicit = plan.repartition_topics[sink.topic]
+                    counts[sink.topic] = explicit or max(
+                        counts.get(sink.topic, 0), plan.task_count(sub, counts), 1
+                    )
+        for group in plan.copartition_groups:
+            _equalise(plan, group, counts, external)
+    return counts
+
+
+def _check_inputs(sub: SubTopology, counts: Mapping[str, int]) -> None:
+    for source in sub.sources:
+        missing = [topic for topic in source.topics if topic not in counts]
+        if missing:
+            message = (
+                f"source {source.name!r} reads the topic {missing[0]!r}, which does not exist.\n"
+                f"  at {source.site}\n"
+                f"  Remedy: create it first; topics are: {', '.join(sorted(counts)) or 'none'}."
+            )
+            raise TopologyError(message)
+
+
+def _equalise(plan: Plan, group: frozenset[str], counts: dict[str, int], external: Mapping[str, int]) -> None:
+    fixed = {topic: external[topic] for topic in group if topic in external}
+    if len(set(fixed.values())) > 1:
+        message = (
+            "topics that are grouped or joined together differ in their number of partitions: "
+            + ", ".join(f"{topic} has {count}" for topic, count in sorted(fixed.items()))
+            + ".\n  Remedy: repartition() one of the streams first."
+        )
+        raise TopologyError(message)
+    known = [counts[topic] for topic in group if topic in counts]
+    explicit = [count for topic in group if (count := plan.repartition_topics.get(topic))]
+    wanted = next(iter(fixed.values()), None) or next(iter(explicit), None) or max(known, default=None)
+    if wanted is not None:
+        counts.update((topic, wanted) for topic in group if topic in plan.repartition_topics)

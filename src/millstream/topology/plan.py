@@ -1,0 +1,244 @@
+"""The plan: what a topology means to an engine. Pure data, made once from the finished topology.
+
+Sub-topologies and task ids are Kafka's. A **step** is ours: repartitions happen inside an epoch, so a
+sub-topology runs at a level, after all sub-topologies that it gets repartitioned rows from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from millstream.errors import TopologyError
+from millstream.state.specs import StoreBuilder
+from millstream.topology.grouping import node_groups
+from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from millstream.topology.partitions import check_explicit_counts, partition_counts
+from millstream.topology.regions import Unit, units_of
+from millstream.topology.topology import Topology
+
+
+@dataclass(frozen=True)
+class SubTopology:
+    """Nodes that run together in one task per partition."""
+
+    number: int
+    level: int
+    is_global: bool
+    nodes: Mapping[str, Node]
+    children: Mapping[str, tuple[str, ...]]
+    stores: Mapping[str, StoreBuilder]
+    connections: Mapping[str, tuple[str, ...]]
+    """Stores of each processor."""
+    units: tuple[Unit, ...]
+    ordered: bool
+    """Rows carry order keys, because somewhere two edges have to be interleaved."""
+
+    @cached_property
+    def sources(self) -> tuple[SourceNode, ...]:
+        """The nodes that read topics."""
+        return tuple(node for node in self.nodes.values() if isinstance(node, SourceNode))
+
+    @cached_property
+    def sinks(self) -> tuple[SinkNode, ...]:
+        """The nodes that write to topics."""
+        return tuple(node for node in self.nodes.values() if isinstance(node, SinkNode))
+
+    def source_of(self, topic: str) -> SourceNode | None:
+        """The source that reads a topic, None if no one does."""
+        for source in self.sources:
+            if topic in source.topics or (source.pattern and source.pattern.fullmatch(topic)):
+                return source
+        return None
+
+    def task_id(self, partition: int) -> str:
+        """Kafka's name of the task of a partition."""
+        return f"{self.number}_{partition}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All sub-topologies of an application, and what connects them."""
+
+    subtopologies: tuple[SubTopology, ...]
+    """Those that have tasks, in the order of their numbers."""
+    global_subtopologies: tuple[SubTopology, ...]
+    repartition_topics: Mapping[str, int | None]
+    """Topics that are shuffles inside an epoch, with their explicit number of partitions."""
+    copartition_groups: tuple[frozenset[str], ...]
+    """Topics that need the same number of partitions."""
+
+    @cached_property
+    def steps(self) -> tuple[tuple[SubTopology, ...], ...]:
+        """Sub-topologies by level: all of a level may run at once, after all of the level before."""
+        depth = max((sub.level for sub in self.subtopologies), default=-1) + 1
+        return tuple(tuple(sub for sub in self.subtopologies if sub.level == level) for level in range(depth))
+
+    def changelog_topics(self, application_id: str) -> dict[str, str]:
+        """The changelog topic of each logged store."""
+        return {
+            name: f"{application_id}-{name}-changelog"
+            for sub in self.subtopologies
+            for name, store in sub.stores.items()
+            if store.logging
+        }
+
+    def partitions(self, external: Mapping[str, int]) -> dict[str, int]:
+        """Partition counts of all topics that are read, given those of the topics in the log."""
+        return partition_counts(self, external)
+
+    def task_count(self, sub: SubTopology, counts: Mapping[str, int]) -> int:
+        """How many tasks a sub-topology has: as many as its widest source topic has partitions."""
+        return max(
+            (counts[topic] for topic in counts if sub.source_of(topic) is not None),
+            default=0,
+        )
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The plan as plain data: what decides whether old state fits a changed program."""
+        return {
+            "subtopologies": [_summary(sub) for sub in (*self.subtopologies, *self.global_subtopologies)],
+            "repartition_topics": dict(self.repartition_topics),
+        }
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the summary: equal if nothing that state depends on has changed."""
+        text = json.dumps(self.summary, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def make_plan(topology: Topology) -> Plan:
+    """Check the topology as a whole and derive its plan."""
+    groups = node_groups(topology)
+    number_of = {name: number for number, names in enumerate(groups) for name in names}
+    levels = _levels(topology, number_of, len(groups))
+    subs = tuple(_subtopology(topology, number, names, levels[number]) for number, names in enumerate(groups))
+    plan = Plan(
+        subtopologies=tuple(sub for sub in subs if not sub.is_global),
+        global_subtopologies=tuple(sub for sub in subs if sub.is_global),
+        repartition_topics=dict(topology.internal_topics),
+        copartition_groups=tuple(_topics_of(topology, group) for group in topology.copartition_groups),
+    )
+    check_explicit_counts(topology, plan)
+    return plan
+
+
+def _subtopology(topology: Topology, number: int, names: list[str], level: int) -> SubTopology:
+    nodes = {name: topology.nodes[name] for name in names}
+    children: dict[str, list[str]] = {name: [] for name in names}
+    for node in nodes.values():
+        for parent in node.parents:
+            children[parent].append(node.name)
+    connections = {name: tuple(topology.connections.get(name, ())) for name in names}
+    users: dict[str, list[str]] = {}
+    for name, stores in connections.items():
+        for store in stores:
+            users.setdefault(store, []).append(name)
+    known = {**topology.stores, **topology.global_stores}
+    units = units_of(children, [shared for shared in users.values() if len(shared) > 1])
+    return SubTopology(
+        number=number,
+        level=level,
+        is_global=any(name in topology.global_sources for name in names),
+        nodes=nodes,
+        children={name: tuple(behind) for name, behind in children.items()},
+        stores={store: known[store] for store in users},
+        connections=connections,
+        units=units,
+        ordered=_needs_order(nodes.values(), units),
+    )
+
+
+def _needs_order(nodes: Iterable[Node], units: Iterable[Unit]) -> bool:
+    sinks = [node for node in nodes if isinstance(node, SinkNode)]
+    topics = [sink.topic for sink in sinks]
+    return (
+        any(len(node.parents) > 1 for node in nodes)
+        or any(len(unit) > 1 for unit in units)
+        or (len(sinks) > 1 and (None in topics or len(set(topics)) < len(topics)))
+    )
+
+
+def _levels(topology: Topology, number_of: Mapping[str, int], count: int) -> list[int]:
+    """The level of each sub-topology; a cycle of repartitions is refused."""
+    readers: dict[str, int] = {}
+    writers: dict[str, list[SinkNode]] = {}
+    for node in topology.nodes.values():
+        if isinstance(node, SourceNode):
+            readers.update(
+                (topic, number_of[node.name]) for topic in node.topics if topic in topology.internal_topics
+            )
+        elif isinstance(node, SinkNode) and node.topic in topology.internal_topics:
+            writers.setdefault(node.topic, []).append(node)
+    feeds: dict[int, list[tuple[int, SinkNode]]] = {}
+    for topic, reader in readers.items():
+        for sink in writers.get(topic, ()):
+            feeds.setdefault(reader, []).append((number_of[sink.name], sink))
+    levels: dict[int, int] = {}
+
+    def level_of(number: int, path: tuple[tuple[int, SinkNode], ...]) -> int:
+        if any(number == visited for visited, _ in path):
+            _refuse_cycle(path, number)
+        if number not in levels:
+            above = [level_of(writer, (*path, (number, sink))) for writer, sink in feeds.get(number, ())]
+            levels[number] = 1 + max(above, default=-1)
+        return levels[number]
+
+    return [level_of(number, ()) for number in range(count)]
+
+
+def _refuse_cycle(path: tuple[tuple[int, SinkNode], ...], number: int) -> None:
+    start = next(position for position, (visited, _) in enumerate(path) if visited == number)
+    steps = path[start:]
+    hops = "".join(
+        f"\n  sub-topology {reader} is fed through repartition topic {sink.topic!r} ({sink.site})"
+        for reader, sink in steps
+    )
+    message = (
+        f"the topology has a cycle: sub-topology {number} feeds itself within one epoch.{hops}\n"
+        "  Likely cause: processors in front of and behind a repartition share a state store.\n"
+        "  Remedy: give each side a store of its own, or send the records through a topic with to() and "
+        "stream()."
+    )
+    raise TopologyError(message)
+
+
+def _topics_of(topology: Topology, sources: frozenset[str]) -> frozenset[str]:
+    topics: set[str] = set()
+    for name in sources:
+        node = topology.nodes.get(name)
+        if isinstance(node, SourceNode):
+            topics.update(node.topics)
+    return frozenset(topics)
+
+
+def _summary(sub: SubTopology) -> dict[str, Any]:
+    return {
+        "number": sub.number,
+        "nodes": [
+            {
+                "name": node.name,
+                "kind": type(node).__name__,
+                "parents": list(node.parents),
+                "topics": _topics(node),
+                "stores": list(sub.connections[node.name]) if isinstance(node, ProcessorNode) else [],
+            }
+            for node in sub.nodes.values()
+        ],
+        "stores": [
+            {"name": store.name, "kind": store.kind.value, "logging": store.logging}
+            for store in sub.stores.values()
+        ],
+    }
+
+
+def _topics(node: Node) -> list[str]:
+    if isinstance(node, SourceNode):
+        return list(node.topics) if node.pattern is None else [node.pattern.pattern]
+    return [node.topic or "(chosen per record)"] if isinstance(node, SinkNode) else []

@@ -1,0 +1,402 @@
+"""`Topology`: nodes, stores and how they hang together. The DSL writes one; the Processor API is one.
+
+Its methods check what can be checked at once and name the user's lines that disagree. What needs the
+whole picture (sub-topologies, cycles, partition counts) is found by `Topology.plan()`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from millstream.errors import TopologyError
+from millstream.processors.api import FixedKeyProcessor, Processor
+from millstream.processors.operator import Operator
+from millstream.processors.user import UserFixedKeyProcessor, UserProcessor
+from millstream.state.specs import StoreBuilder
+from millstream.topology.blame import call_site
+from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+
+if TYPE_CHECKING:
+    from millstream.topology.plan import Plan
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class Topology:
+    """A graph of sources, processors, sinks and state stores.
+
+    >>> from millstream import Processor, Topology, serdes
+    >>> class Echo(Processor[str, str, str, str]):
+    ...     def process(self, record):
+    ...         self.context.forward(record)
+    >>> topology = (
+    ...     Topology()
+    ...     .add_source("in", "orders", key=serdes.string, value=serdes.string)
+    ...     .add_processor("echo", Echo, "in")
+    ...     .add_sink("out", "copies", "echo", key=serdes.string, value=serdes.string)
+    ... )
+    >>> print(topology.describe().splitlines()[2].strip())
+    Source: in (topics: [orders])
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.stores: dict[str, StoreBuilder] = {}
+        self.global_stores: dict[str, StoreBuilder] = {}
+        self.global_sources: set[str] = set()
+        self.connections: dict[str, list[str]] = {}
+        """Stores of each processor, in the order of their connection."""
+        self.internal_topics: dict[str, int | None] = {}
+        """Repartition topics and their explicit number of partitions, if they have one."""
+        self.copartition_groups: list[frozenset[str]] = []
+        """Sources that need the same number of partitions."""
+        self._store_sites: dict[str, str] = {}
+
+    def add_source(
+        self,
+        name: str,
+        *topics: str | re.Pattern[str],
+        key: Any = None,
+        value: Any = None,
+        timestamp_extractor: Any = None,
+        offset_reset: str | None = None,
+    ) -> Self:
+        """Read one or more topics, or those that match one pattern.
+
+        >>> from millstream import Topology
+        >>> list(Topology().add_source("in", "a", "b").nodes)
+        ['in']
+        """
+        self._add_source(name, topics, key, value, timestamp_extractor, offset_reset)
+        return self
+
+    def add_processor(
+        self,
+        name: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]],
+        *parents: str,
+    ) -> Self:
+        """Add a processor of your own behind its parents. `supplier` makes a new instance for each task.
+
+        >>> from millstream import Processor, Topology
+        >>> _ = Topology().add_source("in", "a").add_processor("p", Processor, "in")
+        """
+        self.add_operator(name, operator_of(supplier), parents)
+        return self
+
+    def add_sink(
+        self,
+        name: str,
+        topic: str | Callable[[Any, Any, Any], str],
+        *parents: str,
+        key: Any = None,
+        value: Any = None,
+        partitioner: Any = None,
+    ) -> Self:
+        """Write what the parents forward to a topic, or to the topic that an extractor names.
+
+        >>> from millstream import Topology
+        >>> _ = Topology().add_source("in", "a").add_sink("out", "b", "in")
+        """
+        self.add_sink_node(name, topic, parents, key, value, partitioner)
+        return self
+
+    def add_state_store(self, store: StoreBuilder, *processors: str) -> Self:
+        """Add a store and connect it to processors.
+
+        >>> from millstream import Topology, stores
+        >>> _ = Topology().add_state_store(stores.key_value("seen"))
+        """
+        known = self.stores.get(store.name)
+        if store.name in self.global_stores or (known is not None and known != store):
+            self._clash(
+                f"a different state store with the name {store.name!r} is there already",
+                [self._store_sites[store.name]],
+                "give one of them another name; two processors that share a store use the same builder",
+            )
+        self.stores[store.name] = store
+        self._store_sites.setdefault(store.name, call_site())
+        for processor in processors:
+            self._connect(processor, store.name)
+        return self
+
+    def connect_processor_and_state_stores(self, processor: str, *stores: str) -> Self:
+        """Give a processor access to stores that were added before.
+
+        >>> from millstream import Processor, Topology, stores
+        >>> topology = Topology().add_source("in", "a").add_processor("p", Processor, "in")
+        >>> _ = topology.add_state_store(stores.key_value("seen"))
+        >>> _ = topology.connect_processor_and_state_stores("p", "seen")
+        """
+        if not stores:
+            self._clash(f"no state store is named to connect with {processor!r}", [], "name at least one")
+        for store in stores:
+            self._connect(processor, store)
+        return self
+
+    def add_global_store(
+        self,
+        store: StoreBuilder,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp_extractor: Any = None,
+    ) -> Self:
+        """Keep a copy of a whole topic on every instance, written by a processor of your own.
+
+        >>> from millstream import Processor, Topology, stores
+        >>> _ = Topology().add_global_store(stores.key_value("rates"), "src", "rates", "update", Processor)
+        """
+        self.add_global_operator(
+            store, source, topic, processor, operator_of(supplier), (key, value, timestamp_extractor)
+        )
+        return self
+
+    def describe(self) -> str:
+        """The topology in Kafka Streams' text format, which many tools read.
+
+        >>> from millstream import Topology
+        >>> print(Topology().add_source("in", "a").describe().splitlines()[0])
+        Topologies:
+        """
+        from millstream.topology.describe import describe  # noqa: PLC0415 - the description reads this class
+
+        return describe(self)
+
+    def to_mermaid(self) -> str:
+        """The topology as a Mermaid flow chart.
+
+        >>> from millstream import Topology
+        >>> print(Topology().add_source("in", "a").to_mermaid().splitlines()[0])
+        flowchart TD
+        """
+        from millstream.topology.mermaid import mermaid  # noqa: PLC0415 - the chart reads this class
+
+        return mermaid(self)
+
+    def plan(self) -> Plan:
+        """Sub-topologies, steps and stores, checked as a whole.
+
+        >>> from millstream import Topology
+        >>> len(Topology().add_source("in", "a").plan().subtopologies)
+        1
+        """
+        from millstream.topology.plan import make_plan  # noqa: PLC0415 - the plan reads this class
+
+        return make_plan(self)
+
+    # What the DSL calls: operators instead of a user's processors, repartition topics.
+
+    def add_operator(self, name: str, make: Callable[[], Operator], parents: Iterable[str]) -> None:
+        """Add a node that runs an operator."""
+        self._check_name(name)
+        known = self._check_parents(name, tuple(parents))
+        self.nodes[name] = ProcessorNode(name, known, make, call_site())
+        self.connections[name] = []
+
+    def add_repartition_source(
+        self, name: str, topic: str, key: Any, value: Any, *, carries_changes: bool
+    ) -> None:
+        """Read a repartition topic."""
+        self._add_source(name, (topic,), key, value, None, None, carries_changes=carries_changes)
+
+    def add_sink_node(
+        self,
+        name: str,
+        topic: str | Callable[[Any, Any, Any], str],
+        parents: Iterable[str],
+        key: Any,
+        value: Any,
+        partitioner: Any,
+        *,
+        carries_changes: bool = False,
+    ) -> None:
+        """Write to a topic."""
+        self._check_name(name)
+        known = self._check_parents(name, tuple(parents))
+        static = topic if isinstance(topic, str) else None
+        extractor = None if isinstance(topic, str) else topic
+        self.nodes[name] = SinkNode(
+            name, known, static, extractor, key, value, partitioner, call_site(), carries_changes
+        )
+
+    def add_internal_topic(self, topic: str, partitions: int | None) -> None:
+        """Declare a repartition topic: part of the epoch, not of the log."""
+        self.internal_topics[topic] = partitions
+
+    def add_global_operator(
+        self,
+        store: StoreBuilder,
+        source: str,
+        topic: str,
+        processor: str,
+        make: Callable[[], Operator],
+        consumed: tuple[Any, Any, Any],
+    ) -> None:
+        """Add a global store with its source and its processor."""
+        if source == processor:
+            self._clash(
+                f"source and processor of a global store are both called {source!r}", [], "rename one"
+            )
+        if store.name in self.stores or store.name in self.global_stores:
+            self._clash(
+                f"a state store with the name {store.name!r} is there already",
+                [self._store_sites[store.name]],
+                "give one of them another name",
+            )
+        self._add_source(source, (topic,), *consumed, None)
+        self.add_operator(processor, make, (source,))
+        self.global_stores[store.name] = store
+        self._store_sites[store.name] = call_site()
+        self.global_sources.add(source)
+        self.connections[processor].append(store.name)
+
+    def connect(self, processor: str, stores: Iterable[str]) -> None:
+        """Give an operator its stores."""
+        for store in stores:
+            self._connect(processor, store)
+
+    def copartition(self, sources: Iterable[str]) -> None:
+        """Demand the same number of partitions for the topics of these sources."""
+        self.copartition_groups.append(frozenset(sources))
+
+    def site_of_store(self, name: str) -> str:
+        """The user's line that added a store."""
+        return self._store_sites[name]
+
+    def _add_source(
+        self,
+        name: str,
+        topics: tuple[str | re.Pattern[str], ...],
+        key: Any,
+        value: Any,
+        timestamp_extractor: Any,
+        offset_reset: str | None,
+        *,
+        carries_changes: bool = False,
+    ) -> None:
+        self._check_name(name)
+        names = tuple(topic for topic in topics if isinstance(topic, str))
+        patterns = [topic for topic in topics if not isinstance(topic, str)]
+        if len(topics) == 0 or (patterns and len(topics) > 1):
+            self._clash(
+                f"source {name!r} names {len(topics)} topics and patterns",
+                [],
+                "a source reads one or more topics, or one pattern",
+            )
+        pattern = patterns[0] if patterns else None
+        self._check_topics(name, names, pattern)
+        self.nodes[name] = SourceNode(
+            name, names, pattern, key, value, timestamp_extractor, offset_reset, call_site(), carries_changes
+        )
+
+    def _check_topics(self, name: str, topics: tuple[str, ...], pattern: re.Pattern[str] | None) -> None:
+        for other in self.nodes.values():
+            if not isinstance(other, SourceNode):
+                continue
+            shared = [topic for topic in topics if _reads(other, topic)]
+            if pattern is not None:
+                shared += [topic for topic in other.topics if pattern.fullmatch(topic)]
+            if shared:
+                self._clash(
+                    f"topic {shared[0]!r} is read by source {other.name!r} and by source {name!r}",
+                    [other.site],
+                    "read it once and use the stream (or table) twice",
+                )
+
+    def _check_name(self, name: str) -> None:
+        if not _NAME.fullmatch(name):
+            self._clash(
+                f"{name!r} can't be a name",
+                [],
+                "use letters, digits, '.', '_' and '-', at most 249 of them",
+            )
+        if name in self.nodes:
+            self._clash(
+                f"two operators have the name {name!r}",
+                [self.nodes[name].site],
+                "names are the identity of state: give each operator its own",
+            )
+
+    def _check_parents(self, name: str, parents: tuple[str, ...]) -> tuple[str, ...]:
+        if not parents:
+            self._clash(f"node {name!r} has no parent", [], "name the nodes that it gets its records from")
+        for parent in parents:
+            if parent == name:
+                self._clash(f"node {name!r} is its own parent", [], "a topology has no cycles")
+            if parent not in self.nodes:
+                known = ", ".join(sorted(self.nodes)) or "none"
+                self._clash(
+                    f"node {name!r} has the unknown parent {parent!r}",
+                    [],
+                    f"add the parent first; there are: {known}",
+                )
+            if isinstance(self.nodes[parent], SinkNode):
+                self._clash(
+                    f"node {name!r} has the sink {parent!r} as a parent",
+                    [self.nodes[parent].site],
+                    "a sink forwards nothing: name the sink's own parent",
+                )
+        return tuple(dict.fromkeys(parents))
+
+    def _connect(self, processor: str, store: str) -> None:
+        if store in self.global_stores:
+            self._clash(
+                f"store {store!r} is global and can't be connected with {processor!r}",
+                [self._store_sites[store]],
+                "every processor may read a global store: leave the connection out",
+            )
+        if store not in self.stores:
+            known = ", ".join(sorted(self.stores)) or "none"
+            self._clash(
+                f"processor {processor!r} asks for the state store {store!r}, which is unknown",
+                [self.nodes[processor].site] if processor in self.nodes else [],
+                f"add it with add_state_store first; there are: {known}",
+            )
+        if not isinstance(self.nodes.get(processor), ProcessorNode):
+            known = ", ".join(sorted(self.connections)) or "none"
+            self._clash(
+                f"store {store!r} can't be connected with {processor!r}, which is no processor here",
+                [],
+                f"processors are: {known}",
+            )
+        if store not in self.connections[processor]:
+            self.connections[processor].append(store)
+
+    def _clash(self, what: str, sites: list[str], remedy: str) -> None:
+        raise TopologyError(_with_sites(what, [*sites, call_site()], remedy))
+
+
+def operator_of(
+    supplier: Callable[[], Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]],
+) -> Callable[[], Operator]:
+    """Makes the operator that runs what the supplier supplies."""
+    if not callable(supplier):
+        message = (
+            f"{supplier!r} is not a supplier. Each task needs a processor of its own: pass the class, or a "
+            "function that makes a new instance, not an instance"
+        )
+        raise TopologyError(message)
+    return partial(_run_user_processor, supplier)
+
+
+def _run_user_processor(supplier: Callable[[], Any]) -> Operator:
+    processor = supplier()
+    fixed = isinstance(processor, FixedKeyProcessor)
+    return UserFixedKeyProcessor(processor) if fixed else UserProcessor(processor)
+
+
+def _reads(source: SourceNode, topic: str) -> bool:
+    return topic in source.topics or (source.pattern is not None and bool(source.pattern.fullmatch(topic)))
+
+
+def _with_sites(what: str, sites: list[str], remedy: str) -> str:
+    lines = "".join(f"\n  at {site}" for site in dict.fromkeys(sites))
+    return f"{what}.{lines}\n  Remedy: {remedy}."

@@ -1,0 +1,6 @@
+"""Property tests here print a blob that replays a failure, and are not timed: a busy machine is no bug."""
+
+from hypothesis import settings
+
+settings.register_profile("serdes", deadline=None, print_blob=True)
+settings.load_profile("serdes")
