@@ -56,6 +56,22 @@ REGISTRY: Final[dict[str, str]] = {
     "log.start_moved": "Retention moved the log's start; the old segments still exist.",
     "log.topic_built": "A new topic is complete in a temporary folder and has no name yet.",
     "log.topic_named": "A new topic has its name; the folder of topics is not synced.",
+    # runtime/: the ten steps of the commit
+    "commit.leased": "Step 1: the driver holds the lease and knows the head.",
+    "commit.fenced": "Step 1: the driver's own manifest follows the head; nobody else can take its place.",
+    "commit.planned": "Step 2: the cut and the tasks of the epoch are chosen.",
+    "commit.opened": "Step 3: a task's stores are at the version that was named.",
+    "commit.processed": "Step 4: a task has processed its records; no local store has changed.",
+    "commit.sealed": "Step 5: a task's file is durable; nobody knows of it yet.",
+    "commit.reported": "Step 6: a task has told the driver.",
+    "commit.checked": "Step 7: all reports agree; the manifest is not written.",
+    "commit.manifest_written": "Step 7: the epoch is committed; the witness does not say so yet.",
+    "commit.witness_written": "Step 7: the epoch is committed, and the witness says so.",
+    "commit.published": "Step 8: topics show what the epoch made.",
+    "commit.ended": "Step 9: listeners were told; the next epoch may be planned.",
+    "commit.store_applied": "Step 10: one store of a task has applied the epoch, others may not have.",
+    "commit.applied": "Step 10: a task's local stores are at the head.",
+    "follow.batch_applied": "A follower has applied one batch of the changelog and can go on behind it.",
 }
 """Every failpoint and its meaning. To add one, add a line here and a ``hit`` at the step."""
 

@@ -63,7 +63,7 @@ class StreamsBuilder:
         if isinstance(topics, str):
             names = (topics,)
         elif not isinstance(topics, re.Pattern):
-            names = tuple(topics)
+            names = tuple(dict.fromkeys(topics))
         source = self._graph.name_or_new(name, "KSTREAM-SOURCE-")
 
         def write(topology: Topology, _parents: tuple[str, ...]) -> None:
@@ -141,7 +141,7 @@ class StreamsBuilder:
         def write(topology: Topology, _parents: tuple[str, ...]) -> None:
             make = partial(StoredTableSource, own.name, caching=False, send_old=False)
             topology.add_global_operator(
-                own.builder(), source, topic, table, make, (spec.key, spec.value, timestamp_extractor)
+                own.builder, source, topic, table, make, (spec.key, spec.value, timestamp_extractor)
             )
 
         self._graph.add(GraphNode(table, write))

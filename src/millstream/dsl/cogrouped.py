@@ -118,7 +118,7 @@ class CogroupedKStream(Generic[K, VA]):
                 send_old=state.sends_old,
             )
             topology.add_operator(node_name, make, parents)
-            topology.add_state_store(own.builder(), node_name)
+            topology.add_state_store(own.builder, node_name)
 
         return self.graph.add(GraphNode(node_name, write), parent)
 

@@ -202,7 +202,7 @@ class KGroupedStream(Generic[K, V]):
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             operator = partial(make, own.name, caching=own.caching, send_old=state.sends_old)
             topology.add_operator(table_name, operator, parents)
-            topology.add_state_store(own.builder(), table_name)
+            topology.add_state_store(own.builder, table_name)
 
         parent, sources = self.repartitioned(own.name)
         node = self.graph.add(GraphNode(table_name, write), parent)

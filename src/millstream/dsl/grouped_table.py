@@ -116,7 +116,7 @@ class KGroupedTable(Generic[K, V]):
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             operator = partial(make, own.name, caching=own.caching, send_old=state.sends_old)
             topology.add_operator(table_name, operator, parents)
-            topology.add_state_store(own.builder(), table_name)
+            topology.add_state_store(own.builder, table_name)
 
         node = self.graph.add(GraphNode(table_name, write), repartition)
         spec = own.store

@@ -164,7 +164,7 @@ class KTable(Generic[K, V]):
                     send_old=state.sends_old,
                 )
                 topology.add_operator(table_name, stored, parents)
-                topology.add_state_store(own.builder(), table_name)
+                topology.add_state_store(own.builder, table_name)
             topology.connect(table_name, stores)
 
         return self._derived(GraphNode(table_name, write), spec.key, spec.value, own, state)
@@ -272,7 +272,7 @@ class KTable(Generic[K, V]):
                 return
             make = partial(StoredTableValues, own.name, compute, caching=own.caching, **rule)
             topology.add_operator(table_name, make, parents)
-            topology.add_state_store(own.builder(), table_name)
+            topology.add_state_store(own.builder, table_name)
 
         return self._derived(GraphNode(table_name, write), spec.key, spec.value, own, state)
 
@@ -317,4 +317,4 @@ def write_table_source(topology: Topology, name: str, state: SourceState, parent
     own = state.materialized
     make = partial(StoredTableSource, own.name, caching=own.caching, send_old=state.sends_old)
     topology.add_operator(name, make, parents)
-    topology.add_state_store(own.builder(), name)
+    topology.add_state_store(own.builder, name)

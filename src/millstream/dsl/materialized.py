@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from millstream.dsl.graph import Graph, first_given
@@ -17,7 +18,7 @@ def as_store(store: StoreLike, key: Any = None, value: Any = None) -> Store:
     return replace(given, key=first_given(given.key, key), value=first_given(given.value, value))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Materialized:
     """A store that a table has, or will have if somebody needs it."""
 
@@ -43,8 +44,9 @@ class Materialized:
         """Whether updates of an epoch collapse."""
         return self.store.caching
 
+    @cached_property
     def builder(self) -> StoreBuilder:
-        """The store as the topology knows it."""
+        """The store as the topology knows it: one object, however many operators share it."""
         return StoreBuilder(
             name=self.name,
             kind=StoreKind.TIMESTAMPED_KEY_VALUE,

@@ -30,7 +30,12 @@ VOut_co = TypeVar("VOut_co", covariant=True)
 
 
 class PunctuationType(Enum):
-    """Which clock drives a punctuator."""
+    """Which clock drives a punctuator.
+
+    >>> from millstream import PunctuationType
+    >>> PunctuationType.STREAM_TIME
+    <PunctuationType.STREAM_TIME: 'stream time'>
+    """
 
     STREAM_TIME = "stream time"
     """Moves with the timestamps of records, and only with them."""
@@ -39,7 +44,24 @@ class PunctuationType(Enum):
 
 
 class Cancellable(Protocol):
-    """A scheduled punctuator."""
+    """A scheduled punctuator: what `ProcessorContext.schedule` returns.
+
+    >>> from millstream import Processor, PunctuationType, StreamsBuilder, serdes
+    >>> from millstream.testing import TopologyTestDriver
+    >>> class Remind(Processor[str, str, str, str]):
+    ...     def init(self, context):
+    ...         self.reminder = context.schedule(10, PunctuationType.WALL_CLOCK_TIME, print)
+    ...
+    ...     def process(self, record):
+    ...         self.reminder.cancel()
+    >>> builder = StreamsBuilder()
+    >>> _ = builder.stream("done").process(Remind)
+    >>> with TopologyTestDriver(builder.build()) as driver:
+    ...     driver.advance_wall_clock(10)
+    ...     driver.input_topic("done", key=serdes.string, value=serdes.string).pipe("all", "yes")
+    ...     driver.advance_wall_clock(10)
+    10
+    """
 
     def cancel(self) -> None:
         """Never call the punctuator again."""
@@ -83,14 +105,64 @@ class _Context(Protocol):
 
 
 class ProcessorContext(_Context, Protocol[KOut_contra, VOut_contra]):
-    """What a `Processor` is given."""
+    """What a `Processor` is given.
+
+    >>> from millstream import Processor, PunctuationType, StreamsBuilder, serdes, stores
+    >>> from millstream.testing import TopologyTestDriver
+    >>> class Trace(Processor[str, str, str, str]):
+    ...     def init(self, context):
+    ...         super().init(context)
+    ...         self.seen = context.state_store("seen")
+    ...         context.schedule(60_000, PunctuationType.STREAM_TIME, self.report)
+    ...
+    ...     def process(self, record):
+    ...         context, place = self.context, self.context.record_metadata
+    ...         print(context.application_id, context.task_id, place.topic, place.partition, place.offset)
+    ...         print(context.headers, context.current_stream_time_ms(), context.current_system_time_ms())
+    ...         self.seen.put(record.key, record.value)
+    ...         context.forward(record)
+    ...         context.commit()
+    ...
+    ...     def report(self, timestamp):
+    ...         print("at", timestamp, "in the store:", self.seen.approximate_num_entries())
+    >>> builder = StreamsBuilder().add_state_store(stores.key_value("seen"))
+    >>> builder.stream("orders", value=serdes.string).process(Trace, "seen").to("traced")
+    >>> with TopologyTestDriver(builder.build(), start_ms=7_000) as driver:
+    ...     orders = driver.input_topic("orders", key=serdes.bytes, value=serdes.string)
+    ...     orders.pipe(b"k", "river", timestamp=5, headers=(("by", b"mill"),))
+    test 0_0 orders 0 0
+    (('by', b'mill'),) 5 7000
+    at 5 in the store: 1
+    """
 
     def forward(self, record: Record[KOut_contra, VOut_contra], child: str | None = None) -> None:
-        """Send a record to all children, or to the named one."""
+        """Send a record to all children, or to the named one.
+
+        >>> from millstream import Processor, Topology
+        >>> class Sort(Processor[bytes, bytes, bytes, bytes]):
+        ...     def process(self, record):
+        ...         self.context.forward(record, "large" if len(record.value) > 3 else "small")
+        >>> topology = Topology().add_source("in", "orders").add_processor("sort", Sort, "in")
+        >>> _ = topology.add_sink("large", "large-orders", "sort").add_sink("small", "small-orders", "sort")
+        """
 
 
 class FixedKeyProcessorContext(_Context, Protocol[K_contra, VOut_contra]):
-    """What a `FixedKeyProcessor` is given."""
+    """What a `FixedKeyProcessor` is given: all that a `ProcessorContext` has, for records with a fixed key.
+
+    >>> from millstream import FixedKeyProcessor, StreamsBuilder, serdes
+    >>> from millstream.testing import TopologyTestDriver
+    >>> class Number(FixedKeyProcessor[str, str, int]):
+    ...     def process(self, record):
+    ...         self.context.forward(record.with_value(self.context.record_metadata.offset))
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("lines", value=serdes.string).process_values(Number).to("numbers")
+    >>> with TopologyTestDriver(builder.build()) as driver:
+    ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+    ...     lines.pipe_all([("k", "to the"), ("k", "river")])
+    ...     driver.output_topic("numbers", key=serdes.string, value=serdes.int64).read_values()
+    [0, 1]
+    """
 
     def forward(self, record: FixedKeyRecord[K_contra, VOut_contra], child: str | None = None) -> None:
         """Send a record to all children, or to the named one."""
@@ -108,15 +180,41 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
     context: ProcessorContext[KOut, VOut]
 
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
-        """Called once before the first record. Overriding? Call `super().init(context)`."""
+        """Called once before the first record. Overriding? Call `super().init(context)`.
+
+        >>> from millstream import Processor
+        >>> class CountAll(Processor[str, str, str, int]):
+        ...     def init(self, context):
+        ...         super().init(context)
+        ...         self.counts = context.state_store("counts")
+        """
         self.context = context
 
     def process(self, record: Record[KIn, VIn]) -> None:
-        """Handle one record."""
+        """Handle one record.
+
+        >>> from millstream import Processor
+        >>> class TwiceIfLoud(Processor[str, str, str, str]):
+        ...     def process(self, record):
+        ...         for _ in range(2 if record.value.isupper() else 1):
+        ...             self.context.forward(record)
+        """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Called once after the last record."""
+        """Called once after the last record. What is forwarded here is refused: nothing follows.
+
+        >>> from millstream import Processor
+        >>> class ToFile(Processor[str, str, str, str]):
+        ...     def init(self, context):
+        ...         self.file = open("/dev/null", "w")
+        ...
+        ...     def process(self, record):
+        ...         print(record.value, file=self.file)
+        ...
+        ...     def close(self):
+        ...         self.file.close()
+        """
 
 
 class FixedKeyProcessor(Generic[K, VIn, VOut]):
@@ -131,20 +229,62 @@ class FixedKeyProcessor(Generic[K, VIn, VOut]):
     context: FixedKeyProcessorContext[K, VOut]
 
     def init(self, context: FixedKeyProcessorContext[K, VOut]) -> None:
-        """Called once before the first record. Overriding? Call `super().init(context)`."""
+        """Called once before the first record. Overriding? Call `super().init(context)`.
+
+        >>> from millstream import FixedKeyProcessor
+        >>> class Last(FixedKeyProcessor[str, str, str]):
+        ...     def init(self, context):
+        ...         super().init(context)
+        ...         self.last = context.state_store("last")
+        """
         self.context = context
 
     def process(self, record: FixedKeyRecord[K, VIn]) -> None:
-        """Handle one record."""
+        """Handle one record.
+
+        >>> from millstream import FixedKeyProcessor
+        >>> class Upper(FixedKeyProcessor[str, str, str]):
+        ...     def process(self, record):
+        ...         self.context.forward(record.with_value(record.value.upper()))
+        """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Called once after the last record."""
+        """Called once after the last record. What is forwarded here is refused: nothing follows.
+
+        >>> from millstream import FixedKeyProcessor
+        >>> class Goodbye(FixedKeyProcessor[str, str, str]):
+        ...     def close(self):
+        ...         print("no more records")
+        """
 
 
 @runtime_checkable
 class ValueTransformerWithKey(Protocol[KIn_contra, VIn_contra, VOut_co]):
-    """Computes a table's new value from key and value, with access to state stores."""
+    """Computes a table's new value from key and value, with access to state stores.
+
+    Any class with these three methods will do; there is nothing to inherit.
+
+    >>> from millstream import StreamsBuilder, ValueTransformerWithKey, serdes
+    >>> from millstream.testing import TopologyTestDriver
+    >>> class Label:
+    ...     def init(self, context):
+    ...         self.task_id = context.task_id
+    ...
+    ...     def transform(self, key, value):
+    ...         return None if value is None else f"{key}={value} in {self.task_id}"
+    ...
+    ...     def close(self): ...
+    >>> isinstance(Label(), ValueTransformerWithKey)
+    True
+    >>> builder = StreamsBuilder()
+    >>> names = builder.table("names", key=serdes.string, value=serdes.string)
+    >>> names.transform_values(Label).to_stream().to("labels")
+    >>> with TopologyTestDriver(builder.build()) as driver:
+    ...     driver.input_topic("names", key=serdes.string, value=serdes.string).pipe("1", "river")
+    ...     driver.output_topic("labels", key=serdes.string, value=serdes.string).read().value
+    '1=river in 0_0'
+    """
 
     def init(self, context: Any) -> None:
         """Called once before the first value. The context can't forward."""

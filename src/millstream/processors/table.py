@@ -110,11 +110,13 @@ class TableOperator(Operator):
         dirty = self.store.held_back
         for key, position in sorted(last.items(), key=lambda item: item[1]):
             row = updates.rows[position]
+            new = updates.news[position]
             dirty.pop(key, None)
             dirty[key] = (
                 batch.keys[row],
-                updates.news[position],
-                updates.timestamps[position],
+                new,
+                # A tombstone has no stored time: it goes on with that of the record that caused it.
+                batch.timestamps[row] if new is None else updates.timestamps[position],
                 batch.headers_of(row),
                 batch.origins[row],
             )

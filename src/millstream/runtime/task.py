@@ -28,7 +28,7 @@ from millstream.runtime.punctuation import Punctuations, Schedule, ScheduleKey
 from millstream.runtime.records import OutputBatch, RawBatch
 from millstream.runtime.serde_book import SerdeBook
 from millstream.runtime.sources import SourceReader
-from millstream.state.keyvalue import KeyValueStore
+from millstream.state.keyvalue import KeyValueStore, ReadOnlyStore
 from millstream.state.overlay import Entry
 from millstream.topology.plan import SubTopology
 
@@ -152,7 +152,7 @@ class Task:
         if name in connected:
             return self._environment.stores[name]
         if name in self._environment.global_stores:
-            return self._environment.global_stores[name]
+            return ReadOnlyStore(self._environment.global_stores[name])
         raise unknown_store(node, name, connected)
 
     def operator_store(self, name: str) -> Any:

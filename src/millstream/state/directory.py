@@ -2,11 +2,11 @@
 
 ::
 
-    <state_dir>/.instance                        which instance this is; found again after a restart
-    <state_dir>/<app_id>/<task>/.lock            held by whoever works on the task
-                               /.checkpoint      readable: version and changelog positions (an export, no
-                               authority) /.unsynced        in which boot the task's stores were written
-                               without a sync /<backend>/<store>/
+    <state_dir>/.instance                    which instance this is; found again after a restart
+    <state_dir>/<app_id>/<task>/.lock        held by whoever works on the task
+    <state_dir>/<app_id>/<task>/.checkpoint  readable: version and changelog positions (no authority)
+    <state_dir>/<app_id>/<task>/.unsynced    in which boot the stores were written without a sync
+    <state_dir>/<app_id>/<task>/<backend>/<store>/
 
 as Kafka Streams has it. Folders have mode 0700 and files 0600; a folder that somebody else owns or may write
 into is refused. Only folders below a state directory that carries our ``.instance`` are ever deleted.
@@ -279,8 +279,7 @@ def _locked(path: Path, timeout_ms: int) -> int:
             raise TaskLockedError(
                 f"The task directory {path.parent} is locked by {_owner_named_in(path)} and was not released "
                 f"within {timeout_ms} ms. Likely cause: that process still works on the task, or is stopped. "
-                "Remedy: wait for it or end it; the lock needs no clean-up, it is free as soon as its owner is "
-                "gone."
+                "Remedy: wait for it or end it; a lock needs no clean-up, it is free when its owner is gone."
             )
         time.sleep(wait)
         wait = min(wait * 2, _LONGEST_WAIT_S)

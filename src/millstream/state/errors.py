@@ -2,15 +2,18 @@
 
 ::
 
-    StoreError                      (millstream.errors) ├── StoreClosedError            a store was used after
-    close() ├── UnsortedKeysError           keys or entries were not strictly ascending ├──
-    ScanInvalidatedError        the store was written while a scan of it was open ├── StoreInUseError
-    the store is open already ├── StoreFormatError            the folder holds a store of another type or
-    format version, or none at all ├── DamagedStoreError           bytes on disk are not what was written:
-    remove the store and restore it ├── StoreDiskFullError          no space left (also a DiskFullError of
-    millstream.durable) ├── StateDirectoryError         the state directory cannot be used as asked └──
-    TaskLockedError             another process works on the task (also a LockTimeoutError of
-    millstream.durable)
+    StoreError                      (millstream.errors)
+    ├── StoreClosedError            a store was used after close()
+    ├── UnsortedKeysError           keys or entries were not strictly ascending
+    ├── ScanInvalidatedError        the store was written while a scan of it was open
+    ├── StoreInUseError             the store is open already
+    ├── StoreFormatError            the folder holds a store of another type or format version, or none at all
+    ├── DamagedStoreError           bytes on disk are not what was written: remove the store and restore it
+    ├── StoreAheadError             the store is newer than the last commit
+    ├── ChangelogGapError           the changelog lacks records that a store needs
+    ├── StoreDiskFullError          no space left (also a DiskFullError of millstream.durable)
+    ├── StateDirectoryError         the state directory cannot be used as asked
+    └── TaskLockedError             another process works on the task (also a LockTimeoutError)
 
 A local store is a copy of what the changelog holds. So the remedy for a damaged one is never repair: remove
 it, and it is restored.
@@ -22,9 +25,11 @@ from millstream.durable import DiskFullError, LockTimeoutError
 from millstream.errors import StoreError
 
 __all__ = [
+    "ChangelogGapError",
     "DamagedStoreError",
     "ScanInvalidatedError",
     "StateDirectoryError",
+    "StoreAheadError",
     "StoreClosedError",
     "StoreDiskFullError",
     "StoreFormatError",
@@ -56,6 +61,14 @@ class StoreFormatError(StoreError):
 
 class DamagedStoreError(StoreError):
     """Bytes on disk are not what was written. The store must be removed and restored from its changelog."""
+
+
+class StoreAheadError(StoreError):
+    """A store holds a version that was never committed, or whose commit was lost: the message names both."""
+
+
+class ChangelogGapError(StoreError):
+    """The changelog does not hold all records between where a store stands and where it has to get to."""
 
 
 class StoreDiskFullError(StoreError, DiskFullError):

@@ -198,6 +198,23 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         return ValueAndTimestamp(self.value_serde.deserialize(data[8:]), _TIMESTAMP.unpack_from(data)[0])
 
 
+class ReadOnlyStore:
+    """A store that may be looked at: a global one, which only its own source writes."""
+
+    _WRITES = frozenset({"put", "put_if_absent", "put_all", "delete"})
+
+    def __init__(self, store: KeyValueStore[Any, Any]) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._WRITES:
+            raise StoreError(
+                f"store {self._store.name!r} is global and can only be read here. Remedy: write to its topic, "
+                "and its source updates it on every instance"
+            )
+        return getattr(self._store, name)
+
+
 def after_prefix(prefix: bytes) -> bytes | None:
     """The smallest key above all keys that begin with the prefix; None if there is none."""
     kept = prefix.rstrip(b"\xff")

@@ -11,7 +11,8 @@ makes the real folder what the books say is durable::
     log = FileLog(tmp_path / "data", files=files)
 
 It is strict where file systems differ: the sync of a file does not make its name durable, and a name may
-survive without its bytes. Renames are atomic, and the changes of one folder survive in their order (every
+survive without its bytes. Overwriting within one sector of 512 bytes is atomic, as disks promise; any other
+write can be torn anywhere. Renames are atomic, and the changes of one folder survive in their order (every
 journaling file system promises that much). Files that others made behind the layer's back (locks, RocksDB)
 count as durable. Objects that were open before the cut must not be used after it.
 """
@@ -33,6 +34,8 @@ from millstream.failpoints import InjectedCrash
 
 __all__ = ["FaultyFiles"]
 
+_SECTOR_BYTES = 512
+
 
 @dataclass(eq=False, slots=True)
 class _File:
@@ -45,7 +48,9 @@ class _File:
             return self.durable
         content = bytearray(self.durable)
         for position, data in self.writes:
-            fate = rng.choice(("kept", "torn", "lost"))
+            fate = rng.choice(
+                ("kept", "lost") if self._is_atomic(position, data) else ("kept", "torn", "lost")
+            )
             if fate == "lost":
                 continue
             if data is None:
@@ -55,6 +60,11 @@ class _File:
             content.extend(bytes(max(0, position - len(content))))
             content[position : position + len(kept)] = kept
         return bytes(content)
+
+    def _is_atomic(self, position: int, data: bytes | None) -> bool:
+        """Tell whether a write lies in one sector that was there before."""
+        end = position + len(data or b"")
+        return end <= len(self.durable) and position // _SECTOR_BYTES == (end - 1) // _SECTOR_BYTES
 
 
 @dataclass(eq=False, slots=True)
@@ -134,6 +144,8 @@ class FaultyFiles:
 
     def open(self, path: Path, flags: int) -> int:
         is_new = bool(flags & os.O_CREAT) and not path.exists()
+        if flags & os.O_WRONLY:  # the books read what is written
+            flags = flags & ~os.O_WRONLY | os.O_RDWR
         fd = OS_FILES.open(path, flags)
         if is_new:
             node = _File(b"")

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from millstream.errors import TopologyError
 from millstream.state.specs import StoreBuilder
 from millstream.topology.grouping import node_groups
+from millstream.topology.levels import levels, repartition_edges
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millstream.topology.partitions import check_explicit_counts, partition_counts
 from millstream.topology.regions import Unit, units_of
@@ -37,6 +37,8 @@ class SubTopology:
     units: tuple[Unit, ...]
     ordered: bool
     """Rows carry order keys, because somewhere two edges have to be interleaved."""
+    feeds_itself: bool
+    """A repartition leads from the sub-topology back into it (`stream.repartition().merge(stream)`)."""
 
     @cached_property
     def sources(self) -> tuple[SourceNode, ...]:
@@ -116,9 +118,10 @@ class Plan:
 def make_plan(topology: Topology) -> Plan:
     """Check the topology as a whole and derive its plan."""
     groups = node_groups(topology)
-    number_of = {name: number for number, names in enumerate(groups) for name in names}
-    levels = _levels(topology, number_of, len(groups))
-    subs = tuple(_subtopology(topology, number, names, levels[number]) for number, names in enumerate(groups))
+    level_of = levels(topology, groups)
+    subs = tuple(
+        _subtopology(topology, number, names, level_of[number]) for number, names in enumerate(groups)
+    )
     plan = Plan(
         subtopologies=tuple(sub for sub in subs if not sub.is_global),
         global_subtopologies=tuple(sub for sub in subs if sub.is_global),
@@ -152,6 +155,9 @@ def _subtopology(topology: Topology, number: int, names: list[str], level: int) 
         connections=connections,
         units=units,
         ordered=_needs_order(nodes.values(), units),
+        feeds_itself=any(
+            sink.name in nodes and source.name in nodes for sink, source in repartition_edges(topology)
+        ),
     )
 
 
@@ -163,50 +169,6 @@ def _needs_order(nodes: Iterable[Node], units: Iterable[Unit]) -> bool:
         or any(len(unit) > 1 for unit in units)
         or (len(sinks) > 1 and (None in topics or len(set(topics)) < len(topics)))
     )
-
-
-def _levels(topology: Topology, number_of: Mapping[str, int], count: int) -> list[int]:
-    """The level of each sub-topology; a cycle of repartitions is refused."""
-    readers: dict[str, int] = {}
-    writers: dict[str, list[SinkNode]] = {}
-    for node in topology.nodes.values():
-        if isinstance(node, SourceNode):
-            readers.update(
-                (topic, number_of[node.name]) for topic in node.topics if topic in topology.internal_topics
-            )
-        elif isinstance(node, SinkNode) and node.topic in topology.internal_topics:
-            writers.setdefault(node.topic, []).append(node)
-    feeds: dict[int, list[tuple[int, SinkNode]]] = {}
-    for topic, reader in readers.items():
-        for sink in writers.get(topic, ()):
-            feeds.setdefault(reader, []).append((number_of[sink.name], sink))
-    levels: dict[int, int] = {}
-
-    def level_of(number: int, path: tuple[tuple[int, SinkNode], ...]) -> int:
-        if any(number == visited for visited, _ in path):
-            _refuse_cycle(path, number)
-        if number not in levels:
-            above = [level_of(writer, (*path, (number, sink))) for writer, sink in feeds.get(number, ())]
-            levels[number] = 1 + max(above, default=-1)
-        return levels[number]
-
-    return [level_of(number, ()) for number in range(count)]
-
-
-def _refuse_cycle(path: tuple[tuple[int, SinkNode], ...], number: int) -> None:
-    start = next(position for position, (visited, _) in enumerate(path) if visited == number)
-    steps = path[start:]
-    hops = "".join(
-        f"\n  sub-topology {reader} is fed through repartition topic {sink.topic!r} ({sink.site})"
-        for reader, sink in steps
-    )
-    message = (
-        f"the topology has a cycle: sub-topology {number} feeds itself within one epoch.{hops}\n"
-        "  Likely cause: processors in front of and behind a repartition share a state store.\n"
-        "  Remedy: give each side a store of its own, or send the records through a topic with to() and "
-        "stream()."
-    )
-    raise TopologyError(message)
 
 
 def _topics_of(topology: Topology, sources: frozenset[str]) -> frozenset[str]:

@@ -111,7 +111,8 @@ class Topology:
         >>> _ = Topology().add_state_store(stores.key_value("seen"))
         """
         known = self.stores.get(store.name)
-        if store.name in self.global_stores or (known is not None and known != store):
+        self._check_store_name(store.name)
+        if store.name in self.global_stores or (known is not None and known is not store):
             self._clash(
                 f"a different state store with the name {store.name!r} is there already",
                 [self._store_sites[store.name]],
@@ -245,6 +246,7 @@ class Topology:
             self._clash(
                 f"source and processor of a global store are both called {source!r}", [], "rename one"
             )
+        self._check_store_name(store.name)
         if store.name in self.stores or store.name in self.global_stores:
             self._clash(
                 f"a state store with the name {store.name!r} is there already",
@@ -291,6 +293,8 @@ class Topology:
                 [],
                 "a source reads one or more topics, or one pattern",
             )
+        if len(set(names)) < len(names):
+            self._clash(f"source {name!r} names a topic twice", [], "name it once")
         pattern = patterns[0] if patterns else None
         self._check_topics(name, names, pattern)
         self.nodes[name] = SourceNode(
@@ -323,6 +327,14 @@ class Topology:
                 f"two operators have the name {name!r}",
                 [self.nodes[name].site],
                 "names are the identity of state: give each operator its own",
+            )
+
+    def _check_store_name(self, name: str) -> None:
+        if not _NAME.fullmatch(name):
+            self._clash(
+                f"{name!r} can't be the name of a state store: it names a folder and a topic",
+                [],
+                "use letters, digits, '.', '_' and '-', at most 249 of them",
             )
 
     def _check_parents(self, name: str, parents: tuple[str, ...]) -> tuple[str, ...]:
@@ -382,6 +394,12 @@ def operator_of(
         message = (
             f"{supplier!r} is not a supplier. Each task needs a processor of its own: pass the class, or a "
             "function that makes a new instance, not an instance"
+        )
+        raise TopologyError(message)
+    if supplier() is supplier():
+        message = (
+            f"{supplier!r} supplies the same processor twice. Each task needs one of its own: return a new "
+            "instance each time"
         )
         raise TopologyError(message)
     return partial(_run_user_processor, supplier)

@@ -125,7 +125,7 @@ class CheckedBackend(Backend, ABC):
 
     @abstractmethod
     def _page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        """The first ``limit`` rows from ``start`` (inclusive) to ``end`` (exclusive); fewer if that is all."""
+        """First ``limit`` rows from ``start`` (inclusive) to ``end`` (exclusive), fewer if that is all."""
 
     @abstractmethod
     def _page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:

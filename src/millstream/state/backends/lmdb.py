@@ -20,6 +20,7 @@ LMDB keeps no checksums: damage inside a page can go unnoticed by it.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,8 +70,8 @@ class LmdbBackend(CheckedBackend):
         with _errors_named(path):
             self._env = _open_environment(path, map_bytes)
             try:
-                self._data, self._nodes, self._meta = _open_tables(self._env)
                 _check_whole(self._env, path)
+                self._data, self._nodes, self._meta = _open_tables(self._env)
             except BaseException:
                 self._env.close()
                 raise
@@ -272,7 +273,7 @@ def _check_whole(env: lmdb.Environment, path: Path) -> None:
     expected = (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"])
     size = (path / _DATA_FILE).stat().st_size
     if size < expected:
-        raise lmdb.CorruptedError(f"the file has {size} of {expected} bytes")
+        raise _damaged(path, f"the file has {size} of {expected} bytes")
 
 
 def _is_long(*keys: bytes | None) -> bool:
@@ -303,7 +304,7 @@ def _errors_named(path: Path) -> Iterator[None]:
 
 
 def _named(path: Path, error: lmdb.Error) -> StoreError:
-    if error.code in (errno.ENOSPC, errno.EDQUOT):
+    if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT)):
         return StoreDiskFullError(
             f"The disk is full: the store {path} could not be written ({error}). The write is not visible. "
             "Likely cause: the volume or the user's quota has no space left. Remedy: free space or move the "
@@ -312,11 +313,15 @@ def _named(path: Path, error: lmdb.Error) -> StoreError:
     if "already open in this process" in str(error):
         return StoreInUseError(f"The store {path} is open already in this process. Remedy: close it first.")
     if isinstance(error, _DAMAGE):
-        return DamagedStoreError(
-            f"The store {path} is damaged ({error}). Likely cause: its file was changed or cut, or a fault "
-            "of the disk. Remedy: remove the folder; the store is then restored from its changelog."
-        )
+        return _damaged(path, str(error))
     return StoreError(
         f"LMDB could not work on the store {path}: {error}. Remedy: if it says no more to you than to us, "
         "remove the folder; the store is then restored from its changelog."
+    )
+
+
+def _damaged(path: Path, how: str) -> DamagedStoreError:
+    return DamagedStoreError(
+        f"The store {path} is damaged ({how}). Likely cause: its file was changed or cut, or a fault of the "
+        "disk. Remedy: remove the folder; the store is then restored from its changelog."
     )

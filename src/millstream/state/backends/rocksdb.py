@@ -110,22 +110,26 @@ class RocksDbBackend(CheckedBackend):
             return self._db.get(_MARKER_KEY)
 
     def _page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
+        first = lift(start)
         bounds = ReadOptions()
         if end is not None:
             bounds.set_iterate_upper_bound(lift(end))
         with _errors_named(self._path):
-            rows = self._db.items(from_key=lift(start), read_opt=bounds)
-            return lower_page(list(islice(rows, limit)))  # type: ignore[arg-type]  # bytes in raw mode
+            rows = _taken(self._db.items(from_key=first, read_opt=bounds), limit)
+            if len(rows) < limit:
+                self._check_end(rows[-1][0] if rows else first, bounds)
+        return lower_page(rows)
 
     def _page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        # The lower bound is checked here: in rocksdict 0.3.29 set_iterate_lower_bound sets the upper one.
         first, behind = lift(start), None if end is None else lift(end)
         with _errors_named(self._path):
-            below = self._db.items(backwards=True, from_key=behind)
-            rows: list[Row] = list(islice(below, limit + 1))  # type: ignore[arg-type]  # bytes in raw mode
+            rows = _taken(self._db.items(backwards=True, from_key=behind), limit + 1)
+            if len(rows) <= limit:
+                self._check_begin(rows[-1][0] if rows else behind)
         if rows and rows[0][0] == behind:  # iteration begins at the key itself, which is excluded
             del rows[0]
         del rows[limit:]
+        # The lower bound is checked here: in rocksdict 0.3.29 set_iterate_lower_bound sets the upper one.
         while rows and rows[-1][0] < first:
             rows.pop()
         return lower_page(rows)
@@ -178,6 +182,24 @@ class RocksDbBackend(CheckedBackend):
             move = IngestExternalFileOptions()
             move.set_move_files(True)
             self._db.ingest_external_file(files, move)
+
+    def _check_end(self, key: bytes, bounds: ReadOptions) -> None:
+        # rocksdict's iterators end at a damaged block as if it were the end of the store.
+        cursor = self._db.iter(bounds)
+        cursor.seek(key)
+        if cursor.valid() and cursor.key() == key:
+            cursor.next()
+        cursor.status()
+
+    def _check_begin(self, key: bytes | None) -> None:
+        cursor = self._db.iter()
+        if key is None:
+            cursor.seek_to_last()
+        else:
+            cursor.seek_for_prev(key)
+            if cursor.valid() and cursor.key() == key:
+                cursor.prev()
+        cursor.status()
 
     def _level_0_files(self) -> int:
         return self._db.property_int_value("rocksdb.num-files-at-level0") or 0
@@ -240,6 +262,10 @@ def _process_memory(cache_bytes: int, write_buffer_bytes: int) -> tuple[Cache, W
     """Return the one cache and buffer manager of this process (per setting: usually there is one)."""
     cache = Cache(cache_bytes)
     return cache, WriteBufferManager.new_write_buffer_manager_with_cache(write_buffer_bytes, False, cache)
+
+
+def _taken(rows: Iterator[tuple[Any, Any]], limit: int) -> list[Row]:
+    return list(islice(rows, limit))
 
 
 def _is_large(entries: list[Entry]) -> bool:

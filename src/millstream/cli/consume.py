@@ -1,0 +1,153 @@
+"""``topics consume``: from records to lines.
+
+Lines are written per batch, and flushed when there is nothing more to read for the moment. A key or value
+that is not what the format says stops the command with its partition and offset.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import IO, Final, Literal, Self, TypeVar
+
+import click
+import msgspec
+
+from millstream import serdes
+from millstream.cli.formats import FORMATS, Format, headers_to_json
+from millstream.log import FileLog, LogRecordBatch, TopicPartition
+from millstream.types import Offset
+
+__all__ = ["Consumer", "Start"]
+
+T = TypeVar("T")
+
+_WAIT_MS: Final = 1000
+
+
+class Start(enum.Enum):
+    """Where to begin, if not at a given offset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(slots=True)
+class Consumer:
+    """Writes the records of partitions as lines, and remembers how far it came."""
+
+    log: FileLog
+    output: IO[bytes]
+    start: Start | Offset
+    key_format: Format
+    value_format: Format
+    is_json: bool
+    key_separator: bytes | None
+    null_marker: bytes
+    left: int | None
+    """How many records may still be written; ``None``: any number."""
+    positions: dict[TopicPartition, Offset] = field(default_factory=dict)
+
+    @classmethod
+    def from_options(
+        cls,
+        log: FileLog,
+        *,
+        output: IO[bytes],
+        start: Start | Offset,
+        key_format: str,
+        value_format: str,
+        is_json: bool,
+        key_separator: str | None,
+        null_marker: str,
+        max_messages: int | None,
+    ) -> Self:
+        """Make one from the command's options; complain about those that contradict each other."""
+        if is_json and key_separator is not None:
+            raise click.UsageError("--json shows the key in a field of its own; leave --key-separator out.")
+        separator = None if key_separator is None else key_separator.encode()
+        formats = FORMATS[key_format], FORMATS[value_format]
+        return cls(log, output, start, *formats, is_json, separator, null_marker.encode(), max_messages)
+
+    def run(self, partitions: Iterable[TopicPartition]) -> None:
+        """Write what is there now, partition after partition."""
+        for where in partitions:
+            match self.start:
+                case Start.EARLIEST:
+                    self.positions[where] = self.log.earliest(where)
+                case Start.LATEST:
+                    self.positions[where] = self.log.latest(where)
+                case offset:
+                    self.positions[where] = offset
+        self._catch_up()
+
+    def follow(self) -> None:
+        """Write what comes, until the wanted number is reached or the process is interrupted."""
+        while self.left != 0:
+            self.log.wait(self.positions, _WAIT_MS)
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        for where, position in self.positions.items():
+            for batch in self.log.read(where, position):
+                if self.left == 0:
+                    break
+                self._write(batch if self.left is None else _head(batch, self.left))
+                self.positions[where] = batch.next_offset
+        self.output.flush()
+
+    def _write(self, batch: LogRecordBatch) -> None:
+        lines = self._json_lines(batch) if self.is_json else self._plain_lines(batch)
+        if self.left is not None:
+            self.left -= len(lines)
+        self.output.write(b"\n".join(lines) + b"\n")
+
+    def _plain_lines(self, batch: LogRecordBatch) -> list[bytes]:
+        null = self.null_marker
+        values = _converted(batch, "value", self.value_format, self.value_format.show, null)
+        if self.key_separator is None:
+            return values
+        keys = _converted(batch, "key", self.key_format, self.key_format.show, null)
+        return [key + self.key_separator + value for key, value in zip(keys, values, strict=True)]
+
+    def _json_lines(self, batch: LogRecordBatch) -> list[bytes]:
+        keys = _converted(batch, "key", self.key_format, self.key_format.to_json, None)
+        values = _converted(batch, "value", self.value_format, self.value_format.to_json, None)
+        rows = zip(keys, values, batch.timestamps(), batch.headers(), strict=True)
+        partition = batch.topic_partition.partition
+        encode = msgspec.json.Encoder().encode
+        return [
+            encode(
+                {
+                    "partition": partition,
+                    "offset": offset,
+                    "timestamp": timestamp,
+                    "key": key,
+                    "value": value,
+                    **({"headers": headers_to_json(headers)} if headers else {}),
+                }
+            )
+            for offset, (key, value, timestamp, headers) in enumerate(rows, batch.base_offset)
+        ]
+
+
+def _head(batch: LogRecordBatch, count: int) -> LogRecordBatch:
+    return LogRecordBatch(batch.topic_partition, batch.base_offset, batch.records.slice(0, count))
+
+
+def _converted(
+    batch: LogRecordBatch, part: Literal["key", "value"], form: Format, convert: Callable[[bytes], T], null: T
+) -> list[T]:
+    """Return the keys or values of a batch as the format shows them."""
+    result: list[T] = []
+    for data in batch.keys() if part == "key" else batch.values():
+        try:
+            result.append(null if data is None else convert(data))
+        except Exception as error:
+            raise click.ClickException(
+                f"The {part} at offset {batch.base_offset + len(result)} of {batch.topic_partition} is not "
+                f"{form.name}: {error} ({serdes.describe_bytes(data or b'')}). Likely cause: it was written "
+                f"in another format. Remedy: choose another --{part}-format; hex shows anything."
+            ) from error
+    return result

@@ -1,0 +1,175 @@
+"""``topics produce``: from lines to records.
+
+A line that can't be read stops the command with its file and number; what stood before it has been appended,
+and the message says how much that was.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Self
+
+import click
+import msgspec
+
+from millstream.cli.formats import FORMATS, Format, headers_from_json
+from millstream.cli.lines import read_lines
+from millstream.cli.progress import progress_bar
+from millstream.log import Producer
+from millstream.record import Headers
+
+__all__ = ["LineParser", "open_inputs", "produce_stream"]
+
+
+class JsonLine(msgspec.Struct):
+    """The fields of a JSON line that count."""
+
+    key: Any = None
+    value: Any = None
+    timestamp: int | None = None
+    headers: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineParser:
+    """Turns lines into records of a producer."""
+
+    key_format: Format
+    value_format: Format
+    is_json: bool
+    key_separator: bytes | None
+    key: bytes | None
+    headers: Headers
+    partition: int | None
+    timestamp: int | None
+    null_marker: bytes | None
+
+    @classmethod
+    def from_options(
+        cls,
+        *,
+        key_format: str,
+        value_format: str,
+        is_json: bool,
+        key_separator: str | None,
+        key: str | None,
+        headers: Sequence[str],
+        partition: int | None,
+        timestamp: int | None,
+        null_marker: str | None,
+    ) -> Self:
+        """Make one from the command's options; complain about those that contradict each other."""
+        if key is not None and key_separator is not None:
+            raise click.UsageError("--key and --key-separator contradict each other; give one of them.")
+        if is_json and (key_separator is not None or null_marker is not None):
+            raise click.UsageError(
+                "--json has fields for the key and for null; leave --key-separator and --null-marker out."
+            )
+        if key_separator == "":
+            raise click.UsageError("--key-separator is empty; give the text between key and value.")
+        try:
+            key_bytes = None if key is None else FORMATS[key_format].parse(key.encode())
+        except (ValueError, TypeError) as error:
+            raise click.BadParameter(f"{key!r} is not {key_format} ({error})", param_hint="--key") from error
+        return cls(
+            FORMATS[key_format],
+            FORMATS[value_format],
+            is_json,
+            _encoded(key_separator),
+            key_bytes,
+            tuple(_header_option(text) for text in headers),
+            partition,
+            timestamp,
+            _encoded(null_marker),
+        )
+
+    def send(self, producer: Producer, line: bytes) -> None:
+        """Give the record of one line to the producer. ValueError or TypeError if there is none in it."""
+        if self.is_json:
+            self._send_json(producer, line)
+            return
+        key, value = self.key, line
+        if self.key_separator is not None:
+            head, separator, value = line.partition(self.key_separator)
+            if not separator:
+                raise ValueError(f"there is no {self.key_separator.decode()!r} between key and value")
+            key = self.key_format.parse(head)
+        producer.send(
+            key,
+            None if value == self.null_marker else self.value_format.parse(value),
+            timestamp=self.timestamp,
+            headers=self.headers,
+            partition=self.partition,
+        )
+
+    def _send_json(self, producer: Producer, line: bytes) -> None:
+        fields = msgspec.json.decode(line, type=JsonLine)
+        key = self.key if fields.key is None else self.key_format.from_json(fields.key)
+        producer.send(
+            key,
+            None if fields.value is None else self.value_format.from_json(fields.value),
+            timestamp=self.timestamp if fields.timestamp is None else fields.timestamp,
+            headers=self.headers + (() if fields.headers is None else headers_from_json(fields.headers)),
+            partition=self.partition,
+        )
+
+
+def produce_stream(
+    producer: Producer, parser: LineParser, stream: IO[bytes], *, name: str, total_bytes: int | None
+) -> int:
+    """Append every line of a stream; return how many. A slow source's lines are appended as they come."""
+    number = 0
+    with progress_bar(name, total_bytes) as advance:
+        for piece in read_lines(stream):
+            for line in piece.lines:
+                number += 1
+                try:
+                    parser.send(producer, line)
+                except (ValueError, TypeError, msgspec.DecodeError) as error:
+                    producer.flush()
+                    raise click.ClickException(_bad_line(name, number, line, error)) from error
+            if not piece.is_more_waiting:
+                producer.flush()
+            advance(size=piece.size, records=len(piece.lines))
+    return number
+
+
+def open_inputs(files: Sequence[str]) -> Iterator[tuple[str, IO[bytes], int | None]]:
+    """Yield name, stream and (if known) size of each input; without any, of standard input."""
+    for name in files or ("-",):
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
+            yield ("standard input" if name == "-" else name), stream, _size(stream)
+
+
+def _size(stream: IO[bytes]) -> int | None:
+    try:
+        status = os.fstat(stream.fileno())
+    except OSError:  # not a real file
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _bad_line(name: str, number: int, line: bytes, error: Exception) -> str:
+    shown = line[:80].decode(errors="replace") + ("..." if len(line) > 80 else "")  # noqa: PLR2004
+    return (
+        f"Line {number} of {name} can't be read: {error}. The line: {shown!r}. The {number - 1:,} lines "
+        "before it have been appended. Likely cause: another format than the options say. Remedy: mend the "
+        "line or choose another --key-format or --value-format, then go on from this line."
+    )
+
+
+def _header_option(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE.", param_hint="--header")
+    return name, value.encode()
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()

@@ -1,0 +1,213 @@
+"""``millstream topics``: create, list, describe, produce, consume.
+
+Text in, text out: lines or JSON lines, files or pipes. What the commands print on standard output is data;
+what they tell is on standard error.
+"""
+
+# ruff: noqa: D301  # a backspace on a line of its own tells click to leave the paragraph's lines alone
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from millstream.cli.consume import Consumer, Start
+from millstream.cli.formats import FORMATS
+from millstream.cli.produce import LineParser, open_inputs, produce_stream
+from millstream.log import FileLog, Producer, TimestampType, TopicConfig, TopicPartition, open_log
+from millstream.log.errors import TopicExistsError
+from millstream.types import Offset, Partition
+
+__all__ = ["topics"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DEFAULT_LOG: Final = "file:./millstream-data"
+
+
+def _log_option(command: F) -> F:
+    return click.option(
+        "--log",
+        callback=lambda _context, _option, address: open_log(address),
+        metavar="ADDRESS",
+        default=_DEFAULT_LOG,
+        show_default=True,
+        envvar="MILLSTREAM_LOG",
+        show_envvar=True,
+        help="Where the log is: file:FOLDER.",
+    )(command)
+
+
+def _format_options(command: F) -> F:
+    for part in ("value", "key"):
+        command = click.option(
+            f"--{part}-format",
+            type=click.Choice(list(FORMATS)),
+            default="string",
+            show_default=True,
+            help=f"How a {part} is written.",
+        )(command)
+    return command
+
+
+@click.group()
+def topics() -> None:
+    """Create, list and describe topics; write and read their records."""
+
+
+@topics.command()
+@click.argument("topic")
+@_log_option
+@click.option("-p", "--partitions", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--timestamps",
+    type=click.Choice([kind.value for kind in TimestampType]),
+    default=TimestampType.CREATE_TIME.value,
+    show_default=True,
+    help="Whose clock gives a record its time: the producer's or the log's.",
+)
+@click.option("--if-missing", is_flag=True, help="Do nothing if the topic is there already.")
+def create(topic: str, log: FileLog, partitions: int, timestamps: str, *, if_missing: bool) -> None:
+    """Create a topic (and the log, if it is the first one).
+
+    \b
+    Examples:
+      millstream topics create lines
+      millstream topics create orders --partitions 4 --timestamps append-time
+    """
+    try:
+        log.create_topic(topic, TopicConfig(partitions, TimestampType(timestamps)))
+    except TopicExistsError:
+        if not if_missing:
+            raise
+        click.echo(f"Topic {topic!r} is there already.", err=True)
+    else:
+        click.echo(f"Created topic {topic!r} (partitions: {partitions}).", err=True)
+
+
+@topics.command("list")
+@_log_option
+def list_topics(log: FileLog) -> None:
+    """List the topics, one per line."""
+    for name in log.topics():
+        click.echo(name)
+
+
+@topics.command()
+@click.argument("topic")
+@_log_option
+def describe(topic: str, log: FileLog) -> None:
+    """Show a topic's configuration and the offsets of its partitions."""
+    found = log.describe(topic)
+    kind = found.config.timestamp_type.value
+    records = sum(partition.latest - partition.earliest for partition in found.partitions)
+    click.echo(f"{topic}: {found.config.partitions} partitions, {kind}, {records:,} records")
+    click.echo(f"{'partition':>9}  {'earliest':>12}  {'latest':>12}  {'records':>12}")
+    for partition in found.partitions:
+        low, high = partition.earliest, partition.latest
+        click.echo(f"{partition.partition:>9}  {low:>12,}  {high:>12,}  {high - low:>12,}")
+
+
+@topics.command()
+@click.argument("topic")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@_log_option
+@_format_options
+@click.option(
+    "--json", "is_json", is_flag=True, help="Lines are JSON objects: key, value, timestamp, headers."
+)
+@click.option("--key-separator", help="A line is the key, this text, and the value.")
+@click.option("--key", help="The key of every record.")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record."
+)
+@click.option(
+    "--partition", type=click.IntRange(0), help="Where every record goes; otherwise its key decides."
+)
+@click.option("--timestamp", type=click.IntRange(0), metavar="MS", help="The time of every record; else now.")
+@click.option("--null-marker", help="A value with this text is a tombstone (null).")
+def produce(topic: str, files: tuple[str, ...], log: FileLog, partition: int | None, **options: Any) -> None:
+    """Append records to a topic: a line each, from FILES or from standard input.
+
+    \b
+    Examples:
+      echo "to the river" | millstream topics produce lines
+      millstream topics produce orders orders.txt --key-separator : --value-format json
+      millstream topics produce orders --json < orders.jsonl
+      tail -f app.log | millstream topics produce logs -H host=web1
+
+    A JSON line is an object with any of "key", "value", "timestamp" (ms) and "headers" (an object); other
+    fields are ignored, so the output of "consume --json" can be fed back.
+    """
+    parser = LineParser.from_options(partition=_known(log, topic, partition), **options)
+    started = time.monotonic()
+    count = 0
+    with Producer(log, topic) as producer:
+        for name, stream, size in open_inputs(files):
+            count += produce_stream(producer, parser, stream, name=name, total_bytes=size)
+    seconds = time.monotonic() - started
+    rate = f" in {seconds:.1f} s ({count / seconds:,.0f}/s)" if seconds >= 1 else ""
+    click.echo(f"Appended {count:,} records to {topic!r}{rate}.", err=True)
+
+
+@topics.command()
+@click.argument("topic")
+@_log_option
+@_format_options
+@click.option(
+    "--json", "is_json", is_flag=True, help="Show JSON lines: key, value, offset, headers and so on."
+)
+@click.option("--key-separator", help="Show the key, this text, and the value.")
+@click.option("--null-marker", default="null", show_default=True, help="How a null key or value is shown.")
+@click.option("--partition", type=click.IntRange(0), help="Only this partition.")
+@click.option(
+    "--from-beginning", is_flag=True, help="Begin with the first record (default, unless following)."
+)
+@click.option("--offset", type=click.IntRange(0), help="Begin at this offset of each partition.")
+@click.option("--max-messages", type=click.IntRange(0), help="Stop after so many records.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for new records, until Ctrl-C.")
+def consume(
+    topic: str,
+    log: FileLog,
+    partition: int | None,
+    offset: int | None,
+    *,
+    from_beginning: bool,
+    follow: bool,
+    **options: Any,
+) -> None:
+    """Show the records of a topic, a line each, partition after partition.
+
+    \b
+    Examples:
+      millstream topics consume lines
+      millstream topics consume word-counts --key-separator " = " --value-format int64
+      millstream topics consume orders --json --offset 1000 --max-messages 10
+      millstream topics consume orders --follow --from-beginning
+    """
+    if from_beginning and offset is not None:
+        raise click.UsageError("--from-beginning and --offset contradict each other; give one of them.")
+    known = _known(log, topic, partition)
+    numbers = range(log.config(topic).partitions) if known is None else [known]
+    start = Start.LATEST if follow and not from_beginning else Start.EARLIEST
+    consumer = Consumer.from_options(
+        log, output=sys.stdout.buffer, start=start if offset is None else Offset(offset), **options
+    )
+    consumer.run([TopicPartition(topic, Partition(number)) for number in numbers])
+    if follow:
+        consumer.follow()
+
+
+def _known(log: FileLog, topic: str, partition: int | None) -> int | None:
+    """Return the partition if the topic has it; without one, ``None``."""
+    count = log.config(topic).partitions
+    if partition is not None and partition >= count:
+        raise click.BadParameter(
+            f"topic {topic!r} has no partition {partition}; choose 0 to {count - 1}.",
+            param_hint="--partition",
+        )
+    return partition

@@ -1,0 +1,66 @@
+"""Logs: topics with partitions of records. The embedded one is a folder; Kafka is another.
+
+:func:`open_log` gives the log that an address names. What a log is and promises: :mod:`millstream.log.api`.
+"""
+
+from __future__ import annotations
+
+from millstream.errors import ConfigError
+from millstream.log.api import (
+    AppendResult,
+    Log,
+    LogRecordBatch,
+    Publication,
+    PublishResult,
+    SealedLog,
+    SealedRange,
+    Stamp,
+    TimestampType,
+    TopicConfig,
+    TopicDescription,
+    TopicPartition,
+)
+from millstream.log.blocks import SCHEMA, encode_blocks, record_batch
+from millstream.log.files import FileLog, Limits
+from millstream.log.partitioner import murmur2, partition_for_key, partitions_for_keys
+from millstream.log.producer import Producer
+
+__all__ = [
+    "SCHEMA",
+    "AppendResult",
+    "FileLog",
+    "Limits",
+    "Log",
+    "LogRecordBatch",
+    "Producer",
+    "Publication",
+    "PublishResult",
+    "SealedLog",
+    "SealedRange",
+    "Stamp",
+    "TimestampType",
+    "TopicConfig",
+    "TopicDescription",
+    "TopicPartition",
+    "encode_blocks",
+    "murmur2",
+    "open_log",
+    "partition_for_key",
+    "partitions_for_keys",
+    "record_batch",
+]
+
+
+def open_log(address: str) -> FileLog:
+    """Return the log that an address names: ``file:`` and a folder.
+
+    >>> open_log("file:./millstream-data").root.name
+    'millstream-data'
+    """
+    scheme, colon, place = address.partition(":")
+    if scheme == "file" and colon and place:
+        return FileLog(place.removeprefix("//") if place.startswith("///") else place)
+    raise ConfigError(
+        f"{address!r} is not the address of a log. Likely cause: the scheme is missing. Remedy: write "
+        "file:FOLDER, for example file:./millstream-data."
+    )

@@ -1,0 +1,255 @@
+"""What a log is: topics with partitions of records, by offset and by time.
+
+A log keeps, per partition, a row of records with offsets 0, 1, 2, ... It promises: what was acknowledged is
+durable and keeps its offset for ever; a range of offsets reads the same every time; a range that is gone is
+an error and never an empty answer. It knows bytes, not values, and nothing of applications.
+
+Records travel as Arrow record batches (:data:`~millstream.log.blocks.SCHEMA`), never one by one. The embedded
+log (:mod:`millstream.log.files`) implements :class:`SealedLog`; Kafka can implement :class:`Log`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from millstream.record import Headers
+from millstream.types import Epoch, Offset, Partition
+
+__all__ = [
+    "AppendResult",
+    "Log",
+    "LogRecordBatch",
+    "PartitionDescription",
+    "Publication",
+    "PublishResult",
+    "SealedLog",
+    "SealedRange",
+    "Stamp",
+    "TimestampType",
+    "TopicConfig",
+    "TopicDescription",
+    "TopicPartition",
+]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """One partition of a topic.
+
+    >>> str(TopicPartition("orders", Partition(3)))
+    'orders-3'
+    """
+
+    topic: str
+    partition: Partition
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TimestampType(enum.Enum):
+    """Whose clock gives a record its timestamp."""
+
+    CREATE_TIME = "create-time"
+    """The producer's."""
+    LOG_APPEND_TIME = "append-time"
+    """The log's, when the record is appended or published; never goes back within a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What a topic is created with; fixed for its life."""
+
+    partitions: int = 1
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition as it is now: its first offset and the one that the next record will get."""
+
+    partition: Partition
+    earliest: Offset
+    latest: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as it is now."""
+
+    name: str
+    config: TopicConfig
+    partitions: tuple[PartitionDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecordBatch:
+    """Records of one partition with consecutive offsets.
+
+    ``records`` has the columns of :data:`~millstream.log.blocks.SCHEMA`. Turn whole columns into Python lists
+    with :meth:`keys` and its siblings; asking per record would cost more than everything else.
+    """
+
+    topic_partition: TopicPartition
+    base_offset: Offset
+    records: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return int(self.records.num_rows)
+
+    @property
+    def next_offset(self) -> Offset:
+        """The offset after the last record."""
+        return Offset(self.base_offset + len(self))
+
+    def keys(self) -> list[bytes | None]:
+        """Return the keys."""
+        column: list[bytes | None] = self.records.column(0).to_pylist()
+        return column
+
+    def values(self) -> list[bytes | None]:
+        """Return the values; ``None`` is a tombstone."""
+        column: list[bytes | None] = self.records.column(1).to_pylist()
+        return column
+
+    def timestamps(self) -> list[int]:
+        """Return the timestamps in milliseconds."""
+        column: list[int] = self.records.column(2).to_pylist()
+        return column
+
+    def headers(self) -> list[Headers]:
+        """Return each record's headers; without any, an empty tuple."""
+        column = self.records.column(3)
+        if column.null_count == len(column):
+            return [()] * len(column)
+        return [
+            () if row is None else tuple((header["key"], header["value"]) for header in row)
+            for row in column.to_pylist()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where appended records are now."""
+
+    base_offset: Offset
+    count: int
+
+    @property
+    def next_offset(self) -> Offset:
+        """The offset after the last of them."""
+        return Offset(self.base_offset + self.count)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stamp:
+    """Who publishes, and which of its epochs.
+
+    One task publishes at most once per epoch into a partition. A task that seals several files in an epoch
+    must therefore use a task name for each of them (``"1_3.s2"``).
+    """
+
+    publisher: str
+    task: str
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class SealedRange:
+    """Whole blocks in a file that exists already and will never change.
+
+    ``file`` is relative to the log's root, with ``/`` between its parts.
+    """
+
+    file: str
+    start: int
+    length: int
+    count: int
+    min_timestamp: int
+    max_timestamp: int
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The last that a task published into a partition."""
+
+    epoch: Epoch
+    base_offset: Offset
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishResult:
+    """What became of a range: published now, or already there (or overtaken) and left alone.
+
+    ``base_offset`` is where the range is; ``None`` if a later epoch of the same task is there.
+    """
+
+    published: bool
+    base_offset: Offset | None
+
+
+class Log(Protocol):
+    """Topics that can be appended to and read. Every method may raise a LogError."""
+
+    def create_topic(self, topic: str, config: TopicConfig = ...) -> None:
+        """Create a topic, all of it or nothing; TopicExistsError if it is there."""
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+
+    def config(self, topic: str) -> TopicConfig:
+        """Return what the topic was created with."""
+
+    def describe(self, topic: str) -> TopicDescription:
+        """Return the topic as it is now."""
+
+    def append(self, topic_partition: TopicPartition, records: pa.RecordBatch) -> AppendResult:
+        """Append records at the end, all or nothing. Durable when it returns."""
+
+    def earliest(self, topic_partition: TopicPartition) -> Offset:
+        """Return the first offset that can be read (or, of an empty partition, the next one)."""
+
+    def latest(self, topic_partition: TopicPartition) -> Offset:
+        """Return the offset that the next record will get."""
+
+    def read(
+        self, topic_partition: TopicPartition, start: Offset, end: Offset | None = None
+    ) -> Iterator[LogRecordBatch]:
+        """Yield the records from ``start`` up to before ``end`` (default: the end of now), in order.
+
+        The range must be there: OffsetOutOfRangeError comes before the first batch.
+        """
+
+    def offset_for_time(
+        self, topic_partition: TopicPartition, timestamp: int, start: Offset | None = None
+    ) -> Offset | None:
+        """Return the first offset from ``start`` on (default: earliest) whose timestamp is not below."""
+
+    def max_timestamp(self, topic_partition: TopicPartition, start: Offset, end: Offset) -> int | None:
+        """Return the largest timestamp in the range; ``None`` if the range is empty."""
+
+    def wait(self, positions: Mapping[TopicPartition, Offset], timeout_ms: int) -> bool:
+        """Wait until any partition has a record at or after its position; False if none came in time."""
+
+
+class SealedLog(Log, Protocol):
+    """A log that can take in rows which a task sealed in a file, without copying them."""
+
+    def publish_sealed(self, topic_partition: TopicPartition, sealed: SealedRange) -> PublishResult:
+        """Give the rows of a sealed file the next offsets, unless that epoch (or a later one) is there."""
+
+    def publish_all(self, ranges: Iterable[tuple[TopicPartition, SealedRange]]) -> list[PublishResult]:
+        """Publish several ranges with one durable write per partition; results in the order given."""
+
+    def publications(self, topic_partition: TopicPartition) -> Mapping[tuple[str, str], Publication]:
+        """Return the last publication of every (publisher, task)."""
+
+    def referenced_files(self, topics: Sequence[str] | None = None) -> set[str]:
+        """Return the sealed files that an index still needs: whoever deletes files must spare these."""

@@ -1,0 +1,280 @@
+"""Blocks: how records stand in files.
+
+A block is a header of 64 bytes and an Arrow IPC record batch, padded to a multiple of 64 so that the next
+block's columns are aligned. The same bytes stand in the log's segments and in the sealed files of tasks,
+which is why publishing copies nothing::
+
+    magic (4) | version (1) | flags (1) | zero (2) | rows (4) | body length (4) | min timestamp (8)
+    | max timestamp (8) | append time (8) | row of the first max (4) | zero (12) | CRC of the body (4)
+    | CRC of the header (4) | body | zeros
+
+The header answers questions of time without touching the body. The schema is fixed and not written; a block
+whose records have no headers leaves that column out (flag 1). Every length is bounded before it is believed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.durable import Chunk, FormatVersionError, checksum
+from millstream.errors import InvalidTimestampError
+from millstream.log.errors import DamagedLogError, RecordTooLargeError
+from millstream.record import Headers
+
+__all__ = [
+    "BLOCK_HEADER_BYTES",
+    "MAX_BLOCK_BYTES",
+    "MAX_RECORD_BYTES",
+    "SCHEMA",
+    "BlockHeader",
+    "decode_block",
+    "decode_header",
+    "encode_blocks",
+    "record_batch",
+]
+
+HEADERS_TYPE: Final = pa.list_(
+    pa.struct([pa.field("key", pa.utf8(), nullable=False), ("value", pa.binary())])
+)
+SCHEMA: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        pa.field("timestamp", pa.int64(), nullable=False),
+        ("headers", HEADERS_TYPE),
+    ]
+)
+"""The columns of every batch of records in a log."""
+_PLAIN: Final = pa.schema(list(SCHEMA)[:3])
+
+MAX_RECORD_BYTES: Final = 16 << 20
+"""The bound of one record's key, value and headers together."""
+MAX_BLOCK_BYTES: Final = 64 << 20
+"""The bound of a block's body; what claims more is damaged."""
+TARGET_BLOCK_BYTES: Final = 4 << 20
+"""Larger batches are cut into blocks of about this size."""
+MAX_BLOCK_ROWS: Final = 100_000
+
+_HEADER: Final = struct.Struct("<4sBB2xIIqqqI12xI")
+_CHECKSUM: Final = struct.Struct("<I")
+BLOCK_HEADER_BYTES: Final = 64
+_MAGIC: Final = b"MSBK"
+_VERSION: Final = 1
+_NO_HEADERS: Final = 1
+_ALIGNMENT: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHeader:
+    """What a block says about itself."""
+
+    rows: int
+    body_length: int
+    min_timestamp: int
+    max_timestamp: int
+    append_time: int
+    max_at: int
+    """The row at which the timestamp first reaches its maximum."""
+    has_headers: bool
+    body_checksum: int
+
+    @property
+    def length(self) -> int:
+        """The length of the whole block in the file."""
+        return BLOCK_HEADER_BYTES + _padded(self.body_length)
+
+
+def record_batch(
+    keys: Sequence[bytes | None] | pa.Array,
+    values: Sequence[bytes | None] | pa.Array,
+    timestamps: Sequence[int] | pa.Array,
+    headers: Sequence[Headers] | pa.Array | None = None,
+) -> pa.RecordBatch:
+    """Make a batch with the log's columns out of columns of Python values or Arrow arrays.
+
+    >>> record_batch([b"k"], [None], [5], [(("trace", b"7"),)]).to_pylist()
+    [{'key': b'k', 'value': None, 'timestamp': 5, 'headers': [{'key': 'trace', 'value': b'7'}]}]
+    """
+    if headers is not None and not isinstance(headers, pa.Array):
+        headers = [[{"key": key, "value": value} for key, value in row] or None for row in headers]
+    columns = [
+        _column(keys, pa.binary()),
+        _column(values, pa.binary()),
+        _column(timestamps, pa.int64()),
+        pa.nulls(len(timestamps), HEADERS_TYPE) if headers is None else _column(headers, HEADERS_TYPE),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def encode_blocks(records: pa.RecordBatch, append_time: int) -> tuple[list[Chunk], list[BlockHeader]]:
+    """Return the bytes of the blocks that hold ``records``, in pieces, and their headers."""
+    chunks: list[Chunk] = []
+    headers: list[BlockHeader] = []
+    for part in _parts(_checked(records)):
+        header, body = _encode(part, append_time)
+        chunks += [_pack(header), memoryview(body), bytes(_padded(header.body_length) - header.body_length)]
+        headers.append(header)
+    return chunks, headers
+
+
+def decode_header(data: bytes | memoryview, where: str) -> BlockHeader:
+    """Return the header at the start of ``data``."""
+    if len(data) < BLOCK_HEADER_BYTES:
+        raise _damaged(where, f"it ends after {len(data)} of {BLOCK_HEADER_BYTES} header bytes")
+    view = memoryview(data)[:BLOCK_HEADER_BYTES]
+    magic, version, flags, rows, length, low, high, appended, max_at, crc = _HEADER.unpack_from(view)
+    if magic != _MAGIC:
+        raise _damaged(where, f"it begins with {magic!r}, not with {_MAGIC!r}")
+    (expected,) = _CHECKSUM.unpack_from(view, _HEADER.size)
+    if checksum(view[: _HEADER.size]) != expected:
+        raise _damaged(where, "the checksum of its header does not match")
+    if version != _VERSION:
+        raise FormatVersionError(
+            f"The block at {where} has format version {version}, but this Millstream reads version "
+            f"{_VERSION}. Likely cause: another release wrote it. Remedy: use that release to read it."
+        )
+    if length > MAX_BLOCK_BYTES:
+        raise _damaged(where, f"it claims {length} bytes; the bound is {MAX_BLOCK_BYTES}")
+    return BlockHeader(rows, length, low, high, appended, max_at, not flags & _NO_HEADERS, crc)
+
+
+def decode_block(header: BlockHeader, block: bytes | memoryview, where: str) -> pa.RecordBatch:
+    """Return the records of a whole block (header included), without copying them."""
+    body = memoryview(block)[BLOCK_HEADER_BYTES : BLOCK_HEADER_BYTES + header.body_length]
+    if len(body) < header.body_length:
+        raise _damaged(where, f"it ends after {len(body)} of {header.body_length} bytes")
+    if checksum(body) != header.body_checksum:
+        raise _damaged(where, "the checksum of its records does not match")
+    try:
+        records = pa.ipc.read_record_batch(pa.py_buffer(body), SCHEMA if header.has_headers else _PLAIN)
+    except pa.ArrowException as error:
+        raise _damaged(where, f"its records can't be read ({error})") from error
+    if records.num_rows != header.rows:
+        raise _damaged(where, f"it has {records.num_rows} records and claims {header.rows}")
+    if not header.has_headers:
+        records = pa.RecordBatch.from_arrays(
+            [*records.columns, pa.nulls(header.rows, HEADERS_TYPE)], schema=SCHEMA
+        )
+    return records
+
+
+def _column(values: Sequence[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values if values.type == kind else values.cast(kind)
+    return pa.array(values, kind)
+
+
+def _checked(records: pa.RecordBatch) -> pa.RecordBatch:
+    if records.schema != SCHEMA:
+        raise TypeError(
+            f"A batch with the columns ({', '.join(map(str, records.schema))}) can't be appended. Remedy: "
+            "make it with millstream.log.record_batch(keys, values, timestamps, headers)."
+        )
+    lowest = pc.min(records.column(2)).as_py()
+    if lowest is not None and lowest < 0:
+        raise InvalidTimestampError(
+            f"A record's timestamp is {lowest}, but timestamps are milliseconds since 1970 and never "
+            "negative. Remedy: give the record a valid time before it is appended."
+        )
+    return records
+
+
+def _parts(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into blocks of a few MB."""
+    sizes = _row_sizes(records)
+    rows = min(MAX_BLOCK_ROWS, max(1, records.num_rows * TARGET_BLOCK_BYTES // max(1, sum_of(sizes))))
+    for start in range(0, records.num_rows, rows):
+        part = records.slice(start, rows)
+        # Rows of uneven size: a part that is far over the mark is cut again, down to single records.
+        if part.num_rows > 1 and sum_of(sizes.slice(start, rows)) > MAX_BLOCK_BYTES // 2:
+            yield from _parts(part)
+        else:
+            yield part
+
+
+def _row_sizes(records: pa.RecordBatch) -> pa.Array:
+    """Return the bytes of each record's key, value and headers; refuse a record over the bound."""
+    lengths = [pc.fill_null(pc.binary_length(records.column(i)), 0) for i in (0, 1)]
+    sizes = pc.add(lengths[0].cast(pa.int64()), lengths[1].cast(pa.int64()))
+    headers = records.column(3)
+    if headers.null_count < len(headers):
+        extra = [
+            sum(len(header["key"]) * 4 + len(header["value"] or b"") + 16 for header in row or ())
+            for row in headers.to_pylist()
+        ]
+        sizes = pc.add(sizes, pa.array(extra, pa.int64()))
+    largest = pc.max(sizes).as_py() or 0
+    if largest > MAX_RECORD_BYTES:
+        raise RecordTooLargeError(
+            f"Record {pc.index(sizes, largest).as_py()} of the batch has {largest} bytes; the bound is "
+            f"{MAX_RECORD_BYTES}. Remedy: keep large objects elsewhere and send their address."
+        )
+    return sizes
+
+
+def sum_of(column: pa.Array) -> int:
+    """Return the sum of a column of integers; 0 if it is empty."""
+    return int(pc.sum(column).as_py() or 0)
+
+
+def _encode(records: pa.RecordBatch, append_time: int) -> tuple[BlockHeader, pa.Buffer]:
+    has_headers = records.column(3).null_count < records.num_rows
+    body = (records if has_headers else records.select([0, 1, 2])).serialize()
+    timestamps = records.column(2)
+    bounds = pc.min_max(timestamps)
+    high = bounds["max"].as_py()
+    header = BlockHeader(
+        rows=records.num_rows,
+        body_length=body.size,
+        min_timestamp=bounds["min"].as_py(),
+        max_timestamp=high,
+        append_time=append_time,
+        max_at=pc.index(timestamps, high).as_py(),
+        has_headers=has_headers,
+        body_checksum=checksum(memoryview(body)),
+    )
+    return header, body
+
+
+def _pack(header: BlockHeader) -> bytes:
+    packed = _HEADER.pack(
+        _MAGIC,
+        _VERSION,
+        0 if header.has_headers else _NO_HEADERS,
+        header.rows,
+        header.body_length,
+        header.min_timestamp,
+        header.max_timestamp,
+        header.append_time,
+        header.max_at,
+        header.body_checksum,
+    )
+    return packed + _CHECKSUM.pack(checksum(packed))
+
+
+def _padded(length: int) -> int:
+    return -(-length // _ALIGNMENT) * _ALIGNMENT
+
+
+def summary(headers: Iterable[BlockHeader]) -> tuple[int, int, int]:
+    """Return the number of records, the smallest and the largest timestamp of some blocks."""
+    blocks = list(headers)
+    return (
+        sum(block.rows for block in blocks),
+        min(block.min_timestamp for block in blocks),
+        max(block.max_timestamp for block in blocks),
+    )
+
+
+def _damaged(where: str, how: str) -> DamagedLogError:
+    return DamagedLogError(
+        f"The block at {where} is damaged: {how}. Likely cause: a fault of the disk, or another program "
+        "wrote into the file. Remedy: restore the file from a backup; records before and after it can still "
+        "be read."
+    )

@@ -1,0 +1,67 @@
+"""What can go wrong with a log.
+
+::
+
+    MillstreamError
+    └── LogError                     a topic could not be used as asked
+        ├── NoSuchLogError           there is no log at that place
+        ├── UnknownTopicError        no topic (or partition) of that name
+        ├── TopicExistsError         a topic of that name is there already
+        ├── InvalidTopicError        a name or a number of partitions that can't be
+        ├── OffsetOutOfRangeError    that range was removed, or is not there yet
+        ├── RecordTooLargeError      a record or a batch is over its bound
+        ├── InvalidPublicationError  a sealed range is not what its publisher says
+        └── DamagedLogError          acknowledged bytes are not what was written
+"""
+
+from __future__ import annotations
+
+from millstream.errors import MillstreamError
+
+__all__ = [
+    "DamagedLogError",
+    "InvalidPublicationError",
+    "InvalidTopicError",
+    "LogError",
+    "NoSuchLogError",
+    "OffsetOutOfRangeError",
+    "RecordTooLargeError",
+    "TopicExistsError",
+    "UnknownTopicError",
+]
+
+
+class LogError(MillstreamError):
+    """A topic could not be used as asked."""
+
+
+class NoSuchLogError(LogError):
+    """There is no log at that place."""
+
+
+class UnknownTopicError(LogError):
+    """No topic of that name, or no such partition of it."""
+
+
+class TopicExistsError(LogError):
+    """A topic of that name is there already."""
+
+
+class InvalidTopicError(LogError):
+    """A topic's name or its number of partitions can't be."""
+
+
+class OffsetOutOfRangeError(LogError):
+    """The range asked for was removed by retention, or has not been written yet. Never an empty answer."""
+
+
+class RecordTooLargeError(LogError):
+    """A record, a block or a batch is over its bound."""
+
+
+class InvalidPublicationError(LogError):
+    """A sealed range is not what its publisher says: nothing was published."""
+
+
+class DamagedLogError(LogError):
+    """Acknowledged bytes are not what was written. The message names file and position."""

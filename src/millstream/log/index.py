@@ -1,0 +1,175 @@
+"""The index of one partition in memory: which offsets are where.
+
+It follows the files and never leads them: :meth:`PartitionIndex.refresh` reads the watermark and whatever
+entries lie below it that are not known yet. So it takes no lock between processes, and several processes see
+the same. Old segments are loaded when asked for, and a bounded number of them is kept.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from millstream.durable import FileLayer
+from millstream.log.api import Publication, TopicPartition
+from millstream.log.errors import DamagedLogError
+from millstream.log.segment import (
+    Located,
+    SegmentHeader,
+    Window,
+    read_header,
+    scan,
+    segment_base,
+    segment_name,
+)
+from millstream.log.watermark import Watermark
+from millstream.types import Epoch, Offset
+
+__all__ = ["PartitionIndex", "SegmentIndex", "segment_bases"]
+
+_KEPT_SEGMENTS: Final = 16
+
+
+def segment_bases(folder: Path) -> list[int]:
+    """Return the base offsets of the segments in a folder, in order."""
+    return sorted(base for path in folder.iterdir() if (base := segment_base(path.name)) is not None)
+
+
+class SegmentIndex:
+    """The entries of one segment, as far as they have been read."""
+
+    def __init__(self, folder: Path, base: int, topic_id: str, partition: int, files: FileLayer) -> None:
+        self.path = folder / segment_name(base)
+        self._files = files
+        with Window(self.path, files) as window:
+            self.header, self.end = read_header(window, self.path)
+        self.header_end = self.end
+        self.base = self.next_offset = base
+        self.entries: list[Located] = []
+        self.entry_bases: list[int] = []
+        _check_identity(self.header, self.path, topic_id, partition, base)
+
+    def extend(self, end: int | None = None) -> list[Located]:
+        """Read the entries up to byte ``end`` (default: the file's end); return the new ones."""
+        with Window(self.path, self._files) as window:
+            end = window.size() if end is None else end
+            new = list(scan(window, self.path, self.end, end, self.next_offset))
+            if window.size() < end:
+                raise DamagedLogError(
+                    f"{self.path} has {window.size()} bytes, but {end} were acknowledged. Likely cause: the "
+                    "file was cut, or copied while it was written. Remedy: restore it from a backup."
+                )
+        for located in new:
+            self.entries.append(located)
+            self.entry_bases.append(located.entry.base_offset)
+            self.end, self.next_offset = located.end, located.entry.next_offset
+        return new
+
+    def between(self, start: int, end: int) -> list[Located]:
+        """Return the entries that hold any offset of the range."""
+        first = max(0, bisect_right(self.entry_bases, start) - 1)
+        last = bisect_right(self.entry_bases, end - 1)
+        return [located for located in self.entries[first:last] if located.entry.next_offset > start]
+
+
+class PartitionIndex:
+    """Which offsets of one partition are where, up to the watermark seen last."""
+
+    def __init__(
+        self, folder: Path, topic_partition: TopicPartition, topic_id: str, files: FileLayer
+    ) -> None:
+        self._folder = folder
+        self._topic_partition = topic_partition
+        self._topic_id = topic_id
+        self._files = files
+        self._active: SegmentIndex | None = None
+        self._older: OrderedDict[int, SegmentIndex] = OrderedDict()
+        self.mark: Watermark | None = None
+        self.append_time = 0
+        self.publications: dict[tuple[str, str], Publication] = {}
+
+    @property
+    def active(self) -> SegmentIndex:
+        """The segment that is written to. Only after :meth:`refresh`."""
+        assert self._active is not None
+        return self._active
+
+    def refresh(self, mark: Watermark) -> None:
+        """Learn what lies below ``mark``, which was read from the file just now."""
+        if mark == self.mark:
+            return
+        if self._active is None or self._active.base != mark.segment_base:
+            self._open_active(mark.segment_base)
+        for located in self.active.extend(mark.length):
+            self._learn(located)
+        if self.active.next_offset != mark.next_offset or self.active.end != mark.length:
+            raise DamagedLogError(
+                f"{self.active.path} ends at offset {self.active.next_offset}, but the watermark of "
+                f"{self._topic_partition} says {mark.next_offset}. Likely cause: files of different times "
+                "were put together. Remedy: restore the partition's folder as a whole from one backup."
+            )
+        self.mark = mark
+
+    def segments(self, start: int) -> Iterator[SegmentIndex]:
+        """Yield the segments that hold offsets from ``start`` on, in order, the active one last."""
+        if start >= self.active.base:
+            yield self.active
+            return
+        bases = segment_bases(self._folder)
+        bases = bases[max(0, bisect_right(bases, start) - 1) :]
+        for base, following in zip(bases, [*bases[1:], -1], strict=True):
+            if base == self.active.base:
+                yield self.active
+                return
+            yield self._load(base, following)
+
+    def _open_active(self, base: int) -> None:
+        active = SegmentIndex(
+            self._folder, base, self._topic_id, self._topic_partition.partition, self._files
+        )
+        self._active = active
+        self.append_time = active.header.append_time
+        self.publications = {
+            (publisher, task): Publication(Epoch(epoch), Offset(offset), count)
+            for publisher, tasks in active.header.publications.items()
+            for task, (epoch, offset, count) in tasks.items()
+        }
+
+    def _learn(self, located: Located) -> None:
+        entry = located.entry
+        self.append_time = max(self.append_time, entry.append_time)
+        if entry.stamp is not None:
+            publisher, task, epoch = entry.stamp
+            self.publications[publisher, task] = Publication(
+                Epoch(epoch), Offset(entry.base_offset), entry.count
+            )
+
+    def _load(self, base: int, following: int) -> SegmentIndex:
+        segment = self._older.get(base)
+        if segment is None:
+            segment = SegmentIndex(
+                self._folder, base, self._topic_id, self._topic_partition.partition, self._files
+            )
+            segment.extend()
+            if segment.next_offset != following:
+                raise DamagedLogError(
+                    f"{segment.path} ends at offset {segment.next_offset}, but the next segment begins at "
+                    f"{following}. Likely cause: a file was cut or deleted. Remedy: restore it from a backup."
+                )
+            self._older[base] = segment
+            if len(self._older) > _KEPT_SEGMENTS:
+                self._older.popitem(last=False)
+        self._older.move_to_end(base)
+        return segment
+
+
+def _check_identity(header: SegmentHeader, path: Path, topic_id: str, partition: int, base: int) -> None:
+    if (header.topic_id, header.partition, header.base_offset) != (topic_id, partition, base):
+        raise DamagedLogError(
+            f"{path} belongs to partition {header.partition} of a topic with id {header.topic_id}, from "
+            f"offset {header.base_offset}; expected are partition {partition}, id {topic_id} and offset "
+            f"{base}. Likely cause: a file was copied from elsewhere. Remedy: put the right file back."
+        )

@@ -1,0 +1,111 @@
+"""A producer: records one by one in, whole batches out.
+
+Records gather per topic until :meth:`Producer.flush` (or until a bound is reached); then each goes to the
+partition of its key, one durable append per partition. What :meth:`flush` has returned for is durable; a
+crash before that may lose the records gathered, and never half of a partition's batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+import polars as pl
+
+from millstream.log.api import Log, TopicPartition
+from millstream.log.blocks import record_batch
+from millstream.log.partitioner import partitions_for_keys
+from millstream.record import Headers
+from millstream.types import Partition
+
+__all__ = ["Producer"]
+
+_MAX_RECORDS: Final = 100_000
+_MAX_BYTES: Final = 16 << 20
+
+
+class Producer:
+    """Appends to one topic. Not for several threads at once; make one for each.
+
+    Leaving a ``with`` block flushes, unless it is left by an exception.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        topic: str,
+        *,
+        max_records: int = _MAX_RECORDS,
+        max_bytes: int = _MAX_BYTES,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._partitions = log.config(topic).partitions
+        self._max_records = max_records
+        self._max_bytes = max_bytes
+        self._now_ms = now_ms
+        self._sticky = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._timestamps: list[int] = []
+        self._headers: list[Headers] = []
+        self._chosen: list[int | None] = []
+        self._bytes = 0
+        self._has_headers = self._has_chosen = False
+
+    def __len__(self) -> int:
+        return len(self._timestamps)
+
+    def send(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> None:
+        """Take a record; without ``timestamp`` it is from now, without ``partition`` its key decides."""
+        self._keys.append(key)
+        self._values.append(value)
+        self._timestamps.append(self._now_ms() if timestamp is None else timestamp)
+        self._headers.append(headers)
+        self._chosen.append(partition)
+        self._has_headers |= bool(headers)
+        self._has_chosen |= partition is not None
+        self._bytes += len(key or b"") + len(value or b"")
+        if len(self) >= self._max_records or self._bytes >= self._max_bytes:
+            self.flush()
+
+    def flush(self) -> int:
+        """Append what was gathered; return how many records that were."""
+        count = len(self)
+        if not count:
+            return 0
+        batch = record_batch(
+            self._keys, self._values, self._timestamps, self._headers if self._has_headers else None
+        )
+        where = partitions_for_keys(self._keys, self._partitions, null_keys_to=self._sticky)
+        if self._has_chosen:
+            where = pl.Series("chosen", self._chosen, dtype=pl.UInt32).fill_null(where)
+        self._clear()
+        self._sticky = (self._sticky + 1) % self._partitions
+        for number in sorted(where.unique()):
+            part = batch if self._partitions == 1 else batch.filter((where == number).to_arrow())
+            self._log.append(TopicPartition(self._topic, Partition(number)), part)
+        return count
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.flush()

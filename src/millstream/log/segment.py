@@ -1,0 +1,202 @@
+"""Segments: the files that a partition's index and its appended records stand in.
+
+A segment is a header frame, then entries. An entry is a frame that says which offsets it covers and where
+their blocks are: right behind it (appended records) or in a sealed file (published rows)::
+
+    00000000000000004096.segment:  header | entry | blocks | entry | entry | blocks | ...
+
+The header repeats what must outlive earlier segments: the last epoch of every publisher and the last append
+time. Offsets go on without a gap from segment to segment, so one that lost its end is noticed. Frames and
+blocks carry checksums; where the valid part ends is the watermark's business, not a segment's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from millstream.durable import FRAME_HEADER_BYTES, FileLayer, FrameKind
+from millstream.log.blocks import BLOCK_HEADER_BYTES, BlockHeader, decode_header
+from millstream.log.errors import DamagedLogError
+
+__all__ = [
+    "ENTRY",
+    "HEADER",
+    "Entry",
+    "Located",
+    "SegmentHeader",
+    "Window",
+    "block_headers",
+    "scan",
+    "segment_base",
+    "segment_name",
+]
+
+HEADER: Final = FrameKind(b"MSSG", version=1, max_bytes=16 << 20)
+ENTRY: Final = FrameKind(b"MSEN", version=1, max_bytes=64 << 10)
+MAX_ENTRY_DATA_BYTES: Final = 1 << 30
+"""The bound of the blocks that one entry covers."""
+
+_SUFFIX: Final = ".segment"
+_DIGITS: Final = 20
+
+
+class SegmentHeader(msgspec.Struct, frozen=True):
+    """The first record of a segment."""
+
+    topic_id: str
+    partition: int
+    base_offset: int
+    append_time: int
+    publications: dict[str, dict[str, tuple[int, int, int]]]
+    """Publisher -> task -> (epoch, base offset, count) of its last publication."""
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """Which offsets, and where their blocks are. On disk: a JSON array in this order."""
+
+    base_offset: int
+    count: int
+    file: str | None
+    """The sealed file, relative to the log's root; ``None``: the blocks follow this entry."""
+    start: int
+    """Where the blocks begin in the sealed file; 0 for blocks that follow."""
+    length: int
+    min_timestamp: int
+    max_timestamp: int
+    append_time: int
+    stamp: tuple[str, str, int] | None
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record of the entry."""
+        return self.base_offset + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """An entry and where things are: the file of its blocks, their place, and where the entry ends."""
+
+    entry: Entry
+    data_start: int
+    end: int
+
+
+def segment_name(base_offset: int) -> str:
+    """Return the file name of the segment that begins at an offset.
+
+    >>> segment_name(4096)
+    '00000000000000004096.segment'
+    """
+    return f"{base_offset:0{_DIGITS}d}{_SUFFIX}"
+
+
+def segment_base(name: str) -> int | None:
+    """Return the base offset that a file name states; ``None`` if it is not a segment's name.
+
+    >>> segment_base("00000000000000004096.segment"), segment_base("lock")
+    (4096, None)
+    """
+    digits = name.removesuffix(_SUFFIX)
+    if len(digits) != _DIGITS or len(name) != _DIGITS + len(_SUFFIX) or not digits.isdigit():
+        return None
+    return int(digits)
+
+
+class Window:
+    """An open file, read through a window: one system call per MB and not per frame."""
+
+    _BYTES: Final = 1 << 20
+
+    def __init__(self, path: Path, files: FileLayer, *, window_bytes: int = _BYTES) -> None:
+        self._path = path
+        self._files = files
+        self._window_bytes = window_bytes
+        self._fd = files.open(path, os.O_RDONLY)
+        self._data = memoryview(b"")
+        self._start = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.close(self._fd)
+
+    def size(self) -> int:
+        """Return the file's length."""
+        return self._files.size(self._fd)
+
+    def get(self, position: int, length: int) -> memoryview:
+        """Return ``length`` bytes from ``position``; fewer only at the file's end."""
+        offset = position - self._start
+        if offset < 0 or offset + length > len(self._data):
+            self._data = memoryview(self._files.pread(self._fd, max(length, self._window_bytes), position))
+            self._start, offset = position, 0
+        return self._data[offset : offset + length]
+
+
+def read_header(window: Window, path: Path) -> tuple[SegmentHeader, int]:
+    """Return a segment's header and where it ends."""
+    where = f"the header of {path}"
+    length = HEADER.payload_length(window.get(0, FRAME_HEADER_BYTES), where) + FRAME_HEADER_BYTES
+    payload = HEADER.unwrap(window.get(0, length), where)
+    return HEADER.parse(payload, SegmentHeader, where), length
+
+
+def scan(window: Window, path: Path, start: int, end: int, base_offset: int) -> Iterator[Located]:
+    """Yield the entries between two positions of a segment; ``base_offset`` is what the first must have.
+
+    Blocks are stepped over, not read. Raises a DamagedFileError or DamagedLogError at the first thing that
+    is not as it should be; what was yielded before is good.
+    """
+    position = start
+    while position < end:
+        where = f"the entry at byte {position} of {path}"
+        length = ENTRY.payload_length(window.get(position, min(FRAME_HEADER_BYTES, end - position)), where)
+        frame = window.get(position, min(FRAME_HEADER_BYTES + length, end - position))
+        entry = ENTRY.parse(ENTRY.unwrap(frame, where), Entry, where)
+        located = _located(entry, position + len(frame), where)
+        if entry.base_offset != base_offset:
+            raise DamagedLogError(
+                f"{where} begins at offset {entry.base_offset}, but {base_offset} is next. Likely cause: a "
+                "part of the file was lost or is from another file. Remedy: restore the file from a backup."
+            )
+        if located.end > end:
+            raise DamagedLogError(f"{where} ends at byte {located.end}, after the end of the segment ({end})")
+        yield located
+        position, base_offset = located.end, entry.next_offset
+
+
+def block_headers(window: Window, path: Path, located: Located) -> Iterator[tuple[int, BlockHeader, int]]:
+    """Yield position, header and base offset of each block of an entry; check that they fill it."""
+    position = located.data_start
+    end = position + located.entry.length
+    base = located.entry.base_offset
+    while position < end:
+        where = f"byte {position} of {path}"
+        header = decode_header(window.get(position, BLOCK_HEADER_BYTES), where)
+        yield position, header, base
+        position += header.length
+        base += header.rows
+    if position != end or base != located.entry.next_offset:
+        raise DamagedLogError(
+            f"The blocks at byte {located.data_start} of {path} hold {base - located.entry.base_offset} "
+            f"records and end at byte {position}; the index says {located.entry.count} records and byte "
+            f"{end}. Likely cause: the file was replaced. Remedy: restore it from a backup."
+        )
+
+
+def _located(entry: Entry, frame_end: int, where: str) -> Located:
+    if entry.count < 1 or not 0 <= entry.length <= MAX_ENTRY_DATA_BYTES:
+        raise DamagedLogError(f"{where} claims {entry.count} records in {entry.length} bytes")
+    if entry.file is None:
+        return Located(entry, frame_end, frame_end + entry.length)
+    return Located(entry, entry.start, frame_end)

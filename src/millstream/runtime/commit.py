@@ -1,0 +1,434 @@
+"""The driver's part of the commit: steps 1, 2, 7, 8 and 9.
+
+The manifest is the only truth. What it names is durable before it is written; what it does not name is
+never read; what it names is published, in epoch order and exactly once, before the next one is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from millstream import failpoints
+from millstream.errors import MillstreamError, MixedTypesError
+from millstream.log.api import SealedLog, SealedRange, Stamp, TopicConfig, TopicPartition
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
+from millstream.runtime.lease import Lease, acquire
+from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section, TaskEntry
+from millstream.state.changelog import changelog_topic
+from millstream.topology.plan import Plan, SubTopology
+from millstream.types import Epoch, Offset, Partition
+
+__all__ = ["Driver", "EpochMismatchError", "MisplacedError", "PlanChangedError", "PlanNotSupportedError"]
+
+
+class EpochMismatchError(MillstreamError):
+    """The reports of an epoch do not fit together: it has to run again."""
+
+
+class MisplacedError(MillstreamError):
+    """A task ran where its state is not, while its state is elsewhere: the epoch is planned anew."""
+
+
+class PlanNotSupportedError(MillstreamError):
+    """The topology needs something that epochs can't do yet."""
+
+
+class PlanChangedError(MillstreamError):
+    """The program was changed in a way that the committed state does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverSettings:
+    """What a driver needs to know besides the plan."""
+
+    max_records: int = 100_000
+    """How many records of each partition an epoch takes at most."""
+    lease_ttl_ms: int = 30_000
+    default_partitions: int = 1
+    """Partitions of an output topic that does not exist yet."""
+
+
+class Driver:
+    """Commits epochs of one application. The engine runs the tasks in between."""
+
+    def __init__(
+        self,
+        folder: ApplicationFolder,
+        log: SealedLog,
+        plan: Plan,
+        *,
+        clock: Callable[[], int],
+        settings: DriverSettings | None = None,
+    ) -> None:
+        self._folder = folder
+        self._log = log
+        self._plan = plan
+        self._clock = clock
+        self._settings = settings if settings is not None else DriverSettings()
+        self._chain = ManifestChain(folder)
+        self._lease: Lease | None = None
+        self._head: Manifest | None = None
+        self._published = Epoch(0)
+        self.counts: dict[str, int] = {}
+        """Partitions of every topic, repartitions included."""
+
+    @property
+    def head(self) -> Manifest:
+        """The last commit."""
+        assert self._head is not None  # open() comes first
+        return self._head
+
+    @property
+    def lease(self) -> Lease:
+        """The driver's lease."""
+        assert self._lease is not None  # open() comes first
+        return self._lease
+
+    # Step 1 -------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the application over.
+
+        1. Take the lease; read the head. A head that was committed but not published is published.
+           Then commit an empty epoch: a driver of an earlier term that wakes up finds its place taken.
+        """
+        self._check_runnable()
+        self._folder.ensure()
+        self._lease = acquire(self._folder, clock=self._clock, ttl_ms=self._settings.lease_ttl_ms)
+        head = self._chain.head()
+        self._check_plan(head)
+        self._create_topics()
+        failpoints.hit("commit.leased")
+        self._head = head
+        if head is not None:
+            self._check_publications(head)
+            self.publish(head)
+        self._commit(self._fence(head))
+        failpoints.hit("commit.fenced")
+        self.publish(self.head)
+
+    def close(self) -> None:
+        """Let the lease go."""
+        if self._lease is not None:
+            self._lease.release()
+
+    # Step 2 -------------------------------------------------------------------------------------------
+
+    def plan_epoch(
+        self, *, tick: bool = False, instances: Mapping[str, str] | None = None
+    ) -> EpochJob | None:
+        """Choose what the next epoch reads; None if there is nothing to do.
+
+        2. The cut begins where the head ends. All tasks that may get records are planned.
+        """
+        self.lease.renew()
+        cut = self._cut()
+        if not tick and not any(start < end for parts in cut.values() for start, end in parts.values()):
+            return None
+        homes = instances or {}
+        tasks = tuple(
+            PlannedTask(
+                sub.task_id(number), sub.number, Partition(number), sub.level, homes.get(sub.task_id(number))
+            )
+            for level in self._plan.steps
+            for sub in level
+            for number in range(self._plan.task_count(sub, self.counts))
+        )
+        job = EpochJob(
+            application_id=self._folder.application_id,
+            epoch=Epoch(self.head.epoch + 1),
+            term=self.lease.term,
+            clock_ms=self._clock(),
+            tick=tick,
+            cut=cut,
+            tasks=tasks,
+            entries=dict(self.head.tasks),
+            learned=self.head.learned,
+            partition_counts=dict(self.counts),
+        )
+        failpoints.hit("commit.planned")
+        return job
+
+    # Step 7 -------------------------------------------------------------------------------------------
+
+    def commit(self, job: EpochJob, reports: Sequence[TaskReport | Misplaced]) -> Manifest:
+        """Check that all reports agree, and write the manifest.
+
+        7. Every planned task has reported once; what each consumed is what the named senders sent; then
+           the manifest is written. This is the commit.
+        """
+        done = _all_present(job, reports)
+        _check_consumed_is_named(self._plan, job, done)
+        failpoints.hit("commit.checked")
+        manifest = Manifest(
+            application_id=job.application_id,
+            epoch=job.epoch,
+            term=job.term,
+            parent=self.head.digest(),
+            fingerprint=self._plan.fingerprint,
+            clock_ms=job.clock_ms,
+            positions=_advanced(self.head.positions, job),
+            tasks={**self.head.tasks, **_entries(self._plan, job, done)},
+            sealed=tuple(sorted(name for name, report in done.items() if report.sealed is not None)),
+            learned=_merged_types(job, done.values()),
+            plan=self._plan.summary,
+        )
+        self._commit(manifest)
+        return manifest
+
+    def _commit(self, manifest: Manifest) -> None:
+        if self._head is not None and self._published != self._head.epoch:
+            message = (
+                f"epoch {manifest.epoch} can't be committed before epoch {self._head.epoch} is published"
+            )
+            raise EpochMismatchError(message)
+        self.lease.verify()
+        self._chain.write(manifest)
+        self._head = manifest
+
+    # Step 8 -------------------------------------------------------------------------------------------
+
+    def publish(self, manifest: Manifest) -> None:
+        """Show what the manifest names.
+
+        8. Topic indexes take the sealed rows in at the next offsets, exactly once, however often this is
+           called: each entry carries (application, task, epoch).
+        """
+        ranges = [
+            (TopicPartition(section.topic, section.partition), self._range(manifest, task_id, section))
+            for task_id in manifest.sealed
+            for section in manifest.tasks[task_id].sections
+        ]
+        self._create_missing({place.topic for place, _ in ranges})
+        self._log.publish_all(ranges)
+        self._published = manifest.epoch
+        failpoints.hit("commit.published")
+
+    # Step 9 -------------------------------------------------------------------------------------------
+
+    def end(self, manifest: Manifest, listeners: Iterable[Callable[[Manifest], None]] = ()) -> None:
+        """Tell listeners that the epoch is over.
+
+        9. From here on the next one may be planned.
+        """
+        for listener in listeners:
+            listener(manifest)
+        failpoints.hit("commit.ended")
+
+    # Inside -------------------------------------------------------------------------------------------
+
+    def _fence(self, head: Manifest | None) -> Manifest:
+        return Manifest(
+            application_id=self._folder.application_id,
+            epoch=Epoch(1 if head is None else head.epoch + 1),
+            term=self.lease.term,
+            parent="" if head is None else head.digest(),
+            fingerprint=self._plan.fingerprint,
+            clock_ms=self._clock(),
+            positions=() if head is None else head.positions,
+            tasks={} if head is None else head.tasks,
+            sealed=(),
+            learned=() if head is None else head.learned,
+            plan=self._plan.summary,
+        )
+
+    def _range(self, manifest: Manifest, task_id: str, section: Section) -> SealedRange:
+        return SealedRange(
+            file=manifest.tasks[task_id].file,
+            start=section.start,
+            length=section.length,
+            count=section.count,
+            min_timestamp=section.min_timestamp,
+            max_timestamp=section.max_timestamp,
+            stamp=Stamp(manifest.application_id, task_id, manifest.epoch),
+        )
+
+    def _cut(self) -> dict[str, dict[Partition, tuple[Offset, Offset]]]:
+        cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
+        for topic in self._source_topics():
+            for number in range(self.counts[topic]):
+                place = TopicPartition(topic, Partition(number))
+                start = self.head.position(topic, place.partition)
+                start = self._log.earliest(place) if start is None else start
+                end = min(self._log.latest(place), start + self._settings.max_records)
+                cut.setdefault(topic, {})[place.partition] = (start, Offset(end))
+        return cut
+
+    def _source_topics(self) -> list[str]:
+        known = self._log.topics()
+        return sorted(
+            topic
+            for topic in known
+            if any(sub.source_of(topic) is not None for sub in self._plan.subtopologies)
+        )
+
+    def _create_topics(self) -> None:
+        """Changelogs get one partition per task; what the program reads must be there already."""
+        external = {topic: self._log.config(topic).partitions for topic in self._log.topics()}
+        self.counts = self._plan.partitions(external)
+        for sub in self._plan.subtopologies:
+            for name, spec in sub.stores.items():
+                if spec.logging:
+                    topic = changelog_topic(self._folder.application_id, name)
+                    self._create(topic, self._plan.task_count(sub, self.counts))
+        self._create_missing(
+            {sink.topic for sub in self._plan.subtopologies for sink in sub.sinks if sink.topic is not None}
+            - set(self._plan.repartition_topics)
+        )
+
+    def _create_missing(self, topics: Iterable[str]) -> None:
+        for topic in sorted(topics):
+            if topic not in self.counts:
+                self._create(topic, self._settings.default_partitions)
+
+    def _create(self, topic: str, partitions: int) -> None:
+        if topic not in self._log.topics():
+            self._log.create_topic(topic, TopicConfig(partitions=partitions))
+        self.counts[topic] = self._log.config(topic).partitions
+
+    def _check_runnable(self) -> None:
+        for sub in self._plan.subtopologies:
+            if sub.feeds_itself:
+                raise PlanNotSupportedError(
+                    f"Sub-topology {sub.number} feeds itself through a repartition (for example "
+                    "stream.repartition().merge(stream)), which runs in the test driver but not yet in epochs. "
+                    "Remedy: send the records through a topic with to() and stream()."
+                )
+        if self._plan.global_subtopologies:
+            raise PlanNotSupportedError(
+                "Global tables and stores run in the test driver but not yet in epochs. Remedy: read the "
+                "topic as a table."
+            )
+
+    def _check_plan(self, head: Manifest | None) -> None:
+        if head is not None and head.fingerprint != self._plan.fingerprint:
+            raise PlanChangedError(
+                f"Application {self._folder.application_id!r} was committed by another program: the plan of "
+                f"epoch {head.epoch} is not this one's. Likely cause: operators were added, removed or "
+                "renamed. Remedy: run the program as it was, or start this one under another app_id."
+            )
+
+    def _check_publications(self, head: Manifest) -> None:
+        """A topic that shows an epoch above the head has seen a manifest that is gone."""
+        for topic in self._log.topics():
+            for number in range(self._log.config(topic).partitions):
+                found = self._log.publications(TopicPartition(topic, Partition(number)))
+                for (publisher, task), publication in found.items():
+                    if publisher == head.application_id and publication.epoch > head.epoch:
+                        raise LostManifestError(
+                            f"Topic {topic!r} shows epoch {publication.epoch} of task {task}, but the last "
+                            f"manifest of application {publisher!r} is {head.epoch}. Nothing was changed. "
+                            "Likely cause: the application's folder was restored from an older backup than "
+                            "its topics. Remedy: restore both from the same backup."
+                        )
+
+
+def _all_present(job: EpochJob, reports: Sequence[TaskReport | Misplaced]) -> dict[str, TaskReport]:
+    done: dict[str, TaskReport] = {}
+    for report in reports:
+        if isinstance(report, Misplaced):
+            message = (
+                f"task {report.task_id} ran on instance {report.instance}, where its state is not; it is on "
+                f"{report.expected_instance}"
+            )
+            raise MisplacedError(message)
+        if report.task_id in done:
+            message = f"epoch {job.epoch}: task {report.task_id} reported twice"
+            raise EpochMismatchError(message)
+        done[report.task_id] = report
+    planned = {task.task_id for task in job.tasks}
+    if set(done) != planned:
+        missing, foreign = sorted(planned - set(done)), sorted(set(done) - planned)
+        message = f"epoch {job.epoch}: no report of {missing}, and unplanned reports of {foreign}"
+        raise EpochMismatchError(message)
+    return done
+
+
+def _check_consumed_is_named(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> None:
+    """What each task took in from a repartition is what the named attempts sent. Equal digests are equal."""
+    for task in job.tasks:
+        expected = {
+            (topic, sender): done[sender].sent[topic, task.partition]
+            for topic, sender in _senders(plan, job, task)
+        }
+        if dict(done[task.task_id].consumed) != expected:
+            message = (
+                f"epoch {job.epoch}: task {task.task_id} consumed rows of another attempt than those that "
+                "are named: the epoch has to run again"
+            )
+            raise EpochMismatchError(message)
+
+
+def _senders(plan: Plan, job: EpochJob, task: PlannedTask) -> list[tuple[str, str]]:
+    subs = {sub.number: sub for sub in plan.subtopologies}
+    topics = [
+        topic
+        for source in subs[task.subtopology].sources
+        for topic in source.topics
+        if topic in plan.repartition_topics and task.partition < job.partition_counts[topic]
+    ]
+    return [
+        (topic, other.task_id)
+        for topic in topics
+        for other in job.tasks
+        if any(sink.topic == topic for sink in subs[other.subtopology].sinks)
+    ]
+
+
+def _advanced(
+    positions: Iterable[tuple[str, Partition, Offset]], job: EpochJob
+) -> tuple[tuple[str, Partition, Offset], ...]:
+    advanced = {(topic, partition): offset for topic, partition, offset in positions}
+    for topic, parts in job.cut.items():
+        advanced.update(((topic, partition), end) for partition, (_, end) in parts.items())
+    return tuple((topic, partition, offset) for (topic, partition), offset in sorted(advanced.items()))
+
+
+def _entries(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> dict[str, TaskEntry]:
+    subs: dict[int, SubTopology] = {sub.number: sub for sub in plan.subtopologies}
+    entries: dict[str, TaskEntry] = {}
+    for task in job.tasks:
+        report = done[task.task_id]
+        if report.sealed is None:
+            continue
+        before = job.entries.get(task.task_id)
+        start = before.changelogs if before is not None else {}
+        logged = [name for name, spec in subs[task.subtopology].stores.items() if spec.logging]
+        entries[task.task_id] = TaskEntry(
+            version=job.epoch,
+            file=report.sealed.path,
+            digest=report.sealed.digest,
+            sections=report.sealed.sections,
+            changelogs={
+                name: Offset(start.get(name, Offset(0)) + report.changelog_counts.get(name, 0))
+                for name in logged
+            },
+            stream_time=report.state.stream_time,
+            partition_times=tuple(
+                (topic, Partition(partition), time)
+                for (topic, partition), time in sorted(report.state.partition_times.items())
+            ),
+            punctuations=tuple(
+                (node, number, due) for (node, number), due in sorted(report.state.punctuations.items())
+            ),
+            repartitioned=tuple(
+                (topic, partition, count)
+                for (topic, partition), count in sorted(report.repartitioned.items())
+            ),
+        )
+    return entries
+
+
+def _merged_types(job: EpochJob, reports: Iterable[TaskReport]) -> tuple[tuple[str, str, str], ...]:
+    merged = {(name, part): kind for name, part, kind in job.learned}
+    for report in reports:
+        for name, part, kind in report.learned:
+            known = merged.setdefault((name, part), kind)
+            if known != kind:
+                raise MixedTypesError(
+                    f"serdes.auto: the {part}s of {name!r} are {known} in one task and {kind} in task "
+                    f"{report.task_id}. Remedy: convert them to one type, or give {name!r} an explicit serde."
+                )
+    return tuple((name, part, kind) for (name, part), kind in sorted(merged.items()))

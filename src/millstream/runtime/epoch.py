@@ -1,0 +1,111 @@
+"""What driver and tasks tell each other about an epoch. Plain data that travels between processes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millstream.runtime.manifest import TaskEntry
+from millstream.runtime.records import RawBatch
+from millstream.runtime.sealed_file import SealedFile
+from millstream.runtime.task import TaskState
+from millstream.types import Attempt, Epoch, Offset, Partition, Term
+
+__all__ = ["Blob", "Cut", "EpochJob", "Misplaced", "PlannedTask", "Sent", "TaskReport"]
+
+Cut = Mapping[str, Mapping[Partition, tuple[Offset, Offset]]]
+"""Per source topic and partition, the offsets from and to (exclusive) which an epoch reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """A task that may have to run in an epoch."""
+
+    task_id: str
+    subtopology: int
+    partition: Partition
+    level: int
+    expected_instance: str | None = None
+    """The instance that holds the task's state, if one is known to be alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochJob:
+    """An epoch as the driver planned it."""
+
+    application_id: str
+    epoch: Epoch
+    term: Term
+    clock_ms: int
+    tick: bool
+    """Wall-clock punctuators run."""
+    cut: Cut
+    tasks: tuple[PlannedTask, ...]
+    entries: Mapping[str, TaskEntry]
+    """Each task as the head names it."""
+    learned: tuple[tuple[str, str, str], ...]
+    partition_counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a task sent through a repartition to one partition: enough to know it again."""
+
+    digest: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Rows on their way through a repartition. The rows carry no attempt: equal work is equal bytes."""
+
+    topic: str
+    partition: Partition
+    """Where they go."""
+    sender: str
+    attempt: Attempt
+    rows: RawBatch
+    sent: Sent
+    learned: tuple[tuple[str, str, str], ...]
+    """What the sender's automatic serdes know: the receiver could not read the rows without."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What a task did in an epoch. `sealed` is None if it had nothing to do."""
+
+    task_id: str
+    attempt: Attempt
+    instance: str
+    sealed: SealedFile | None
+    state: TaskState
+    changelog_counts: Mapping[str, int]
+    repartitioned: Mapping[tuple[str, Partition], int]
+    sent: Mapping[tuple[str, Partition], Sent]
+    consumed: Mapping[tuple[str, str], Sent]
+    """By topic and sender."""
+    learned: tuple[tuple[str, str, str], ...]
+    records: int
+    commit_requested: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """A task found itself, cold, on another instance than the one that holds its state."""
+
+    task_id: str
+    instance: str
+    expected_instance: str
+
+
+def sent_of(rows: RawBatch) -> Sent:
+    """The digest and number of some rows."""
+    digest = hashlib.blake2b(digest_size=16)
+    for row in range(len(rows)):
+        for part in (rows.keys[row], rows.values[row]):
+            digest.update(b"-" if part is None else b"%d:" % len(part) + part)
+        digest.update(b"@%d" % rows.timestamps[row])
+        for name, value in rows.headers_of(row):
+            digest.update(b"h%s=%s" % (name.encode(), b"-" if value is None else b"%d:" % len(value) + value))
+    return Sent(digest.hexdigest(), len(rows))

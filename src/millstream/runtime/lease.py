@@ -1,0 +1,173 @@
+"""The lease: which driver may commit for an application.
+
+A lease is a file per *term*, created exclusively, so two drivers never hold one term. A driver takes the
+next term if the last owner has let go, has died, or has not renewed in time. A driver that was asleep
+and wakes up is not trusted to notice: whoever takes over claims the next manifest as its first act, and
+manifests are created exclusively too (see commit.py). Clocks decide only how long to wait for an owner
+on another machine, never who may commit.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from millstream.durable import (
+    FrameKind,
+    ensure_private_folder,
+    is_temporary,
+    publish_exclusive,
+    read_bounded,
+    replace_durably,
+)
+from millstream.errors import MillstreamError
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.process import boot_id, process_is_alive, process_started
+from millstream.types import Term
+
+__all__ = ["Lease", "LeaseHeldError", "LeaseLostError", "Owner", "acquire"]
+
+_CLAIM: Final = FrameKind(b"MSLC", version=1, max_bytes=4096)
+_RENEWAL: Final = FrameKind(b"MSLR", version=1, max_bytes=4096)
+_RENEWED: Final = ".renewed"
+
+
+class LeaseHeldError(MillstreamError):
+    """Another driver runs the application."""
+
+
+class LeaseLostError(MillstreamError):
+    """Another driver has taken the application over."""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A driver process."""
+
+    pid: int
+    host: str
+    boot: str
+    started: str
+    """When the process was started: a process id is used again, the pair is not."""
+    id: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+class _Renewal(msgspec.Struct, frozen=True):
+    expires_ms: int
+
+
+class Lease:
+    """A term that this process holds."""
+
+    def __init__(
+        self, folder: ApplicationFolder, term: Term, owner: Owner, clock: Callable[[], int], ttl_ms: int
+    ) -> None:
+        self.term = term
+        self.owner = owner
+        self._folder = folder
+        self._clock = clock
+        self._ttl_ms = ttl_ms
+
+    def verify(self) -> None:
+        """Raise if a later term exists."""
+        last = _last_term(self._folder.leases)
+        if last != self.term:
+            owner = _read_claim(self._folder, last)
+            raise LeaseLostError(
+                f"This driver of application {self._folder.application_id!r} ({self.owner}, term "
+                f"{self.term}) was overtaken by {owner} (term {last}). Nothing more is committed here. Likely cause: it "
+                "was stopped or cut off for longer than its lease. Remedy: end it; the other one goes on."
+            )
+
+    def renew(self) -> None:
+        """Say that the driver is alive, for another while."""
+        _write_renewal(self._folder, self.term, self._clock() + self._ttl_ms)
+
+    def release(self) -> None:
+        """Let go: the next driver need not wait."""
+        _write_renewal(self._folder, self.term, 0)
+
+
+def acquire(folder: ApplicationFolder, *, clock: Callable[[], int], ttl_ms: int) -> Lease:
+    """Take the next term, or refuse and name the driver that holds the last one."""
+    ensure_private_folder(folder.leases, files=folder.files)
+    last = _last_term(folder.leases)
+    if last:
+        _refuse_if_held(folder, last, clock())
+    term = Term(last + 1)
+    owner = _this_process()
+    # The renewal comes first, so that no claim is ever without one.
+    _write_renewal(folder, term, clock() + ttl_ms)
+    try:
+        publish_exclusive(folder.leases / _name(term), [_CLAIM.encode(owner)], files=folder.files)
+    except FileExistsError:
+        raise _held(folder, _read_claim(folder, term)) from None
+    _forget_before(folder, Term(term - 1))
+    return Lease(folder, term, owner, clock, ttl_ms)
+
+
+def _refuse_if_held(folder: ApplicationFolder, term: Term, now: int) -> None:
+    owner = _read_claim(folder, term)
+    if now >= _expiry(folder, term):
+        return
+    here = owner.host == socket.gethostname() and owner.boot == boot_id()
+    if here and not process_is_alive(owner.pid, owner.started):
+        return
+    raise _held(folder, owner)
+
+
+def _held(folder: ApplicationFolder, owner: Owner) -> LeaseHeldError:
+    return LeaseHeldError(
+        f"Application {folder.application_id!r} is run by {owner} already. Likely cause: it was started "
+        "twice. Remedy: end the other driver, or give this program another app_id. The lease of a dead "
+        "driver is taken over by itself."
+    )
+
+
+def _expiry(folder: ApplicationFolder, term: Term) -> int:
+    path = folder.leases / (_name(term) + _RENEWED)
+    try:
+        data = read_bounded(path, _RENEWAL.max_bytes + 64, files=folder.files)
+    except FileNotFoundError:
+        return 0
+    return _RENEWAL.decode(data, _Renewal, str(path)).expires_ms
+
+
+def _write_renewal(folder: ApplicationFolder, term: Term, expires_ms: int) -> None:
+    path = folder.leases / (_name(term) + _RENEWED)
+    replace_durably(path, [_RENEWAL.encode(_Renewal(expires_ms))], files=folder.files)
+
+
+def _read_claim(folder: ApplicationFolder, term: Term) -> Owner:
+    path = folder.leases / _name(term)
+    data = read_bounded(path, _CLAIM.max_bytes + 64, files=folder.files)
+    return _CLAIM.decode(data, Owner, str(path))
+
+
+def _last_term(leases: Path) -> Term:
+    return Term(max((int(path.name) for path in leases.iterdir() if path.name.isdigit()), default=0))
+
+
+def _forget_before(folder: ApplicationFolder, term: Term) -> None:
+    """Old terms are garbage; the one before ours stays, for people who want to know."""
+    for path in folder.leases.iterdir():
+        number = path.name.removesuffix(_RENEWED)
+        if not is_temporary(path.name) and number.isdigit() and int(number) < term:
+            folder.files.unlink(path)
+
+
+def _name(term: Term) -> str:
+    return f"{term:020d}"
+
+
+def _this_process() -> Owner:
+    pid = os.getpid()
+    return Owner(pid, socket.gethostname(), boot_id() or "", process_started(pid) or "", secrets.token_hex(8))

@@ -1,0 +1,190 @@
+"""Manifests: one per epoch, and the only truth about what was committed.
+
+A manifest says how far every source was read, which version every task's stores have, which files hold
+what the epoch made, and what tasks remember besides their stores. It names its parent by digest, so the
+manifests of an application form a chain; the last one is the head. Writing manifest N *is* the commit of
+epoch N: it is created exclusively and all at once, so of two drivers that try, one wins.
+
+A witness file says which manifest was the last. If it names one that is not there, a manifest was lost,
+and going on would overwrite history: refused, like a gap or damage in the chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+
+from millstream import failpoints
+from millstream.durable import FrameKind, publish_exclusive, read_bounded, replace_durably
+from millstream.errors import MillstreamError
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.lease import LeaseLostError
+from millstream.types import Epoch, Offset, Partition, Term
+
+__all__ = ["LostManifestError", "Manifest", "ManifestChain", "Section", "TaskEntry"]
+
+_KIND: Final = FrameKind(b"MSMF", version=1, max_bytes=256 << 20)
+_WITNESS: Final = FrameKind(b"MSHD", version=1, max_bytes=4096)
+
+
+class LostManifestError(MillstreamError):
+    """The chain of manifests is not whole. Nothing is written until that is repaired."""
+
+
+class Section(msgspec.Struct, frozen=True):
+    """Rows in a sealed file that go to one topic partition."""
+
+    topic: str
+    partition: Partition
+    start: int
+    length: int
+    count: int
+    min_timestamp: int
+    max_timestamp: int
+
+
+class TaskEntry(msgspec.Struct, frozen=True):
+    """A task as of its last sealed epoch."""
+
+    version: Epoch
+    file: str
+    """The sealed file, relative to the log's root."""
+    digest: str
+    sections: tuple[Section, ...]
+    """What of the file is published."""
+    changelogs: Mapping[str, Offset]
+    """Per logged store, the next offset of its changelog: where a store at this version stands."""
+    stream_time: int
+    partition_times: tuple[tuple[str, Partition, int], ...]
+    punctuations: tuple[tuple[str, int, int], ...]
+    repartitioned: tuple[tuple[str, Partition, int], ...] = ()
+    """How many rows came through each repartition so far: their offsets go on from here."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """One commit."""
+
+    application_id: str
+    epoch: Epoch
+    term: Term
+    parent: str
+    """Digest of the manifest before; empty for the first."""
+    fingerprint: str
+    """Of the plan that ran."""
+    clock_ms: int
+    positions: tuple[tuple[str, Partition, Offset], ...]
+    """Per source topic and partition, the next offset to read."""
+    tasks: Mapping[str, TaskEntry]
+    sealed: tuple[str, ...]
+    """The tasks that sealed in this epoch; the others keep their last version."""
+    learned: tuple[tuple[str, str, str], ...]
+    """What automatic serdes learned: topic or store, key or value, type."""
+    plan: Mapping[str, Any] = {}
+
+    def digest(self) -> str:
+        """What the next manifest names as its parent."""
+        return hashlib.blake2b(self.encoded(), digest_size=16).hexdigest()
+
+    def position(self, topic: str, partition: Partition) -> Offset | None:
+        """The next offset to read of a source; None if it was never read."""
+        for at, number, offset in self.positions:
+            if (at, number) == (topic, partition):
+                return offset
+        return None
+
+    def encoded(self) -> bytes:
+        """The manifest as it stands in its file."""
+        return _KIND.encode(self)
+
+
+class _Witness(msgspec.Struct, frozen=True):
+    epoch: Epoch
+    digest: str
+
+
+class ManifestChain:
+    """The manifests of an application."""
+
+    def __init__(self, folder: ApplicationFolder) -> None:
+        self._folder = folder
+
+    def head(self) -> Manifest | None:
+        """The last manifest, after the whole chain was checked; None before the first commit."""
+        epochs = self._epochs()
+        manifests = [self.read(epoch) for epoch in epochs]
+        for before, after in pairwise(manifests):
+            if after.epoch != before.epoch + 1:
+                raise self._lost(f"manifest {before.epoch + 1} is missing between others")
+            if after.parent != before.digest():
+                raise self._lost(f"manifest {after.epoch} does not continue manifest {before.epoch}")
+        head = manifests[-1] if manifests else None
+        self._check_witness(head)
+        return head
+
+    def read(self, epoch: Epoch) -> Manifest:
+        """One manifest."""
+        path = self._folder.manifests / f"{epoch:020d}"
+        data = read_bounded(path, _KIND.max_bytes + 64, files=self._folder.files)
+        manifest = _KIND.decode(data, Manifest, str(path))
+        if manifest.epoch != epoch or manifest.application_id != self._folder.application_id:
+            raise self._lost(
+                f"{path} holds manifest {manifest.epoch} of application {manifest.application_id!r}"
+            )
+        return manifest
+
+    def write(self, manifest: Manifest) -> None:
+        """Commit.
+
+        1. Write the manifest under its name, exclusively and all at once. This is the commit.
+        2. Rewrite the witness.
+        """
+        path = self._folder.manifests / f"{manifest.epoch:020d}"
+        # 1.
+        try:
+            publish_exclusive(path, [manifest.encoded()], files=self._folder.files)
+        except FileExistsError:
+            other = self.read(manifest.epoch)
+            raise LeaseLostError(
+                f"Epoch {manifest.epoch} of application {manifest.application_id!r} was committed by another "
+                f"driver (term {other.term}, this one has term {manifest.term}). Nothing of this epoch is "
+                "visible. Likely cause: this driver was stopped or cut off for longer than its lease. "
+                "Remedy: end it; the other one goes on."
+            ) from None
+        failpoints.hit("commit.manifest_written")
+        # 2.
+        witness = _Witness(manifest.epoch, manifest.digest())
+        replace_durably(self._folder.witness, [_WITNESS.encode(witness)], files=self._folder.files)
+        failpoints.hit("commit.witness_written")
+
+    def _epochs(self) -> list[Epoch]:
+        return sorted(
+            Epoch(int(path.name)) for path in self._folder.manifests.iterdir() if path.name.isdigit()
+        )
+
+    def _check_witness(self, head: Manifest | None) -> None:
+        epoch = head.epoch if head is not None else Epoch(0)
+        path = self._folder.witness
+        try:
+            data = read_bounded(path, _WITNESS.max_bytes + 64, files=self._folder.files)
+        except FileNotFoundError:
+            if epoch > 1:
+                raise self._lost(
+                    f"{path} is missing, so nobody knows whether epoch {epoch} was the last"
+                ) from None
+            return
+        witness = _WITNESS.decode(data, _Witness, str(path))
+        if witness.epoch > epoch:
+            raise self._lost(f"epoch {witness.epoch} was committed, but the last manifest is {epoch}")
+        if head is not None and witness.epoch == epoch and witness.digest != head.digest():
+            raise self._lost(f"manifest {epoch} is not the one that was committed")
+
+    def _lost(self, what: str) -> LostManifestError:
+        return LostManifestError(
+            f"The history of application {self._folder.application_id!r} is not whole: {what}. Nothing was "
+            f"changed. Likely cause: files in {self._folder.path} were deleted or restored from different "
+            "backups. Remedy: restore the folder as a whole, or start the application under another app_id."
+        )

@@ -1,0 +1,40 @@
+"""Which partition each output row goes to: the user's choice, else Kafka's default by the key's bytes.
+
+A row without a key goes to the partition of its task's own number, so that a replay repeats the choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from millstream.log.partitioner import partition_for_key
+from millstream.runtime.records import OutputBatch, RawBatch
+from millstream.types import Partition
+
+__all__ = ["by_partition"]
+
+
+def by_partition(
+    batch: OutputBatch, counts: Mapping[str, int], task_partition: int
+) -> Iterator[tuple[Partition, RawBatch]]:
+    """The rows of a batch for each partition, in order."""
+    count = counts[batch.topic]
+    rows: dict[int, list[int]] = {}
+    for row, key in enumerate(batch.keys):
+        chosen = None if batch.partitions is None else batch.partitions[row]
+        if chosen is None:
+            chosen = task_partition % count if key is None else partition_for_key(key, count)
+        rows.setdefault(chosen, []).append(row)
+    for partition, taken in sorted(rows.items()):
+        yield (
+            Partition(partition),
+            RawBatch(
+                topic=batch.topic,
+                partition=partition,
+                offsets=range(len(taken)),
+                keys=[batch.keys[row] for row in taken],
+                values=[batch.values[row] for row in taken],
+                timestamps=[batch.timestamps[row] for row in taken],
+                headers=None if batch.headers is None else [batch.headers[row] for row in taken],
+            ),
+        )

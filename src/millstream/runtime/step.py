@@ -1,0 +1,408 @@
+"""A task's part of the commit: steps 3 to 6, and 10. Runs wherever the engine puts it.
+
+Nothing that a task does before the driver has committed can be seen by anybody: it writes one file under
+a name that only it has, and answers. A task that is started twice, or wakes up late, does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from millstream import failpoints
+from millstream.config import StreamsConfig
+from millstream.log.api import Log, TopicPartition
+from millstream.log.blocks import record_batch
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.epoch import Blob, EpochJob, Misplaced, PlannedTask, Sent, TaskReport, sent_of
+from millstream.runtime.manifest import ManifestChain, TaskEntry
+from millstream.runtime.metrics import Metrics
+from millstream.runtime.records import RawBatch
+from millstream.runtime.routing import by_partition
+from millstream.runtime.sealed_file import SealedContent, SealedFile, read_sealed, write_sealed
+from millstream.runtime.serde_book import SerdeBook
+from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
+from millstream.state.backends.api import Backend, BackendSupplier
+from millstream.state.changelog import changelog_topic, entries_of, segment
+from millstream.state.directory import StateDirectory
+from millstream.state.follow import NO_LISTENER, RestoreListener
+from millstream.state.opening import open_store
+from millstream.state.overlay import Entry
+from millstream.state.task_stores import TaskVersion, open_task_stores, versions_on_disk
+from millstream.topology.plan import Plan, SubTopology
+from millstream.types import Attempt, Epoch, Offset, Partition, Version
+
+__all__ = ["Worker", "apply_commit", "run_task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What a task needs of the place where it runs."""
+
+    plan: Plan
+    config: StreamsConfig
+    folder: ApplicationFolder
+    log: Log
+    directory: StateDirectory
+    backend: str | BackendSupplier
+    metrics: Metrics
+    listener: RestoreListener = NO_LISTENER
+    lock_timeout_ms: int = 60_000
+
+    def subtopology(self, number: int) -> SubTopology:
+        """The sub-topology of a number."""
+        return next(sub for sub in self.plan.subtopologies if sub.number == number)
+
+
+def run_task(
+    worker: Worker, job: EpochJob, planned: PlannedTask, blobs: Sequence[Blob], attempt: Attempt
+) -> tuple[TaskReport | Misplaced, list[Blob]]:
+    """Run one task of an epoch.
+
+    3. Open the stores at the version that the head names; on the wrong instance and cold: say so.
+    4. Process against overlays.
+    5. Seal: one durable file with all outputs and changelog segments.
+    6. Report.
+    """
+    sub = worker.subtopology(planned.subtopology)
+    entry = job.entries.get(planned.task_id)
+    inputs = _Inputs(worker, job, sub, planned, entry, blobs)
+    raws = inputs.raws()
+    if not raws and not job.tick:
+        return _idle(worker, job, sub, planned, entry, inputs, attempt)
+    # 3.
+    misplaced = _misplaced(worker, sub, planned, entry)
+    if misplaced is not None:
+        return misplaced, []
+    with _opened(worker, sub, planned, entry) as backends:
+        failpoints.hit("commit.opened")
+        # 4.
+        book = _book(job, blobs)
+        sealed = _process(worker, job, sub, planned, entry, raws, backends, book)
+        failpoints.hit("commit.processed")
+    # 5.
+    internal = worker.plan.repartition_topics
+    published: dict[tuple[str, Partition], list[RawBatch]] = {}
+    sent_rows: dict[tuple[str, Partition], list[RawBatch]] = {}
+    for output in sealed.outputs:
+        target = sent_rows if output.topic in internal else published
+        for partition, rows in by_partition(output, job.partition_counts, planned.partition):
+            target.setdefault((output.topic, partition), []).append(rows)
+    file = _seal(worker, job, sub, planned, attempt, sealed, published)
+    failpoints.hit("commit.sealed")
+    # 6.
+    learned = tuple((name, part, kind) for (name, part), kind in sorted(book.learned().items()))
+    out = _blobs(job, sub, planned, attempt, sent_rows, internal, learned)
+    report = TaskReport(
+        task_id=planned.task_id,
+        attempt=attempt,
+        instance=worker.directory.instance_id,
+        sealed=file,
+        state=sealed.state,
+        changelog_counts={
+            name: len(sealed.changelogs[name]) for name, spec in sub.stores.items() if spec.logging
+        },
+        repartitioned=inputs.repartitioned(),
+        sent={(blob.topic, blob.partition): blob.sent for blob in out},
+        consumed=inputs.consumed(),
+        learned=learned,
+        records=sum(len(raw) for raw in raws),
+        commit_requested=sealed.commit_requested,
+    )
+    failpoints.hit("commit.reported")
+    return report, out
+
+
+def apply_commit(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> None:
+    """Step 10: bring a task's local stores to the head. The next open would do it, too, only later."""
+    sub = worker.subtopology(planned.subtopology)
+    if sub.stores:
+        with _opened(worker, sub, planned, entry):
+            pass
+    failpoints.hit("commit.applied")
+
+
+class _Inputs:
+    """Where a task's records come from: its own partitions of the cut, and repartitions."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        job: EpochJob,
+        sub: SubTopology,
+        planned: PlannedTask,
+        entry: TaskEntry | None,
+        blobs: Sequence[Blob],
+    ) -> None:
+        self._worker = worker
+        self._job = job
+        self._sub = sub
+        self._planned = planned
+        self._blobs = sorted(blobs, key=lambda blob: (blob.topic, _task_order(blob.sender)))
+        self._offsets = (
+            {(topic, partition): count for topic, partition, count in entry.repartitioned} if entry else {}
+        )
+
+    def raws(self) -> list[RawBatch]:
+        """All records of the epoch, per partition or sender, those without records left out."""
+        return [raw for raw in (*self._from_log(), *self._from_blobs()) if len(raw)]
+
+    def repartitioned(self) -> dict[tuple[str, Partition], int]:
+        """How many rows came through each repartition so far, this epoch included."""
+        counts = dict(self._offsets)
+        for blob in self._blobs:
+            place = (blob.topic, blob.partition)
+            counts[place] = counts.get(place, 0) + blob.sent.count
+        return counts
+
+    def consumed(self) -> dict[tuple[str, str], Sent]:
+        """What was taken in, by topic and sender, as computed here: not as the sender said."""
+        return {(blob.topic, blob.sender): sent_of(blob.rows) for blob in self._blobs}
+
+    def _from_log(self) -> Iterator[RawBatch]:
+        partition = self._planned.partition
+        for topic, partitions in sorted(self._job.cut.items()):
+            if partition in partitions and self._sub.source_of(topic) is not None:
+                start, end = partitions[partition]
+                yield read_range(self._worker.log, TopicPartition(topic, partition), start, end)
+
+    def _from_blobs(self) -> Iterator[RawBatch]:
+        offsets = dict(self._offsets)
+        for blob in self._blobs:
+            place = (blob.topic, blob.partition)
+            start = offsets.get(place, 0)
+            offsets[place] = start + len(blob.rows)
+            yield replace(blob.rows, offsets=range(start, offsets[place]))
+
+
+def read_range(log: Log, place: TopicPartition, start: Offset, end: Offset) -> RawBatch:
+    """Records of a partition from `start` to `end` as columns of bytes."""
+    keys: list[bytes | None] = []
+    values: list[bytes | None] = []
+    timestamps: list[int] = []
+    headers: list[Any] = []
+    offsets: list[int] = []
+    if start < end:
+        for batch in log.read(place, start, end):
+            keys += batch.keys()
+            values += batch.values()
+            timestamps += batch.timestamps()
+            headers += batch.headers()
+            offsets += range(batch.base_offset, batch.next_offset)
+    return RawBatch(
+        place.topic, place.partition, offsets, keys, values, timestamps, headers if any(headers) else None
+    )
+
+
+def _book(job: EpochJob, blobs: Sequence[Blob]) -> SerdeBook:
+    """The serdes as the head and the senders know them."""
+    book = SerdeBook()
+    for learned in (job.learned, *(blob.learned for blob in blobs if len(blob.rows))):
+        book.restore({(name, part): kind for name, part, kind in learned})  # type: ignore[misc]
+    return book
+
+
+def _process(
+    worker: Worker,
+    job: EpochJob,
+    sub: SubTopology,
+    planned: PlannedTask,
+    entry: TaskEntry | None,
+    raws: Sequence[RawBatch],
+    backends: Mapping[str, Backend],
+    book: SerdeBook,
+) -> Sealed:
+    stores = {
+        name: open_store(
+            spec, backends[name], book.bound(name, "key", spec.key), book.bound(name, "value", spec.value)
+        )
+        for name, spec in sub.stores.items()
+    }
+    environment = TaskEnvironment(
+        application_id=job.application_id,
+        config=worker.config,
+        book=book,
+        metrics=worker.metrics,
+        stores=stores,
+        global_stores={},
+        clock=lambda: job.clock_ms,
+        partitions_of=lambda topic: job.partition_counts[topic],
+        is_internal=worker.plan.repartition_topics.__contains__,
+    )
+    task = Task(sub, planned.partition, environment, _state(entry))
+    try:
+        if raws:
+            task.process(raws)
+        if job.tick:
+            task.punctuate()
+        return task.seal()
+    finally:
+        task.close()
+
+
+def _opened(worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskEntry | None) -> Any:
+    wanted = TaskVersion(
+        application_id=worker.folder.application_id,
+        partition=planned.partition,
+        version=Version(entry.version if entry else 0),
+        positions=dict(entry.changelogs) if entry else {},
+    )
+
+    def local_segments(store: str, after: Version, to: Version) -> list[list[Entry]] | None:
+        return _local_segments(worker, planned.task_id, store, after, to)
+
+    return open_task_stores(
+        worker.directory.task(worker.folder.application_id, planned.task_id),
+        sub.stores,
+        wanted,
+        worker.log,
+        default_backend=worker.backend,
+        local_segments=local_segments,
+        lock_timeout_ms=worker.lock_timeout_ms,
+        listener=worker.listener,
+    )
+
+
+def _local_segments(
+    worker: Worker, task_id: str, store: str, after: Version, to: Version
+) -> list[list[Entry]] | None:
+    """Writes of an unlogged store from the sealed files of the epochs in between, if all are there."""
+    chain = ManifestChain(worker.folder)
+    segments: list[list[Entry]] = []
+    try:
+        for number in range(after + 1, to + 1):
+            manifest = chain.read(Epoch(number))
+            if task_id in manifest.sealed:
+                entry = manifest.tasks[task_id]
+                reader = read_sealed(worker.folder, entry.file, entry.digest)
+                segments += [entries_of(rows) for rows in reader.local(store)]
+    except FileNotFoundError:
+        return None
+    return segments
+
+
+def _misplaced(
+    worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskEntry | None
+) -> Misplaced | None:
+    here = worker.directory.instance_id
+    expected = planned.expected_instance
+    if expected is None or expected == here or entry is None or not sub.stores:
+        return None
+    directory = worker.directory.task(worker.folder.application_id, planned.task_id)
+    versions = versions_on_disk(directory, sub.stores, worker.backend)
+    is_cold = not versions or min(versions.values()) < entry.version - 1
+    return Misplaced(planned.task_id, here, expected) if is_cold else None
+
+
+def _seal(
+    worker: Worker,
+    job: EpochJob,
+    sub: SubTopology,
+    planned: PlannedTask,
+    attempt: Attempt,
+    sealed: Sealed,
+    outputs: Mapping[tuple[str, Partition], Sequence[RawBatch]],
+) -> SealedFile:
+    published: dict[tuple[str, Partition], pa.RecordBatch] = {
+        place: _as_rows(parts) for place, parts in outputs.items()
+    }
+    local: dict[str, pa.RecordBatch] = {}
+    for name, spec in sub.stores.items():
+        if not sealed.changelogs[name]:
+            continue
+        rows = segment(sealed.changelogs[name], spec.kind, sealed.state.stream_time)
+        if spec.logging:
+            published[changelog_topic(job.application_id, name), planned.partition] = rows
+        else:
+            local[name] = rows
+    path = worker.folder.sealed_file(job.epoch, planned.task_id, planned.level, job.term, attempt)
+    return write_sealed(
+        worker.folder, path, SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
+    )
+
+
+def _as_rows(parts: Sequence[RawBatch]) -> pa.RecordBatch:
+    headers = [part.headers_of(row) for part in parts for row in range(len(part))]
+    return record_batch(
+        [key for part in parts for key in part.keys],
+        [value for part in parts for value in part.values],
+        [timestamp for part in parts for timestamp in part.timestamps],
+        headers if any(headers) else None,
+    )
+
+
+def _blobs(
+    job: EpochJob,
+    sub: SubTopology,
+    planned: PlannedTask,
+    attempt: Attempt,
+    rows: Mapping[tuple[str, Partition], Sequence[RawBatch]],
+    internal: Mapping[str, int | None],
+    learned: tuple[tuple[str, str, str], ...],
+) -> list[Blob]:
+    """One blob for every partition of every repartition that the task feeds, if only an empty one."""
+    blobs: list[Blob] = []
+    for topic in dict.fromkeys(sink.topic for sink in sub.sinks if sink.topic in internal):
+        assert topic is not None  # repartitions have static names
+        for number in range(job.partition_counts[topic]):
+            partition = Partition(number)
+            whole = _joined(topic, partition, rows.get((topic, partition), ()))
+            blobs.append(Blob(topic, partition, planned.task_id, attempt, whole, sent_of(whole), learned))
+    return blobs
+
+
+def _joined(topic: str, partition: Partition, parts: Sequence[RawBatch]) -> RawBatch:
+    headers = [part.headers_of(row) for part in parts for row in range(len(part))]
+    return RawBatch(
+        topic=topic,
+        partition=partition,
+        offsets=range(len(headers)),
+        keys=[key for part in parts for key in part.keys],
+        values=[value for part in parts for value in part.values],
+        timestamps=[timestamp for part in parts for timestamp in part.timestamps],
+        headers=headers if any(headers) else None,
+    )
+
+
+def _idle(
+    worker: Worker,
+    job: EpochJob,
+    sub: SubTopology,
+    planned: PlannedTask,
+    entry: TaskEntry | None,
+    inputs: _Inputs,
+    attempt: Attempt,
+) -> tuple[TaskReport, list[Blob]]:
+    out = _blobs(job, sub, planned, attempt, {}, worker.plan.repartition_topics, job.learned)
+    report = TaskReport(
+        task_id=planned.task_id,
+        attempt=attempt,
+        instance=worker.directory.instance_id,
+        sealed=None,
+        state=_state(entry),
+        changelog_counts={},
+        repartitioned=inputs.repartitioned(),
+        sent={(blob.topic, blob.partition): blob.sent for blob in out},
+        consumed=inputs.consumed(),
+        learned=job.learned,
+        records=0,
+        commit_requested=False,
+    )
+    return report, out
+
+
+def _state(entry: TaskEntry | None) -> TaskState:
+    if entry is None:
+        return TaskState()
+    return TaskState(
+        entry.stream_time,
+        {(topic, partition): time for topic, partition, time in entry.partition_times},
+        {(node, number): due for node, number, due in entry.punctuations},
+    )
+
+
+def _task_order(task_id: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in task_id.split("_"))

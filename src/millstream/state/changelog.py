@@ -1,0 +1,46 @@
+"""A store's writes as rows of its changelog topic, and back.
+
+The sorted writes of an epoch are the changelog segment and the backend's write batch, byte for byte: the
+value of a row is what the store holds, a null value deletes. The row's timestamp is that of the stored
+value, where it has one, so that tools and retention see event time; it is not needed to restore.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from millstream.log.blocks import record_batch
+from millstream.state.overlay import Entry
+from millstream.state.specs import StoreKind
+
+__all__ = ["changelog_topic", "entries_of", "segment"]
+
+_TIMESTAMP: Final = struct.Struct(">q")
+
+
+def changelog_topic(application_id: str, store: str) -> str:
+    """The topic that keeps a store's changes; its partition p belongs to task p.
+
+    >>> changelog_topic("word-count", "counts")
+    'word-count-counts-changelog'
+    """
+    return f"{application_id}-{store}-changelog"
+
+
+def segment(entries: Sequence[Entry], kind: StoreKind, time: int) -> pa.RecordBatch:
+    """Sorted writes as changelog rows. `time` is the timestamp of rows whose value has none."""
+    time = max(time, 0)
+    timestamps = [time] * len(entries)
+    if kind is StoreKind.TIMESTAMPED_KEY_VALUE:
+        unpack = _TIMESTAMP.unpack_from
+        timestamps = [time if value is None else unpack(value)[0] for _, value in entries]
+    return record_batch([key for key, _ in entries], [value for _, value in entries], timestamps)
+
+
+def entries_of(rows: pa.RecordBatch) -> list[Entry]:
+    """Changelog rows as writes, in the order of the log."""
+    return list(zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True))

@@ -1,0 +1,212 @@
+"""Follow a task's log up to a version: the one way in which a local copy of state moves forward.
+
+Restoring an empty store, catching up after a commit, keeping a standby or a query replica current: all
+read the store's changelog from where the copy stands to where the wanted version ends, and apply it in
+batches. Each batch carries its own position into the store's marker, in the same atomic write, so a
+killed follower goes on where it stopped. The log checks the checksum of every block it hands out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from millstream import failpoints
+from millstream.log.api import Log, TopicPartition
+from millstream.log.errors import OffsetOutOfRangeError
+from millstream.state.backends.api import Backend
+from millstream.state.changelog import entries_of
+from millstream.state.errors import ChangelogGapError, DamagedStoreError, StoreAheadError
+from millstream.state.overlay import Entry
+from millstream.types import Offset, Version
+
+__all__ = ["NO_LISTENER", "Marker", "Progress", "RestoreListener", "Target", "follow", "marker_of"]
+
+BATCH_ROWS: Final = 50_000
+RESTORING: Final = Version(-1)
+"""The version of a store that is on its way: it has applied a prefix of the changelog, up to its position."""
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """What a store holds: a version, and the next offset of its changelog."""
+
+    version: Version
+    position: Offset
+
+    def encoded(self) -> bytes:
+        """The marker as the backend keeps it."""
+        return msgspec.json.encode(self)
+
+
+EMPTY: Final = Marker(Version(0), Offset(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a store has to get to."""
+
+    store: str
+    changelog: TopicPartition
+    marker: Marker
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a restore is."""
+
+    store: str
+    partition: int
+    records: int
+    total_records: int
+    bytes: int
+    records_per_second: float
+    seconds_left: float | None
+
+
+class RestoreListener(Protocol):
+    """Is told about restores. Called from the task that restores; must be quick."""
+
+    def on_start(self, progress: Progress) -> None:
+        """A store begins to follow."""
+
+    def on_batch(self, progress: Progress) -> None:
+        """A batch was applied."""
+
+    def on_end(self, progress: Progress) -> None:
+        """The store is where it was wanted."""
+
+    def on_suspended(self, progress: Progress) -> None:
+        """The restore ended early, by an error or a crash; the next one goes on from here."""
+
+
+class _NoListener:
+    def on_start(self, progress: Progress) -> None: ...
+    def on_batch(self, progress: Progress) -> None: ...
+    def on_end(self, progress: Progress) -> None: ...
+    def on_suspended(self, progress: Progress) -> None: ...
+
+
+NO_LISTENER: Final = _NoListener()
+
+
+def marker_of(backend: Backend, store: str) -> Marker:
+    """Where a store stands; an empty one stands at the beginning."""
+    data = backend.marker()
+    if data is None:
+        return EMPTY
+    try:
+        return msgspec.json.decode(data, type=Marker)
+    except msgspec.DecodeError as error:
+        raise DamagedStoreError(
+            f"Store {store!r} does not say which version it holds ({error}). Likely cause: a fault of the "
+            "disk. Remedy: remove it; it is restored from its changelog."
+        ) from error
+
+
+def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener = NO_LISTENER) -> None:
+    """Bring a store to the target. It may stand anywhere before it, also in the middle of a restore."""
+    here = marker_of(backend, target.store)
+    wanted = target.marker
+    if here == wanted:
+        return
+    if here.version > wanted.version or here.position > wanted.position:
+        raise StoreAheadError(
+            f"Store {target.store!r} of partition {target.changelog.partition} is at version {here.version} "
+            f"(changelog offset {here.position}), but the last commit is version {wanted.version} (offset "
+            f"{wanted.position}). Nothing is rolled back. Likely cause: the application's log was restored "
+            "from an older backup than the local state, or the state belongs to another log. Remedy: use the "
+            "log that the state belongs to, or delete the local state: it is restored from the changelog."
+        )
+    watch = _Watch(target, here.position, listener)
+    watch.start()
+    try:
+        for entries, position, size in _batches(log, target, here.position):
+            backend.bulk_load(entries, marker=Marker(RESTORING, position).encoded())
+            failpoints.hit("follow.batch_applied")
+            watch.applied(position, size)
+        # Also without new rows: the version of every store of a task advances with each commit.
+        backend.write((), marker=wanted.encoded())
+    except BaseException:
+        watch.suspend()
+        raise
+    watch.end()
+
+
+def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Entry], Offset, int]]:
+    """Sorted, distinct writes, the offset behind them and their size."""
+    end = target.marker.position
+    if start == end:
+        return
+    pending: dict[bytes, bytes | None] = {}
+    rows = size = 0
+    position = start
+    try:
+        for batch in log.read(target.changelog, start, end):
+            pending.update(entries_of(batch.records))
+            rows += len(batch)
+            size += batch.records.nbytes
+            position = batch.next_offset
+            if rows >= BATCH_ROWS:
+                yield sorted(pending.items()), position, size
+                pending, rows, size = {}, 0, 0
+    except OffsetOutOfRangeError as error:
+        raise ChangelogGapError(
+            f"The changelog {target.changelog} has no records from offset {start} to {end}, which store "
+            f"{target.store!r} needs to get to version {target.marker.version} ({error}). Likely cause: "
+            "records were deleted from the changelog, or the log was restored from a backup. Remedy: restore "
+            "the log from a backup that holds them."
+        ) from error
+    if pending:
+        yield sorted(pending.items()), position, size
+
+
+class _Watch:
+    """Tells a listener how a restore goes."""
+
+    def __init__(self, target: Target, start: Offset, listener: RestoreListener) -> None:
+        self._target = target
+        self._start = start
+        self._position = start
+        self._bytes = 0
+        self._listener = listener
+        self._began = time.monotonic()
+
+    def start(self) -> None:
+        self._listener.on_start(self._progress())
+
+    def applied(self, position: Offset, size: int) -> None:
+        self._position = position
+        self._bytes += size
+        self._listener.on_batch(self._progress())
+
+    def end(self) -> None:
+        self._listener.on_end(self._progress())
+
+    def suspend(self) -> None:
+        self._listener.on_suspended(self._progress())
+
+    def _progress(self) -> Progress:
+        done = self._position - self._start
+        total = self._target.marker.position - self._start
+        rate = done / max(time.monotonic() - self._began, 1e-9)
+        return Progress(
+            self._target.store,
+            self._target.changelog.partition,
+            done,
+            total,
+            self._bytes,
+            rate,
+            (total - done) / rate if rate else None,
+        )
+
+
+def apply_segments(backend: Backend, segments: Iterable[list[Entry]], wanted: Marker) -> None:
+    """Apply writes that come from elsewhere than the changelog, and arrive at a version."""
+    merged: dict[bytes, bytes | None] = {}
+    for entries in segments:
+        merged.update(entries)
+    backend.write(sorted(merged.items()), marker=wanted.encoded())

@@ -1,0 +1,146 @@
+"""The local stores of one task, opened together at one committed version.
+
+`open_task_stores` holds the lock of the task's directory while the stores are open. A store that is
+behind follows its changelog; one that is damaged, or that may have been torn by a power cut, is removed
+and restored; one that is ahead is refused. Every store of a task gets the same version, also those that
+an epoch did not write to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from millstream import failpoints
+from millstream.log.api import Log, TopicPartition
+from millstream.state.backends import supplier
+from millstream.state.backends.api import Backend, BackendSupplier
+from millstream.state.changelog import changelog_topic
+from millstream.state.directory import Checkpoint, TaskDirectory
+from millstream.state.errors import DamagedStoreError
+from millstream.state.follow import (
+    NO_LISTENER,
+    Marker,
+    RestoreListener,
+    Target,
+    apply_segments,
+    follow,
+    marker_of,
+)
+from millstream.state.overlay import Entry
+from millstream.state.specs import StoreBuilder
+from millstream.types import Offset, Partition, Version
+
+__all__ = ["LocalSegments", "TaskVersion", "open_task_stores", "versions_on_disk"]
+
+LocalSegments = Callable[[str, Version, Version], list[list[Entry]] | None]
+"""Writes of an unlogged store after one version up to another; None if they are not to be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskVersion:
+    """What a task's stores must hold."""
+
+    application_id: str
+    partition: Partition
+    version: Version
+    positions: Mapping[str, Offset]
+    """Per logged store, the next offset of its changelog."""
+
+
+@contextmanager
+def open_task_stores(
+    directory: TaskDirectory,
+    stores: Mapping[str, StoreBuilder],
+    wanted: TaskVersion,
+    log: Log,
+    *,
+    default_backend: str | BackendSupplier,
+    local_segments: LocalSegments,
+    lock_timeout_ms: int = 60_000,
+    listener: RestoreListener = NO_LISTENER,
+) -> Iterator[dict[str, Backend]]:
+    """Open all stores at the wanted version, for the length of a `with` block."""
+    with ExitStack() as resources:
+        resources.enter_context(directory.lock(timeout_ms=lock_timeout_ms))
+        _forget_what_a_power_cut_may_have_torn(directory, stores, default_backend)
+        directory.note_unsynced_writes()
+        opened: dict[str, Backend] = {}
+        for name, spec in stores.items():
+            maker = supplier(spec.backend if spec.backend is not None else default_backend)
+            backend = opened[name] = _open(directory, maker, name, resources)
+            _bring_to_version(backend, name, spec, wanted, log, local_segments, listener)
+            failpoints.hit("commit.store_applied")
+        directory.write_checkpoint(Checkpoint(wanted.version, dict(wanted.positions)))
+        yield opened
+
+
+def versions_on_disk(
+    directory: TaskDirectory, stores: Mapping[str, StoreBuilder], default_backend: str | BackendSupplier
+) -> dict[str, Version]:
+    """The version that each local store has; a store that is not there, or damaged, is left out."""
+    found: dict[str, Version] = {}
+    with directory.lock(timeout_ms=0):
+        for name, spec in stores.items():
+            maker = supplier(spec.backend if spec.backend is not None else default_backend)
+            if not maker.persistent or not directory.store_path(maker.name, name).is_dir():
+                continue
+            try:
+                with maker.open(directory.store_path(maker.name, name)) as backend:
+                    found[name] = marker_of(backend, name).version
+            except DamagedStoreError:
+                continue
+    return found
+
+
+def _open(directory: TaskDirectory, maker: BackendSupplier, name: str, resources: ExitStack) -> Backend:
+    path = directory.store_path(maker.name, name)
+    try:
+        backend = maker.open(path)
+    except DamagedStoreError:
+        directory.remove_store(maker.name, name)
+        backend = maker.open(path)
+    try:
+        marker_of(backend, name)
+    except DamagedStoreError:
+        backend.close()
+        directory.remove_store(maker.name, name)
+        backend = maker.open(path)
+    resources.callback(backend.close)
+    return backend
+
+
+def _bring_to_version(
+    backend: Backend,
+    name: str,
+    spec: StoreBuilder,
+    wanted: TaskVersion,
+    log: Log,
+    local_segments: LocalSegments,
+    listener: RestoreListener,
+) -> None:
+    if spec.logging:
+        changelog = TopicPartition(changelog_topic(wanted.application_id, name), wanted.partition)
+        marker = Marker(wanted.version, wanted.positions.get(name, Offset(0)))
+        follow(backend, Target(name, changelog, marker), log, listener)
+        return
+    here = marker_of(backend, name)
+    if here.version == wanted.version:
+        return
+    segments = local_segments(name, here.version, wanted.version)
+    if segments is None:
+        segments = [[(key, None) for key, _ in backend.scan()]]
+    apply_segments(backend, segments, Marker(wanted.version, Offset(0)))
+
+
+def _forget_what_a_power_cut_may_have_torn(
+    directory: TaskDirectory, stores: Mapping[str, StoreBuilder], default_backend: str | BackendSupplier
+) -> None:
+    if not directory.lost_in_a_power_cut():
+        return
+    for name, spec in stores.items():
+        directory.remove_store(
+            supplier(spec.backend if spec.backend is not None else default_backend).name, name
+        )
+    directory.note_synced()

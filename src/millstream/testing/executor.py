@@ -1,0 +1,155 @@
+"""Whole epochs in this process, through the real commit: real files, real stores, real topics.
+
+An engine differs from this executor in nothing but who calls `run_task` and where. So every crash site of
+the commit is tested here, without a JVM.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from millstream.config import StreamsConfig
+from millstream.durable import OS_FILES, FileLayer
+from millstream.log.files import FileLog
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
+from millstream.runtime.epoch import Blob, EpochJob, Misplaced, PlannedTask, TaskReport
+from millstream.runtime.manifest import Manifest
+from millstream.runtime.metrics import Metrics
+from millstream.runtime.step import Worker, apply_commit, run_task
+from millstream.state.backends.api import BackendSupplier
+from millstream.state.directory import open_state_directory
+from millstream.state.follow import NO_LISTENER, RestoreListener
+from millstream.topology.topology import Topology
+from millstream.types import Attempt
+
+__all__ = ["InProcessExecutor", "run_level"]
+
+MAX_RUNS = 5
+
+
+class InProcessExecutor:
+    """Runs an application epoch by epoch. Opening it twice on the same folders is a restart."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        application_id: str,
+        log_root: Path,
+        state_dir: Path,
+        backend: str | BackendSupplier = "memory",
+        config: StreamsConfig | None = None,
+        settings: DriverSettings | None = None,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        files: FileLayer = OS_FILES,
+        listener: RestoreListener = NO_LISTENER,
+        apply_after_commit: bool = True,
+    ) -> None:
+        plan = topology.plan()
+        folder = ApplicationFolder(log_root, application_id, files)
+        self.log = FileLog(log_root, files=files)
+        self.metrics = Metrics()
+        self.driver = Driver(folder, self.log, plan, clock=clock, settings=settings)
+        self.worker = Worker(
+            plan=plan,
+            config=config if config is not None else StreamsConfig(),
+            folder=folder,
+            log=self.log,
+            directory=open_state_directory(state_dir),
+            backend=backend,
+            metrics=self.metrics,
+            listener=listener,
+        )
+        self._apply_after_commit = apply_after_commit
+        self._attempts = count(1)
+        self.driver.open()
+
+    def run_epoch(self, *, tick: bool = False) -> Manifest | None:
+        """Run one epoch through all ten steps; None if there was nothing to do."""
+        job = self.driver.plan_epoch(tick=tick)
+        if job is None:
+            return None
+        manifest = self._committed(job)
+        self.driver.publish(manifest)
+        self.driver.end(manifest)
+        if self._apply_after_commit:
+            self.apply(job, manifest)
+        return manifest
+
+    def run_until_caught_up(self) -> int:
+        """Run epochs until all input is committed. How many there were."""
+        epochs = 0
+        while self.run_epoch() is not None:
+            epochs += 1
+        return epochs
+
+    def apply(self, job: EpochJob, manifest: Manifest) -> None:
+        """Step 10 for every task that sealed."""
+        for planned in job.tasks:
+            if planned.task_id in manifest.sealed:
+                apply_commit(self.worker, planned, manifest.tasks[planned.task_id])
+
+    def run_tasks(self, job: EpochJob) -> list[TaskReport | Misplaced]:
+        """Steps 3 to 6 for all tasks, level by level."""
+        reports: list[TaskReport | Misplaced] = []
+        blobs: list[Blob] = []
+        for level in range(1 + max((task.level for task in job.tasks), default=-1)):
+            planned = [task for task in job.tasks if task.level == level]
+            made, sent = run_level(self.worker, job, planned, blobs, self.next_attempt)
+            reports += made
+            blobs += sent
+        return reports
+
+    def next_attempt(self) -> Attempt:
+        """A number that no other attempt of this term has."""
+        return Attempt(next(self._attempts))
+
+    def close(self) -> None:
+        """Let the lease go."""
+        self.driver.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+
+    def _committed(self, job: EpochJob) -> Manifest:
+        for run in range(MAX_RUNS):
+            try:
+                return self.driver.commit(job, self.run_tasks(job))
+            except (EpochMismatchError, MisplacedError):
+                if run == MAX_RUNS - 1:
+                    raise
+        raise AssertionError  # the loop returns or raises
+
+
+def run_level(
+    worker: Worker,
+    job: EpochJob,
+    planned: Sequence[PlannedTask],
+    blobs: Sequence[Blob],
+    next_attempt: Callable[[], Attempt],
+) -> tuple[list[TaskReport | Misplaced], list[Blob]]:
+    """Run the tasks of one level on what the levels before sent."""
+    reports: list[TaskReport | Misplaced] = []
+    sent: list[Blob] = []
+    for task in planned:
+        sub = worker.subtopology(task.subtopology)
+        mine = [blob for blob in blobs if blob.partition == task.partition and sub.source_of(blob.topic)]
+        report, out = run_task(worker, job, task, mine, next_attempt())
+        reports.append(report)
+        sent += out
+    return reports, sent
