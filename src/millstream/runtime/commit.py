@@ -147,6 +147,7 @@ class Driver:
             entries=dict(self.head.tasks),
             learned=self.head.learned,
             partition_counts=dict(self.counts),
+            default_partitions=self._settings.default_partitions,
         )
         failpoints.hit("commit.planned")
         return job

@@ -46,6 +46,12 @@ class EpochJob:
     """Each task as the head names it."""
     learned: tuple[tuple[str, str, str], ...]
     partition_counts: Mapping[str, int]
+    default_partitions: int
+    """Of a topic that an extractor names and that does not exist yet."""
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has, or will have."""
+        return self.partition_counts.get(topic, self.default_partitions)
 
 
 @dataclass(frozen=True, slots=True)

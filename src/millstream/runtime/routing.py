@@ -5,7 +5,7 @@ A row without a key goes to the partition of its task's own number, so that a re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from millstream.log.partitioner import partition_for_key
 from millstream.runtime.records import OutputBatch, RawBatch
@@ -14,11 +14,8 @@ from millstream.types import Partition
 __all__ = ["by_partition"]
 
 
-def by_partition(
-    batch: OutputBatch, counts: Mapping[str, int], task_partition: int
-) -> Iterator[tuple[Partition, RawBatch]]:
-    """The rows of a batch for each partition, in order."""
-    count = counts[batch.topic]
+def by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterator[tuple[Partition, RawBatch]]:
+    """The rows of a batch for each of a topic's `count` partitions, in order."""
     rows: dict[int, list[int]] = {}
     for row, key in enumerate(batch.keys):
         chosen = None if batch.partitions is None else batch.partitions[row]

@@ -89,7 +89,7 @@ def run_task(
     sent_rows: dict[tuple[str, Partition], list[RawBatch]] = {}
     for output in sealed.outputs:
         target = sent_rows if output.topic in internal else published
-        for partition, rows in by_partition(output, job.partition_counts, planned.partition):
+        for partition, rows in by_partition(output, job.partitions_of(output.topic), planned.partition):
             target.setdefault((output.topic, partition), []).append(rows)
     file = _seal(worker, job, sub, planned, attempt, sealed, published)
     failpoints.hit("commit.sealed")
@@ -229,7 +229,7 @@ def _process(
         stores=stores,
         global_stores={},
         clock=lambda: job.clock_ms,
-        partitions_of=lambda topic: job.partition_counts[topic],
+        partitions_of=job.partitions_of,
         is_internal=worker.plan.repartition_topics.__contains__,
     )
     task = Task(sub, planned.partition, environment, _state(entry))
@@ -293,7 +293,7 @@ def _misplaced(
         return None
     directory = worker.directory.task(worker.folder.application_id, planned.task_id)
     versions = versions_on_disk(directory, sub.stores, worker.backend)
-    is_cold = not versions or min(versions.values()) < entry.version - 1
+    is_cold = any(version <= 0 for version in versions.values())
     return Misplaced(planned.task_id, here, expected) if is_cold else None
 
 

@@ -114,13 +114,7 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     if here == wanted:
         return
     if here.version > wanted.version or here.position > wanted.position:
-        raise StoreAheadError(
-            f"Store {target.store!r} of partition {target.changelog.partition} is at version {here.version} "
-            f"(changelog offset {here.position}), but the last commit is version {wanted.version} (offset "
-            f"{wanted.position}). Nothing is rolled back. Likely cause: the application's log was restored "
-            "from an older backup than the local state, or the state belongs to another log. Remedy: use the "
-            "log that the state belongs to, or delete the local state: it is restored from the changelog."
-        )
+        raise ahead(target.store, target.changelog.partition, here, wanted)
     watch = _Watch(target, here.position, listener)
     watch.start()
     try:
@@ -134,6 +128,17 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
         watch.suspend()
         raise
     watch.end()
+
+
+def ahead(store: str, partition: int, here: Marker, wanted: Marker) -> StoreAheadError:
+    """The error for a store that is newer than the last commit."""
+    return StoreAheadError(
+        f"Store {store!r} of partition {partition} is at version {here.version} (changelog offset "
+        f"{here.position}), but the last commit is version {wanted.version} (offset {wanted.position}). "
+        "Nothing is rolled back. Likely cause: the application's log was restored from an older backup than "
+        "the local state, or the state belongs to another log. Remedy: use the log that the state belongs "
+        "to, or delete the local state: it is restored from the changelog."
+    )
 
 
 def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Entry], Offset, int]]:

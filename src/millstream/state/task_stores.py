@@ -9,7 +9,7 @@ an epoch did not write to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from millstream import failpoints
@@ -24,6 +24,7 @@ from millstream.state.follow import (
     Marker,
     RestoreListener,
     Target,
+    ahead,
     apply_segments,
     follow,
     marker_of,
@@ -79,18 +80,20 @@ def open_task_stores(
 def versions_on_disk(
     directory: TaskDirectory, stores: Mapping[str, StoreBuilder], default_backend: str | BackendSupplier
 ) -> dict[str, Version]:
-    """The version that each local store has; a store that is not there, or damaged, is left out."""
+    """The version of each store that is kept on disk: 0 if it is not there, damaged, or half restored."""
     found: dict[str, Version] = {}
     with directory.lock(timeout_ms=0):
         for name, spec in stores.items():
             maker = supplier(spec.backend if spec.backend is not None else default_backend)
-            if not maker.persistent or not directory.store_path(maker.name, name).is_dir():
+            if not maker.persistent:
                 continue
-            try:
-                with maker.open(directory.store_path(maker.name, name)) as backend:
-                    found[name] = marker_of(backend, name).version
-            except DamagedStoreError:
-                continue
+            found[name] = Version(0)
+            if directory.store_path(maker.name, name).is_dir():
+                with (
+                    suppress(DamagedStoreError),
+                    maker.open(directory.store_path(maker.name, name)) as backend,
+                ):
+                    found[name] = Version(max(0, marker_of(backend, name).version))
     return found
 
 
@@ -128,6 +131,8 @@ def _bring_to_version(
     here = marker_of(backend, name)
     if here.version == wanted.version:
         return
+    if here.version > wanted.version:
+        raise ahead(name, wanted.partition, here, Marker(wanted.version, here.position))
     segments = local_segments(name, here.version, wanted.version)
     if segments is None:
         segments = [[(key, None) for key, _ in backend.scan()]]
