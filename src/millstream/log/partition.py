@@ -210,15 +210,15 @@ class PartitionFiles:
                 # 3
                 self._files.fsync(fd)
                 failpoints.hit("log.frame_synced")
+                # 4
+                moved = replace(mark, length=end, next_offset=entries[-1][0].next_offset)
+                write_watermark(self.place.folder, moved, self._files)
             except OSError:
                 # Nobody has seen it: take it back, so that the caller may try again without a duplicate.
                 with suppress(OSError):
                     self._files.truncate(fd, mark.length)
                     self._files.fsync(fd)
                 raise
-        # 4
-        mark = replace(mark, length=end, next_offset=entries[-1][0].next_offset)
-        write_watermark(self.place.folder, mark, self._files)
         failpoints.hit("log.watermark_written")
 
     def _timed(self, entry: Entry) -> Entry:

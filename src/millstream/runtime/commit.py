@@ -294,8 +294,8 @@ class Driver:
             if sub.feeds_itself:
                 raise PlanNotSupportedError(
                     f"Sub-topology {sub.number} feeds itself through a repartition (for example "
-                    "stream.repartition().merge(stream)), which runs in the test driver but not yet in epochs. "
-                    "Remedy: send the records through a topic with to() and stream()."
+                    "stream.repartition().merge(stream)), which runs in the test driver but not yet in "
+                    "epochs. Remedy: send the records through a topic with to() and stream()."
                 )
         if self._plan.global_subtopologies:
             raise PlanNotSupportedError(

@@ -83,8 +83,9 @@ class Lease:
             owner = _read_claim(self._folder, last)
             raise LeaseLostError(
                 f"This driver of application {self._folder.application_id!r} ({self.owner}, term "
-                f"{self.term}) was overtaken by {owner} (term {last}). Nothing more is committed here. Likely cause: it "
-                "was stopped or cut off for longer than its lease. Remedy: end it; the other one goes on."
+                f"{self.term}) was overtaken by {owner} (term {last}). Nothing more is committed here. "
+                "Likely cause: it was stopped or cut off for longer than its lease. Remedy: end it; the "
+                "other one goes on."
             )
 
     def renew(self) -> None:

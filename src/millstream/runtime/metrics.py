@@ -18,7 +18,14 @@ class Metrics:
         self._counts: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, task_id: str, node: str, name: str, count: int) -> None:
-        """Count some more."""
+        """Count some more.
+
+        >>> metrics = Metrics()
+        >>> metrics.add("0_0", "node", "records-in", 2)
+        >>> metrics.add("0_0", "node", "records-in", 3)
+        >>> metrics.get("node", "records-in")
+        5
+        """
         if count:
             self._counts[task_id, node, name] += count
 
@@ -31,7 +38,13 @@ class Metrics:
         return sum(count for (_, at, what), count in self._counts.items() if (at, what) == (node, name))
 
     def as_dict(self) -> dict[str, dict[str, dict[str, int]]]:
-        """All counters, by task, node and name."""
+        """All counters, by task, node and name.
+
+        >>> metrics = Metrics()
+        >>> metrics.add("0_1", "node", "records-dropped", 1)
+        >>> metrics.as_dict()
+        {'0_1': {'node': {'records-dropped': 1}}}
+        """
         result: dict[str, dict[str, dict[str, int]]] = {}
         for (task_id, node, name), count in sorted(self._counts.items()):
             result.setdefault(task_id, {}).setdefault(node, {})[name] = count

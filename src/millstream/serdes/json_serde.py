@@ -43,6 +43,9 @@ class JsonSerde(BaseSerde[Any]):
     def __init__(self) -> None:
         self._decode = msgspec.json.Decoder().decode
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
     @overload
     def __call__(self, schema: type[T], /) -> TypedJsonSerde[T]: ...
     @overload
@@ -100,6 +103,9 @@ class TypedJsonSerde(BaseSerde[T]):
         self.schema = schema
         self.name = f"serdes.json({describe_schema(schema)})"
         self._decode = schema_decoder(schema, self.name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.schema,)
 
     def serialize(self, value: T, /) -> bytes:
         """Encode the value and make sure that it can be read again."""

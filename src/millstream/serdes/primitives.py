@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from millstream.serdes.api import BaseSerde, wrong_type
@@ -88,6 +89,9 @@ class IntSerde(BaseSerde[int]):
         self.name = name
         self._struct = struct.Struct(code)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self._struct.format)
+
     def serialize(self, value: int, /) -> bytes:
         """Pack the number."""
         if not isinstance(value, int) or isinstance(value, bool):
@@ -128,6 +132,9 @@ class FloatSerde(BaseSerde[float]):
     def __init__(self, name: str, code: str) -> None:
         self.name = name
         self._struct = struct.Struct(code)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self._struct.format)
 
     def serialize(self, value: float, /) -> bytes:
         """Pack the number."""

@@ -26,7 +26,12 @@ _TIMESTAMP = struct.Struct(">q")
 
 
 class KeyValueIterator(Generic[K, V]):
-    """Key-value pairs in key order. A context manager, because a backend may hold resources for it."""
+    """Key-value pairs in key order. A context manager, because a backend may hold resources for it.
+
+    >>> with KeyValueIterator(iter([("a", 1), ("b", 2)])) as pairs:
+    ...     dict(pairs)
+    {'a': 1, 'b': 2}
+    """
 
     def __init__(self, pairs: Iterator[tuple[K, V]]) -> None:
         self._pairs = pairs
@@ -49,14 +54,30 @@ class KeyValueIterator(Generic[K, V]):
         self.close()
 
     def close(self) -> None:
-        """Let go of what the iterator holds."""
+        """Let go of what the iterator holds.
+
+        >>> pairs = KeyValueIterator(pair for pair in [("a", 1), ("b", 2)])
+        >>> next(pairs)
+        ('a', 1)
+        >>> pairs.close()
+        >>> list(pairs)
+        []
+        """
         close = getattr(self._pairs, "close", None)
         if close is not None:
             close()
 
 
 class KeyValueStore(Generic[K, V]):
-    """A store of one task, as a processor sees it: committed state and what the epoch has written."""
+    """A store of one task, as a processor sees it: committed state and what the epoch has written.
+
+    >>> from millstream import serdes
+    >>> from millstream.state.backends.memory import MemoryBackend
+    >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+    >>> store.put("bread", 3)
+    >>> store.get("bread")
+    3
+    """
 
     def __init__(self, name: str, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
         self.name = name
@@ -65,54 +86,150 @@ class KeyValueStore(Generic[K, V]):
         self.value_serde = value
 
     def get(self, key: K) -> V | None:
-        """The value of a key, or None."""
+        """The value of a key, or None.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.get("bread") is None
+        True
+        """
         data = self.overlay.get(self._key_bytes(key))
         return None if data is None else self._decode(data)
 
     def put(self, key: K, value: V | None) -> None:
-        """Set the value of a key; None deletes it."""
+        """Set the value of a key; None deletes it.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.put("bread", 3)
+        >>> store.put("bread", None)
+        >>> store.get("bread") is None
+        True
+        """
         self.overlay.put(self._key_bytes(key), self._encode(value))
 
     def put_if_absent(self, key: K, value: V | None) -> V | None:
-        """Set the value of a key that has none. The value that was there, or None."""
+        """Set the value of a key that has none. The value that was there, or None.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.put_if_absent("bread", 3)
+        >>> store.put_if_absent("bread", 4)
+        3
+        """
         current = self.get(key)
         if current is None:
             self.put(key, value)
         return current
 
     def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None:
-        """Set many values; None deletes."""
+        """Set many values; None deletes.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.put_all([("bread", 3), ("flour", 5), ("bread", None)])
+        >>> list(store.all())
+        [('flour', 5)]
+        """
         self.overlay.put_many([(self._key_bytes(key), self._encode(value)) for key, value in entries])
 
     def delete(self, key: K) -> V | None:
-        """Remove a key. The value that was there, or None."""
+        """Remove a key. The value that was there, or None.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.put("bread", 3)
+        >>> store.delete("bread")
+        3
+        """
         current = self.get(key)
         self.overlay.put(self._key_bytes(key), None)
         return current
 
     def range(self, start: K | None, end: K | None) -> KeyValueIterator[K, V]:
-        """Pairs from `start` to `end`, both inclusive; None leaves a side open."""
+        """Pairs from `start` to `end`, both inclusive; None leaves a side open.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.put_all([("a", 1), ("b", 2), ("c", 3)])
+        >>> with store.range("b", None) as pairs:
+        ...     list(pairs)
+        [('b', 2), ('c', 3)]
+        """
         return self._pairs(self.overlay.scan(*self._bounds(start, end)))
 
     def reverse_range(self, start: K | None, end: K | None) -> KeyValueIterator[K, V]:
-        """The same pairs, last key first."""
+        """The same pairs, last key first.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.put_all([("a", 1), ("b", 2), ("c", 3)])
+        >>> with store.reverse_range("a", "b") as pairs:
+        ...     list(pairs)
+        [('b', 2), ('a', 1)]
+        """
         return self._pairs(self.overlay.scan_reverse(*self._bounds(start, end)))
 
     def prefix_scan(self, prefix: T, prefix_serde: Serde[T]) -> KeyValueIterator[K, V]:
-        """Pairs whose key bytes begin with the serialized prefix."""
+        """Pairs whose key bytes begin with the serialized prefix.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.put_all([("rain", 1), ("river", 2), ("road", 3)])
+        >>> with store.prefix_scan("r", serdes.string) as pairs:
+        ...     [key for key, _ in pairs]
+        ['rain', 'river', 'road']
+        >>> with store.prefix_scan("ri", serdes.string) as pairs:
+        ...     dict(pairs)
+        {'river': 2}
+        """
         start = prefix_serde.serialize(prefix)
         return self._pairs(self.overlay.scan(start, after_prefix(start)))
 
     def all(self) -> KeyValueIterator[K, V]:
-        """All pairs."""
+        """All pairs.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.put_all([("b", 2), ("a", 1)])
+        >>> with store.all() as pairs:
+        ...     list(pairs)
+        [('a', 1), ('b', 2)]
+        """
         return self._pairs(self.overlay.scan(None, None))
 
     def reverse_all(self) -> KeyValueIterator[K, V]:
-        """All pairs, last key first."""
+        """All pairs, last key first.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.put_all([("b", 2), ("a", 1)])
+        >>> with store.reverse_all() as pairs:
+        ...     list(pairs)
+        [('b', 2), ('a', 1)]
+        """
         return self._pairs(self.overlay.scan_reverse(None, None))
 
     def approximate_num_entries(self) -> int:
-        """How many pairs there are. Exact here; other stores may estimate."""
+        """How many pairs there are. Exact here; other stores may estimate.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> store.put("bread", 3)
+        >>> store.approximate_num_entries()
+        1
+        """
         return sum(1 for _ in self.overlay.scan(None, None))
 
     def _pairs(self, entries: Iterator[tuple[bytes, bytes]]) -> KeyValueIterator[K, V]:
@@ -145,6 +262,13 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
     """A key-value store that keeps a timestamp beside each value. Tables live in one.
 
     The methods below are for operators: whole columns, one read and one write of the backend.
+
+    >>> from millstream import serdes
+    >>> from millstream.state.backends.memory import MemoryBackend
+    >>> prices = TimestampedKeyValueStore("prices", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+    >>> prices.put("bread", ValueAndTimestamp(3, timestamp=5))
+    >>> prices.get("bread")
+    ValueAndTimestamp(value=3, timestamp=5)
     """
 
     def __init__(self, name: str, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
@@ -153,20 +277,51 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         """With caching: key, value, timestamp, headers and origin of the last update of each key."""
 
     def encode_keys(self, keys: Sequence[K]) -> list[bytes]:
-        """The bytes of a column of keys, none of them None."""
+        """The bytes of a column of keys, none of them None.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> prices = TimestampedKeyValueStore("prices", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> prices.encode_keys(["a", "b"])
+        [b'a', b'b']
+        """
         return serialize_column(self.key_serde, keys)  # type: ignore[return-value]
 
     def load(self, keys: Iterable[bytes]) -> dict[bytes, tuple[Any, int] | None]:
-        """Value and timestamp of each distinct key, as of now."""
+        """Value and timestamp of each distinct key, as of now.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> prices = TimestampedKeyValueStore("prices", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> prices.save({b"a": (1, 5)})
+        >>> prices.load([b"a", b"b", b"a"])
+        {b'a': (1, 5), b'b': None}
+        """
         return self._cells(self.overlay.get_many(keys))
 
     def load_committed(self, keys: Iterable[bytes]) -> dict[bytes, tuple[Any, int] | None]:
-        """Value and timestamp of each distinct key, as of the end of the last epoch."""
+        """Value and timestamp of each distinct key, as of the end of the last epoch.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> prices = TimestampedKeyValueStore("prices", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> prices.save({b"a": (1, 5)})
+        >>> prices.load_committed([b"a"])
+        {b'a': None}
+        """
         ordered = sorted(set(keys))
         return self._cells(dict(zip(ordered, self.overlay.committed.get_many(ordered), strict=True)))
 
     def save(self, cells: Mapping[bytes, tuple[Any, int] | None]) -> None:
-        """Write cells; None deletes."""
+        """Write cells; None deletes.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> prices = TimestampedKeyValueStore("prices", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+        >>> prices.save({b"a": (1, 5), b"b": None})
+        >>> prices.load([b"a", b"b"])
+        {b'a': (1, 5), b'b': None}
+        """
         present = [(key, cell) for key, cell in cells.items() if cell is not None]
         encoded = serialize_column(self.value_serde, [cell[0] for _, cell in present])
         pack = _TIMESTAMP.pack
@@ -177,7 +332,16 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         )
 
     def fresh_copy(self, value: Any) -> Any:
-        """The value as the store would give it back: nobody else holds the object."""
+        """The value as the store would give it back: nobody else holds the object.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> lists = TimestampedKeyValueStore("lists", Overlay(MemoryBackend()), serdes.string, serdes.json)
+        >>> words = ["to", "the"]
+        >>> copy = lists.fresh_copy(words)
+        >>> copy == words, copy is words
+        (True, False)
+        """
         return self.value_serde.deserialize(self.value_serde.serialize(value))
 
     def _cells(self, found: Mapping[bytes, bytes | None]) -> dict[bytes, tuple[Any, int] | None]:
@@ -209,8 +373,8 @@ class ReadOnlyStore:
     def __getattr__(self, name: str) -> Any:
         if name in self._WRITES:
             raise StoreError(
-                f"store {self._store.name!r} is global and can only be read here. Remedy: write to its topic, "
-                "and its source updates it on every instance"
+                f"store {self._store.name!r} is global and can only be read here. Remedy: write to its "
+                "topic, and its source updates it on every instance"
             )
         return getattr(self._store, name)
 

@@ -123,6 +123,19 @@ class TopologyTestDriver:
 
         Records without a timestamp get `start_ms` (by default the wall clock), then `auto_advance_ms`
         more each.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     lines = driver.input_topic(
+        ...         "lines", key=serdes.string, value=serdes.string, start_ms=100, auto_advance_ms=10
+        ...     )
+        ...     lines.pipe_all([("k", "to the"), ("k", "river")])
+        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+        ...     [record.timestamp for record in lengths.read_all()]
+        [100, 110]
         """
         self._check_open()
 
@@ -132,7 +145,17 @@ class TopologyTestDriver:
         return TestInputTopic(name, key, value, self._pipe, first, auto_advance_ms)
 
     def output_topic(self, name: str, *, key: Serde[K], value: Serde[V]) -> TestOutputTopic[K, V]:
-        """A topic to read results from."""
+        """A topic to read results from.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.input_topic("lines", key=serdes.string, value=serdes.string).pipe("k", "river")
+        ...     driver.output_topic("lengths", key=serdes.string, value=serdes.int64).read_values()
+        [5]
+        """
         self._check_open()
 
         def records() -> deque[RawRecord]:
@@ -142,7 +165,20 @@ class TopologyTestDriver:
         return TestOutputTopic(name, key, value, records)
 
     def advance_wall_clock(self, by_ms: int) -> None:
-        """Move the wall clock and run the punctuators that are due."""
+        """Move the wall clock and run the punctuators that are due.
+
+        >>> from millstream import Processor, PunctuationType, StreamsBuilder
+        >>> from millstream.testing import TopologyTestDriver
+        >>> class Clock(Processor[bytes, bytes, bytes, bytes]):
+        ...     def init(self, context):
+        ...         context.schedule(1_000, PunctuationType.WALL_CLOCK_TIME, print)
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.stream("in").process(Clock)
+        >>> with TopologyTestDriver(builder.build(), start_ms=500) as driver:
+        ...     driver.advance_wall_clock(999)
+        ...     driver.advance_wall_clock(1)
+        1500
+        """
         self._check_open()
         if by_ms < 0:
             message = f"the wall clock can't go back by {-by_ms} ms"
@@ -154,12 +190,35 @@ class TopologyTestDriver:
         self._complete()
 
     def store(self, name: str) -> Any:
-        """A key-value store, to look into and to set up. Timestamped stores show plain values."""
+        """A key-value store, to look into and to set up. Timestamped stores show plain values.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
+        >>> counts = clicks.group_by_key().count(store="counts")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.store("counts").put("ann", 10)
+        ...     driver.input_topic("clicks", key=serdes.string, value=serdes.string).pipe("ann", "buy")
+        ...     driver.store("counts").get("ann")
+        11
+        """
         store = self._find_store(name)
         return PlainValues(store, lambda: self._now) if isinstance(store, TimestampedKeyValueStore) else store
 
     def timestamped_store(self, name: str) -> TimestampedKeyValueStore[Any]:
-        """A timestamped key-value store, with timestamps."""
+        """A timestamped key-value store, with timestamps.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
+        >>> counts = clicks.group_by_key().count(store="counts")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.input_topic("clicks", key=serdes.string, value=serdes.string).pipe("ann", "buy", 5)
+        ...     driver.timestamped_store("counts").get("ann")
+        ValueAndTimestamp(value=1, timestamp=5)
+        """
         store = self._find_store(name)
         if not isinstance(store, TimestampedKeyValueStore):
             message = f"store {name!r} keeps no timestamps: use driver.store({name!r})"
@@ -167,17 +226,49 @@ class TopologyTestDriver:
         return store
 
     def store_names(self) -> list[str]:
-        """The names of all stores."""
+        """The names of all stores.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
+        >>> counts = clicks.group_by_key().count(store="counts")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.store_names()
+        ['counts']
+        """
         self._check_open()
         return sorted(name for one in (*self._globals, *self._running) for name in one.stores)
 
     def produced_topic_names(self) -> set[str]:
-        """The topics that something was written to, repartitions included."""
+        """The topics that something was written to, repartitions included.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.input_topic("lines", key=serdes.string, value=serdes.string).pipe("k", "river")
+        ...     driver.produced_topic_names()
+        {'lengths'}
+        """
         self._check_open()
         return set(self._outputs)
 
     def close(self) -> None:
-        """Close all processors. Closing twice does no harm."""
+        """Close all processors. Closing twice does no harm.
+
+        >>> from millstream import StreamsBuilder
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").to("out")
+        >>> driver = TopologyTestDriver(builder.build())
+        >>> driver.close()
+        >>> driver.store_names()
+        Traceback (most recent call last):
+        millstream.errors.DriverClosedError: the TopologyTestDriver is closed. Remedy: use it inside its
+        with block, or before close()
+        """
         if not self._closed:
             self._closed = True
             for one in (*self._running, *self._globals):

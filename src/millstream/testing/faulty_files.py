@@ -116,7 +116,7 @@ class FaultyFiles:
     # Faults on demand ---------------------------------------------------------------------------------
 
     def disk_full_after(self, free_bytes: int) -> None:
-        """Let ``free_bytes`` more bytes be written, then raise ENOSPC for every further one."""
+        """Let files grow by ``free_bytes`` more bytes, then raise ENOSPC; overwriting needs no space."""
         self._budget, self._ending = free_bytes, "full"
 
     def tear_after(self, written_bytes: int) -> None:
@@ -166,8 +166,9 @@ class FaultyFiles:
     def pwrite(self, fd: int, data: Chunk, position: int) -> int:
         taken = bytes(data)
         if self._budget is not None:
-            taken = taken[: self._budget]
-            self._budget -= len(taken)
+            is_there = max(0, OS_FILES.size(fd) - position) if self._ending == "full" else 0
+            taken = taken[: is_there + self._budget]
+            self._budget -= max(0, len(taken) - is_there)
         if taken:
             OS_FILES.pwrite(fd, taken, position)
             self._open[fd].writes.append((position, taken))
@@ -182,6 +183,7 @@ class FaultyFiles:
         self._open[fd].writes.append((length, None))
 
     def fsync(self, fd: int) -> None:
+        # The books are synced, the real file is not: nobody takes the real power away.
         if self._failing_syncs:
             self._failing_syncs -= 1
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -225,7 +227,6 @@ class FaultyFiles:
         self._note("mkdir", path)
 
     def sync_folder(self, path: Path) -> None:
-        OS_FILES.sync_folder(path)
         if "sync_folder" not in self.ignored:
             folder = self._folder(path)
             folder.durable = dict(folder.current)

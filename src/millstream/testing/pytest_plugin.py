@@ -1,7 +1,9 @@
 """A pytest fixture that makes test drivers and closes them when the test ends.
 
->>> def test_word_count(topology_test_driver):  # doctest: +SKIP
-...     driver = topology_test_driver(build_word_count())
+It is found by its entry point, so a test only has to name it::
+
+    def test_word_count(topology_test_driver):
+        driver = topology_test_driver(build_word_count(), start_ms=0)
 """
 
 from __future__ import annotations

@@ -39,7 +39,19 @@ Pipe = Callable[[str, bytes | None, bytes | None, int, Headers], None]
 
 
 class TestInputTopic(Generic[K, V]):
-    """A topic to pipe records into. Made by `TopologyTestDriver.input_topic`."""
+    """A topic to pipe records into. Made by `TopologyTestDriver.input_topic`.
+
+    >>> from millstream import StreamsBuilder, serdes
+    >>> from millstream.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+    >>> with TopologyTestDriver(builder.build()) as driver:
+    ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+    ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+    ...     lines.pipe("k", "to the river")
+    ...     lengths.read_values()
+    [12]
+    """
 
     __test__ = False  # pytest: not a test class
 
@@ -67,6 +79,17 @@ class TestInputTopic(Generic[K, V]):
 
         Without a timestamp the record gets the topic's own clock, which then advances by
         `auto_advance_ms`.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+        ...     lines.pipe("k", "to the river", timestamp=5, headers=(("page", b"1"),))
+        ...     lengths.read()
+        Record(key='k', value=12, timestamp=5, headers=(('page', b'1'),))
         """
         if timestamp is None:
             timestamp = self._start_ms() if self._next_ms is None else self._next_ms
@@ -86,7 +109,20 @@ class TestInputTopic(Generic[K, V]):
         start_ms: int | None = None,
         advance_ms: int = 0,
     ) -> None:
-        """Send many records: pairs of key and value, or `Record`s with timestamps of their own."""
+        """Send many records: pairs of key and value, or `Record`s with timestamps of their own.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+        ...     lines.pipe_all([("k", "to"), ("k", "the river")], start_ms=5, advance_ms=10)
+        ...     lines.pipe_all([Record("k", "on and on", timestamp=99)])
+        ...     [(record.value, record.timestamp) for record in lengths.read_all()]
+        [(2, 5), (9, 15), (9, 99)]
+        """
         for number, record in enumerate(records):
             if isinstance(record, Record):
                 self.pipe(record.key, record.value, record.timestamp, record.headers)
@@ -95,13 +131,39 @@ class TestInputTopic(Generic[K, V]):
                 self.pipe(record[0], record[1], timestamp)
 
     def advance_time(self, by_ms: int) -> None:
-        """Move the topic's own clock."""
+        """Move the topic's own clock.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+        ...     lines.pipe("k", "to the")
+        ...     lines.advance_time(60_000)
+        ...     lines.pipe("k", "river")
+        ...     [record.timestamp for record in lengths.read_all()]
+        [0, 60000]
+        """
         now = self._start_ms() if self._next_ms is None else self._next_ms
         self._next_ms = now + by_ms
 
 
 class TestOutputTopic(Generic[K, V]):
-    """A topic to read results from. Made by `TopologyTestDriver.output_topic`."""
+    """A topic to read results from. Made by `TopologyTestDriver.output_topic`.
+
+    >>> from millstream import StreamsBuilder, serdes
+    >>> from millstream.testing import TopologyTestDriver
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+    >>> with TopologyTestDriver(builder.build()) as driver:
+    ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+    ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+    ...     lines.pipe_all([("k", "to the"), ("k", "river")])
+    ...     len(lengths), lengths.read().value, len(lengths)
+    (2, 6, 1)
+    """
 
     __test__ = False  # pytest: not a test class
 
@@ -114,7 +176,23 @@ class TestOutputTopic(Generic[K, V]):
         self._records = records
 
     def read(self) -> Record[K, V]:
-        """The next record."""
+        """The next record.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+        ...     lines.pipe("k", "river", timestamp=5)
+        ...     lengths.read()
+        Record(key='k', value=5, timestamp=5, headers=())
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.output_topic("lengths", key=serdes.string, value=serdes.int64).read()
+        Traceback (most recent call last):
+        millstream.errors.MillstreamError: topic 'lengths' has no record left to read
+        """
         records = self._records()
         if not records:
             message = f"topic {self.name!r} has no record left to read"
@@ -122,19 +200,66 @@ class TestOutputTopic(Generic[K, V]):
         return self._decode(records.popleft())
 
     def read_all(self) -> list[Record[K, V]]:
-        """All records that were not read yet."""
+        """All records that were not read yet.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+        ...     lines.pipe("k", "river", timestamp=5)
+        ...     lengths.read_all(), lengths.read_all()
+        ([Record(key='k', value=5, timestamp=5, headers=())], [])
+        """
         return [self.read() for _ in range(len(self._records()))]
 
     def read_values(self) -> list[V]:
-        """The values of all records that were not read yet."""
+        """The values of all records that were not read yet.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+        ...     lines.pipe_all([("k", "to the"), ("k", "river")])
+        ...     lengths.read_values()
+        [6, 5]
+        """
         return [record.value for record in self.read_all()]
 
     def read_latest(self) -> dict[K, V]:
-        """The last value of each key among the records that were not read yet."""
+        """The last value of each key among the records that were not read yet.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+        ...     lines.pipe_all([("a", "to"), ("b", "the"), ("a", "river")])
+        ...     lengths.read_latest()
+        {'a': 5, 'b': 3}
+        """
         return {record.key: record.value for record in self.read_all()}
 
     def is_empty(self) -> bool:
-        """Whether everything was read."""
+        """Whether everything was read.
+
+        >>> from millstream import StreamsBuilder, serdes
+        >>> from millstream.testing import TopologyTestDriver
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
+        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+        ...     lengths.is_empty()
+        True
+        """
         return not self._records()
 
     def __len__(self) -> int:

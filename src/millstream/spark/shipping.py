@@ -1,0 +1,73 @@
+"""How the program gets to the workers: once per application, as a broadcast variable.
+
+User functions are lambdas and closures, which only Spark's own serializer takes. They travel in Spark's
+closures and broadcasts and are never stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.serializers import CloudPickleSerializer
+
+from millstream.config import StreamsConfig
+from millstream.log.files import FileLog
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.metrics import Metrics
+from millstream.runtime.step import Worker
+from millstream.state.backends.api import BackendSupplier
+from millstream.state.directory import open_state_directory
+from millstream.topology.topology import Topology
+
+__all__ = ["Program", "ship"]
+
+_WORKERS: dict[int, Worker] = {}
+"""Per worker process: the program, unpacked once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All that a worker needs to know of an application."""
+
+    topology: Topology
+    config: StreamsConfig
+    application_id: str
+    log_root: Path
+    state_dir: Path
+    backend: str | BackendSupplier
+
+
+@dataclass(frozen=True, slots=True)
+class _MakeWorker:
+    packed: Any
+    """A broadcast variable."""
+
+    def __call__(self) -> Worker:
+        key = self.packed._bid if hasattr(self.packed, "_bid") else id(self.packed)  # noqa: SLF001
+        worker = _WORKERS.get(key)
+        if worker is None:
+            program: Program = CloudPickleSerializer().loads(self.packed.value)
+            worker = _WORKERS[key] = make_worker(program)
+        return replace(worker, metrics=Metrics())
+
+
+def make_worker(program: Program) -> Worker:
+    """The worker of a program, in this process."""
+    return Worker(
+        plan=program.topology.plan(),
+        config=program.config,
+        folder=ApplicationFolder(program.log_root, program.application_id),
+        log=FileLog(program.log_root),
+        directory=open_state_directory(program.state_dir),
+        backend=program.backend,
+        metrics=Metrics(),
+    )
+
+
+def ship(context: SparkContext, program: Program) -> _MakeWorker:
+    """Broadcast the program; the result makes its worker wherever it is called."""
+    packed = CloudPickleSerializer().dumps(program)
+    return _MakeWorker(context.broadcast(packed))

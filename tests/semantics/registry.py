@@ -1,0 +1,38 @@
+"""The topologies of the golden cases by name: a function per case, registered by a decorator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream import StreamsBuilder, Topology
+
+TOPOLOGIES: dict[str, Callable[[], Topology]] = {}
+
+
+def dsl(body: Callable[[StreamsBuilder], object]) -> Callable[[StreamsBuilder], object]:
+    """Register a case of the DSL under the function's name."""
+
+    def build() -> Topology:
+        builder = StreamsBuilder()
+        body(builder)
+        return builder.build()
+
+    _register(body.__name__, build)
+    return body
+
+
+def papi(body: Callable[[Topology], object]) -> Callable[[Topology], object]:
+    """Register a case of the Processor API under the function's name."""
+
+    def build() -> Topology:
+        topology = Topology()
+        body(topology)
+        return topology
+
+    _register(body.__name__, build)
+    return body
+
+
+def _register(name: str, build: Callable[[], Topology]) -> None:
+    assert name not in TOPOLOGIES, f"two cases are called {name}"
+    TOPOLOGIES[name] = build
