@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.ktable import KTable
@@ -114,15 +114,35 @@ class KGroupedStream(Generic[K, V]):
         make = partial(StreamAggregate, initializer=initializer, aggregator=aggregator)
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
 
+    @overload
     def sum(
         self,
-        of: Callable[[V], VA] | None = None,
+        of: None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]: ...
+    @overload
+    def sum(
+        self,
+        of: Callable[[V], VA],
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
         value: Serde[VA] | None = None,
         name: str | None = None,
-    ) -> KTable[K, VA]:
+    ) -> KTable[K, VA]: ...
+    def sum(
+        self,
+        of: Callable[[V], Any] | None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]:
         """The sum of the values of each key, or of `of(value)`.
 
         >>> from millstream import StreamsBuilder
@@ -132,15 +152,35 @@ class KGroupedStream(Generic[K, V]):
         make = partial(StreamAggregate, initializer=fold.zero, aggregator=fold.Sum(of))
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
 
+    @overload
     def min(
         self,
-        of: Callable[[V], VA] | None = None,
+        of: None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]: ...
+    @overload
+    def min(
+        self,
+        of: Callable[[V], VA],
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
         value: Serde[VA] | None = None,
         name: str | None = None,
-    ) -> KTable[K, VA]:
+    ) -> KTable[K, VA]: ...
+    def min(
+        self,
+        of: Callable[[V], Any] | None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]:
         """The smallest value of each key, or of `of(value)`.
 
         >>> from millstream import StreamsBuilder
@@ -150,15 +190,35 @@ class KGroupedStream(Generic[K, V]):
         make = partial(StreamAggregate, initializer=fold.nothing, aggregator=fold.Min(of))
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
 
+    @overload
     def max(
         self,
-        of: Callable[[V], VA] | None = None,
+        of: None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]: ...
+    @overload
+    def max(
+        self,
+        of: Callable[[V], VA],
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
         value: Serde[VA] | None = None,
         name: str | None = None,
-    ) -> KTable[K, VA]:
+    ) -> KTable[K, VA]: ...
+    def max(
+        self,
+        of: Callable[[V], Any] | None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[Any] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]:
         """The largest value of each key, or of `of(value)`.
 
         >>> from millstream import StreamsBuilder

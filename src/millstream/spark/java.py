@@ -32,7 +32,9 @@ def ensure_java() -> None:
         return
     brought = _brought_home()
     if brought is None:
-        seen = ", ".join(f"{path} is version {version}" for path, version in found.items()) or "none was found"
+        seen = (
+            ", ".join(f"{path} is version {version}" for path, version in found.items()) or "none was found"
+        )
         raise ConfigError(
             f"Spark needs Java {_OLDEST} or later, and {seen}. Remedy: install one (for example OpenJDK 17) "
             "and put it on the PATH, or let pip bring it: pip install 'millstream[java]'."

@@ -67,7 +67,8 @@ def check_context(context: SparkContext) -> None:
     wrong = [
         f"  {name} is {conf.get(name)!r}; set .config({name!r}, {value!r})"
         for name, value in SETTINGS.items()
-        if name not in {"spark.locality.wait", "spark.task.reaper.killTimeout"} and conf.get(name, "") != value
+        if name not in {"spark.locality.wait", "spark.task.reaper.killTimeout"}
+        and conf.get(name, "") != value
     ]
     if context.master.startswith("local") and "," not in context.master and context.master != "local-cluster":
         wrong.append(

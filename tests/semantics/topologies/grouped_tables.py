@@ -177,7 +177,7 @@ def table_group_by_null_value(b: StreamsBuilder) -> None:
 
 
 @dsl
-def table_group_by_returning_null_fails(b: StreamsBuilder) -> None:
+def table_group_by_returning_null_takes_no_part(b: StreamsBuilder) -> None:
     def nothing_for_y(key: str, value: str) -> tuple[str, str]:
         return NULL if value == "y" else (value, key)
 

@@ -94,7 +94,7 @@ final class GroupedTableCases {
             rows(dsl("table_group_by_null_value", b -> wordTable(b, "in")
                 .groupBy((k, v) -> KeyValue.pair(v, "y".equals(v) ? null : k), byWord())
                 .count(numberStore("counts")).toStream().to("out"))),
-            dsl("table_group_by_returning_null_fails", b -> wordTable(b, "in")
+            dsl("table_group_by_returning_null_takes_no_part", b -> wordTable(b, "in")
                 .groupBy((k, v) -> "y".equals(v) ? null : KeyValue.pair(v, k), byWord())
                     .count(numberStore("counts")).toStream().to("out"))
                 .input("in", STRING, STRING).output("out", STRING, INT64)
