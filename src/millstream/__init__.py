@@ -6,6 +6,8 @@ stores at version N-1) to (outputs, stores at version N); an engine decides when
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from millstream import errors, handlers, serdes, timestamps
 from millstream.config import StreamsConfig
 from millstream.dsl.branched import BranchedKStream
@@ -29,6 +31,9 @@ from millstream.state import specs as stores
 from millstream.state.specs import Store, StoreBuilder
 from millstream.topology.topology import Topology
 
+if TYPE_CHECKING:
+    from millstream.app import State, Streams
+
 __all__ = [
     "BranchedKStream",
     "Cancellable",
@@ -46,8 +51,10 @@ __all__ = [
     "PunctuationType",
     "Record",
     "RecordMetadata",
+    "State",
     "Store",
     "StoreBuilder",
+    "Streams",
     "StreamsBuilder",
     "StreamsConfig",
     "Topology",
@@ -63,3 +70,12 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs Spark only when it is asked for: tests and tools do without."""
+    if name in {"State", "Streams"}:
+        from millstream import app  # noqa: PLC0415 - see above
+
+        return getattr(app, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

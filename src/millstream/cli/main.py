@@ -42,11 +42,17 @@ class LazyGroup(click.Group):
         return cast("click.Command", getattr(importlib.import_module(module), name))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; show our own errors as messages."""
+        """Run a command; show our own errors as messages, and end quietly when we are told to stop."""
         try:
             return super().invoke(ctx)
         except MillstreamError as error:
             raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
+        except BrokenPipeError:
+            # The reader of our output is gone; Python must not try to flush what is left to it.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(_BROKEN_PIPE)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,15 +63,4 @@ def millstream() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
-    try:
-        status = millstream.main(prog_name="millstream", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        status = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        status = _INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output is gone; Python must not try to flush what is left to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = _BROKEN_PIPE
-    sys.exit(status if isinstance(status, int) else 0)
+    millstream.main(prog_name="millstream")

@@ -110,7 +110,8 @@ class PartitionReader:
 
     def _checked(self, start: int, end: int | None) -> Offset:
         earliest, latest = self._partition.bounds()
-        end = latest if end is None else end
+        if end is None:
+            end = max(start, latest)
         if earliest <= start <= end <= latest:
             return Offset(end)
         if start > end:

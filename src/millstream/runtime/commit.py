@@ -48,6 +48,8 @@ class DriverSettings:
     lease_ttl_ms: int = 30_000
     default_partitions: int = 1
     """Partitions of an output topic that does not exist yet."""
+    offset_reset: str = "earliest"
+    """Where a source that was never read begins, unless it says so itself."""
 
 
 class Driver:
@@ -252,10 +254,17 @@ class Driver:
             for number in range(self.counts[topic]):
                 place = TopicPartition(topic, Partition(number))
                 start = self.head.position(topic, place.partition)
-                start = self._log.earliest(place) if start is None else start
+                start = self._first_offset(place) if start is None else start
                 end = min(self._log.latest(place), start + self._settings.max_records)
                 cut.setdefault(topic, {})[place.partition] = (start, Offset(end))
         return cut
+
+    def _first_offset(self, place: TopicPartition) -> Offset:
+        reset = self._settings.offset_reset
+        for sub in self._plan.subtopologies:
+            source = sub.source_of(place.topic)
+            reset = (source.offset_reset if source is not None else None) or reset
+        return self._log.latest(place) if reset == "latest" else self._log.earliest(place)
 
     def _source_topics(self) -> list[str]:
         known = self._log.topics()

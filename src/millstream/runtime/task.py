@@ -171,7 +171,10 @@ class Task:
 
     def stream_time(self, origin: int) -> int:
         """See `TaskServices.stream_time`."""
-        return self._stream_time if origin == NO_ORIGIN else self._input.stream_times[origin]
+        if origin == NO_ORIGIN:
+            return self._stream_time
+        # A cached table's update goes on when the epoch ends: it is later than when its record came in.
+        return max(self._stream_time, self._input.stream_times[origin])
 
     def wall_clock(self) -> int:
         """See `TaskServices.wall_clock`."""

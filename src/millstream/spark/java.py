@@ -44,7 +44,9 @@ def ensure_java() -> None:
 
 def _version(java: str) -> int | None:
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
+        told = subprocess.run(  # noqa: S603 - a Java that the user's own environment names
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=30
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = _VERSION.search(told.stderr + told.stdout)

@@ -70,9 +70,10 @@ def check_context(context: SparkContext) -> None:
         if name not in {"spark.locality.wait", "spark.task.reaper.killTimeout"}
         and conf.get(name, "") != value
     ]
-    if context.master.startswith("local") and "," not in context.master and context.master != "local-cluster":
+    master = context.master or ""
+    if master.startswith("local") and "," not in master:
         wrong.append(
-            f"  the master is {context.master!r}, which never runs a failed task again; "
+            f"  the master is {master!r}, which never runs a failed task again; "
             'set .master("local[*,4]")'
         )
     if wrong:

@@ -43,8 +43,8 @@ class Slots:
         joined = sent.partitionBy(self.count, own_slot).union(self._rows)
         if joined.getNumPartitions() != self.count:
             raise MillstreamError(
-                f"Spark made {joined.getNumPartitions()} partitions of {self.count} slots, so tasks would not "
-                "run where their state is. Likely cause: a Spark version in which a union of equal "
+                f"Spark made {joined.getNumPartitions()} partitions of {self.count} slots, so tasks would "
+                "not run where their state is. Likely cause: a Spark version in which a union of equal "
                 "partitioners is not partitioner-aware. Remedy: use Spark 4.x."
             )
         return joined

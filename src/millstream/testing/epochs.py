@@ -151,8 +151,8 @@ class EpochRunner:
         """What was written to each topic of the log: per epoch, task by task, in the order of each task."""
         self._config = config if config is not None else StreamsConfig()
         self._application_id = check_application_id(application_id)
-        self._max_rows = max_rows
-        self._fresh_tasks = fresh_tasks
+        self.max_rows = max_rows
+        self.fresh_tasks = fresh_tasks
         self._book = SerdeBook()
         self._offsets: dict[tuple[str, int], int] = {}
         self._global_stores: dict[str, KeyValueStore[Any, Any]] = {}
@@ -200,7 +200,7 @@ class EpochRunner:
 
     def run_task(self, task: EpochTask, raws: Sequence[RawBatch]) -> Sealed:
         """One task's part of the epoch."""
-        return task.run(raws, self._max_rows)
+        return task.run(raws, self.max_rows)
 
     @property
     def tasks(self) -> list[EpochTask]:
@@ -235,7 +235,7 @@ class EpochRunner:
             for batch in made.outputs:
                 if not self._is_internal(batch.topic):
                     self.outputs.setdefault(batch.topic, []).extend(_produced(task.task_id, batch))
-        if self._fresh_tasks:
+        if self.fresh_tasks:
             for task in self.tasks:
                 task.reopen()
 

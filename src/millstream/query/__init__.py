@@ -1,0 +1,1 @@
+"""Reading an application's state from outside its tasks."""
