@@ -91,7 +91,7 @@ class FrameKind:
         length = self.payload_length(view, where)
         end = FRAME_HEADER_BYTES + length
         if len(view) < end:
-            raise TruncatedFrameError(f"{where} ends after {len(view)} of {end} bytes")
+            raise _truncated(where, len(view), end)
         payload = bytes(view[FRAME_HEADER_BYTES:end])
         (expected,) = _CHECKSUM.unpack_from(view, _HEADER.size)
         if checksum(view[: _HEADER.size], payload) != expected:
@@ -107,7 +107,7 @@ class FrameKind:
     def payload_length(self, data: bytes | memoryview, where: str) -> int:
         """Return the payload's length that the header at the start of ``data`` states, within the bound."""
         if len(data) < FRAME_HEADER_BYTES:
-            raise TruncatedFrameError(f"{where} ends after {len(data)} of {FRAME_HEADER_BYTES} header bytes")
+            raise _truncated(where, len(data), FRAME_HEADER_BYTES)
         magic, _version, length = _HEADER.unpack_from(data)
         if magic != self.magic:
             raise _damaged(where, f"it begins with {magic!r}, not with {self.magic!r}")
@@ -125,6 +125,13 @@ class FrameKind:
             return msgspec.json.decode(payload, type=record_type)
         except msgspec.DecodeError as error:
             raise _damaged(where, f"its content is not as expected ({error})") from error
+
+
+def _truncated(where: str, length: int, expected: int) -> TruncatedFrameError:
+    return TruncatedFrameError(
+        f"{where} ends after {length} bytes; at least {expected} are expected. Likely cause: the file was "
+        "cut, or a write was torn. Remedy: restore the file from a backup."
+    )
 
 
 def _damaged(where: str, how: str) -> DamagedFileError:

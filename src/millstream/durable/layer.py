@@ -12,11 +12,14 @@ in a folder. Whoever implements a layer may rely on callers keeping that apart.
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 __all__ = ["FILE_MODE", "FOLDER_MODE", "OS_FILES", "Chunk", "FileLayer", "OsFileLayer"]
+
+_FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the disk's cache
 
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
@@ -92,7 +95,10 @@ class OsFileLayer:
         os.ftruncate(fd, length)
 
     def fsync(self, fd: int) -> None:
-        os.fsync(fd)
+        if _FULL_SYNC is None:
+            os.fsync(fd)
+        else:
+            fcntl.fcntl(fd, _FULL_SYNC)
 
     def size(self, fd: int) -> int:
         return os.fstat(fd).st_size
@@ -112,7 +118,7 @@ class OsFileLayer:
     def sync_folder(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            self.fsync(fd)
         finally:
             os.close(fd)
 

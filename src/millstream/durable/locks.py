@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from millstream.durable.errors import LockTimeoutError
+from millstream.durable.errors import LockTimeoutError, UnsuitableStorageError
 from millstream.durable.layer import FILE_MODE
 
 __all__ = ["held_lock"]
@@ -51,6 +51,11 @@ def _acquire(fd: int, path: Path, timeout_ms: int) -> None:
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 raise LockTimeoutError(_still_held(fd, path, timeout_ms)) from None
+        except OSError as error:
+            raise UnsuitableStorageError(
+                f"The storage of {path} cannot lock files ({error.strerror}). Likely cause: a network share "
+                "with locks switched off. Remedy: put the folder on a local disk, or switch locks on."
+            ) from error
         else:
             return
         time.sleep(wait)

@@ -71,7 +71,7 @@ MARKER: Final = "millstream-log"
 TOPICS: Final = "topics"
 _MARKER: Final = FrameKind(b"MSLG", version=1, max_bytes=4096)
 _FIRST_WAIT_S: Final = 0.001
-_LONGEST_WAIT_S: Final = 0.05
+_LONGEST_WAIT_S: Final = 0.02
 
 
 class _Marker(msgspec.Struct, frozen=True):
@@ -297,10 +297,10 @@ class FileLog:
 
     def _ensure_log(self) -> None:
         """Make the folder a log, if it is not one yet."""
-        ensure_private_folder(self.root, files=self._files)
+        ensure_private_folder(self.root / TOPICS, files=self._files)
+        check_private_folder(self.root)
         if not (self.root / MARKER).exists():
             check_storage(self.root, files=self._files)
-            ensure_private_folder(self.root / TOPICS, files=self._files)
             try:
                 marker = _MARKER.encode(_Marker(uuid.uuid4().hex))
                 publish_exclusive(self.root / MARKER, [marker], files=self._files)

@@ -20,6 +20,7 @@ from millstream.log.segment import (
     Located,
     SegmentHeader,
     Window,
+    cut_short,
     read_header,
     scan,
     segment_base,
@@ -46,7 +47,6 @@ class SegmentIndex:
         self._files = files
         with Window(self.path, files) as window:
             self.header, self.end = read_header(window, self.path)
-        self.header_end = self.end
         self.base = self.next_offset = base
         self.entries: list[Located] = []
         self.entry_bases: list[int] = []
@@ -55,13 +55,11 @@ class SegmentIndex:
     def extend(self, end: int | None = None) -> list[Located]:
         """Read the entries up to byte ``end`` (default: the file's end); return the new ones."""
         with Window(self.path, self._files) as window:
-            end = window.size() if end is None else end
+            size = window.size()
+            end = size if end is None else end
+            if size < end:
+                raise cut_short(self.path, size, end)
             new = list(scan(window, self.path, self.end, end, self.next_offset))
-            if window.size() < end:
-                raise DamagedLogError(
-                    f"{self.path} has {window.size()} bytes, but {end} were acknowledged. Likely cause: the "
-                    "file was cut, or copied while it was written. Remedy: restore it from a backup."
-                )
         for located in new:
             self.entries.append(located)
             self.entry_bases.append(located.entry.base_offset)

@@ -38,7 +38,7 @@ from millstream.durable import (
 )
 from millstream.log.api import AppendResult, PublishResult, SealedRange, TimestampType, TopicPartition
 from millstream.log.blocks import encode_blocks, summary
-from millstream.log.errors import OffsetOutOfRangeError, RecordTooLargeError
+from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError, RecordTooLargeError
 from millstream.log.index import PartitionIndex, segment_bases
 from millstream.log.recovery import has_temporaries, is_disordered, recover
 from millstream.log.segment import ENTRY, HEADER, MAX_ENTRY_DATA_BYTES, Entry, SegmentHeader, segment_name
@@ -89,7 +89,7 @@ class PartitionFiles:
         with self._mutex:
             mark = read_watermark(folder, self._files)
             if mark is None or (self._index.mark is None and self._is_disordered(mark)):
-                with held_lock(folder / LOCK, timeout_ms=self._limits.lock_timeout_ms):
+                with self._locked():
                     mark = recover(folder, self._files)
             self._learn(mark)
             yield self._index
@@ -175,13 +175,24 @@ class PartitionFiles:
     def _writing(self) -> Iterator[Watermark]:
         """Hold the lock with everything known and in order; give the watermark. Step 1 of appending."""
         folder = self.place.folder
-        with self._mutex, held_lock(folder / LOCK, timeout_ms=self._limits.lock_timeout_ms):
+        with self._mutex, self._locked():
             failpoints.hit("log.locked")
             mark = read_watermark(folder, self._files)
             if mark is None or self._is_disordered(mark):
                 mark = recover(folder, self._files)
             self._learn(mark)
             yield mark
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        folder = self.place.folder
+        if not folder.is_dir():
+            raise DamagedLogError(
+                f"{folder} is missing, but topic {self.place.topic_partition.topic!r} exists. Likely cause: "
+                "it was deleted by hand. Remedy: restore the folder from a backup."
+            )
+        with held_lock(folder / LOCK, timeout_ms=self._limits.lock_timeout_ms):
+            yield
 
     def _is_disordered(self, mark: Watermark) -> bool:
         first_look = self._index.mark is None

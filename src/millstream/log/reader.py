@@ -28,7 +28,9 @@ from millstream.types import Offset
 __all__ = ["PartitionReader", "sealed_path"]
 
 _SMALL_ROWS: Final = 4096
+_SMALL_BYTES: Final = 256 << 10
 _JOINED_ROWS: Final = 32_768
+_JOINED_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +135,18 @@ class PartitionReader:
 
     def _batches(self, entries: list[tuple[Path, Located]], start: int, end: int) -> Iterator[LogRecordBatch]:
         joined: list[pa.RecordBatch] = []
-        rows = 0
+        rows = size = 0
         base = start
         for block in self._blocks(entries, start, end):
             records = self._cut(block, start, end)
-            if rows and (rows >= _JOINED_ROWS or records.num_rows > _SMALL_ROWS):
+            is_large = records.num_rows > _SMALL_ROWS or block.header.length > _SMALL_BYTES
+            if joined and (is_large or rows >= _JOINED_ROWS or size >= _JOINED_BYTES):
                 yield self._batch(base, joined)
-                joined, base, rows = [], base + rows, 0
+                joined, base, rows, size = [], base + rows, 0, 0
             joined.append(records)
             rows += records.num_rows
-            if rows > _SMALL_ROWS and len(joined) == 1:
-                yield self._batch(base, joined)
-                joined, base, rows = [], base + rows, 0
-        if rows:
+            size += block.header.length
+        if joined:
             yield self._batch(base, joined)
 
     def _batch(self, base: int, parts: list[pa.RecordBatch]) -> LogRecordBatch:

@@ -27,7 +27,7 @@ from millstream.durable import (
 from millstream.log.blocks import decode_block
 from millstream.log.errors import DamagedLogError
 from millstream.log.index import segment_bases
-from millstream.log.segment import Located, Window, block_headers, read_header, scan, segment_name
+from millstream.log.segment import Located, Window, block_headers, cut_short, read_header, scan, segment_name
 from millstream.log.watermark import Watermark, read_watermark, write_watermark_durably
 
 __all__ = ["has_temporaries", "is_disordered", "recover"]
@@ -126,10 +126,7 @@ def _walk(folder: Path, mark: Watermark, files: FileLayer) -> tuple[Watermark, E
     with Window(path, files) as window:
         size = window.size()
         if size < mark.length:
-            raise DamagedLogError(
-                f"{path} has {size} bytes, but {mark.length} were acknowledged. Likely cause: the file was "
-                "cut, or copied while it was written. Remedy: restore it from a backup."
-            )
+            raise cut_short(path, size, mark.length)
         try:
             for located in scan(window, path, mark.length, size, mark.next_offset):
                 _verify_blocks(window, path, located)

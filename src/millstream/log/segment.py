@@ -170,7 +170,7 @@ def scan(window: Window, path: Path, start: int, end: int, base_offset: int) -> 
                 "part of the file was lost or is from another file. Remedy: restore the file from a backup."
             )
         if located.end > end:
-            raise DamagedLogError(f"{where} ends at byte {located.end}, after the end of the segment ({end})")
+            raise cut_short(path, end, located.end)
         yield located
         position, base_offset = located.end, entry.next_offset
 
@@ -194,9 +194,20 @@ def block_headers(window: Window, path: Path, located: Located) -> Iterator[tupl
         )
 
 
+def cut_short(path: Path, size: int, expected: int) -> DamagedLogError:
+    """Return the error for a segment that ends before what it must hold."""
+    return DamagedLogError(
+        f"{path} has {size} bytes, but {expected} were acknowledged. Likely cause: the file was cut, or "
+        "copied while it was written. Remedy: restore it from a backup."
+    )
+
+
 def _located(entry: Entry, frame_end: int, where: str) -> Located:
     if entry.count < 1 or not 0 <= entry.length <= MAX_ENTRY_DATA_BYTES:
-        raise DamagedLogError(f"{where} claims {entry.count} records in {entry.length} bytes")
+        raise DamagedLogError(
+            f"{where} claims {entry.count} records in {entry.length} bytes. Likely cause: a fault of the "
+            "disk. Remedy: restore the file from a backup."
+        )
     if entry.file is None:
         return Located(entry, frame_end, frame_end + entry.length)
     return Located(entry, entry.start, frame_end)

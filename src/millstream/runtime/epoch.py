@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from millstream.runtime.manifest import TaskEntry
-from millstream.runtime.records import RawBatch
 from millstream.runtime.sealed_file import SealedFile
 from millstream.runtime.task import TaskState
 from millstream.types import Attempt, Epoch, Offset, Partition, Term
 
-__all__ = ["Blob", "Cut", "EpochJob", "Misplaced", "PlannedTask", "Sent", "TaskReport"]
+__all__ = ["Cut", "EpochJob", "Misplaced", "PlannedTask", "Sent", "TaskReport"]
 
 Cut = Mapping[str, Mapping[Partition, tuple[Offset, Offset]]]
 """Per source topic and partition, the offsets from and to (exclusive) which an epoch reads."""
@@ -63,21 +61,6 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Blob:
-    """Rows on their way through a repartition. The rows carry no attempt: equal work is equal bytes."""
-
-    topic: str
-    partition: Partition
-    """Where they go."""
-    sender: str
-    attempt: Attempt
-    rows: RawBatch
-    sent: Sent
-    learned: tuple[tuple[str, str, str], ...]
-    """What the sender's automatic serdes know: the receiver could not read the rows without."""
-
-
-@dataclass(frozen=True, slots=True)
 class TaskReport:
     """What a task did in an epoch. `sealed` is None if it had nothing to do."""
 
@@ -103,15 +86,3 @@ class Misplaced:
     task_id: str
     instance: str
     expected_instance: str
-
-
-def sent_of(rows: RawBatch) -> Sent:
-    """The digest and number of some rows."""
-    digest = hashlib.blake2b(digest_size=16)
-    for row in range(len(rows)):
-        for part in (rows.keys[row], rows.values[row]):
-            digest.update(b"-" if part is None else b"%d:" % len(part) + part)
-        digest.update(b"@%d" % rows.timestamps[row])
-        for name, value in rows.headers_of(row):
-            digest.update(b"h%s=%s" % (name.encode(), b"-" if value is None else b"%d:" % len(value) + value))
-    return Sent(digest.hexdigest(), len(rows))

@@ -5,9 +5,9 @@ A row without a key goes to the partition of its task's own number, so that a re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from millstream.log.partitioner import partition_for_key
+from millstream.log.partitioner import partitions_for_keys
 from millstream.runtime.records import OutputBatch, RawBatch
 from millstream.types import Partition
 
@@ -17,11 +17,8 @@ __all__ = ["by_partition"]
 def by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterator[tuple[Partition, RawBatch]]:
     """The rows of a batch for each of a topic's `count` partitions, in order."""
     rows: dict[int, list[int]] = {}
-    for row, key in enumerate(batch.keys):
-        chosen = None if batch.partitions is None else batch.partitions[row]
-        if chosen is None:
-            chosen = task_partition % count if key is None else partition_for_key(key, count)
-        rows.setdefault(chosen, []).append(row)
+    for row, partition in enumerate(_partitions(batch, count, task_partition)):
+        rows.setdefault(partition, []).append(row)
     for partition, taken in sorted(rows.items()):
         yield (
             Partition(partition),
@@ -35,3 +32,12 @@ def by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterato
                 headers=None if batch.headers is None else [batch.headers[row] for row in taken],
             ),
         )
+
+
+def _partitions(batch: OutputBatch, count: int, task_partition: int) -> Sequence[int]:
+    if count == 1:
+        return [0] * len(batch)
+    by_key = partitions_for_keys(batch.keys, count, null_keys_to=task_partition % count).to_list()
+    if batch.partitions is None:
+        return by_key
+    return [key if own is None else own for own, key in zip(batch.partitions, by_key, strict=True)]

@@ -7,7 +7,7 @@ a name that only it has, and answers. A task that is started twice, or wakes up 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +15,12 @@ import pyarrow as pa
 from millstream import failpoints
 from millstream.config import StreamsConfig
 from millstream.log.api import Log, TopicPartition
-from millstream.log.blocks import record_batch
 from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.epoch import Blob, EpochJob, Misplaced, PlannedTask, Sent, TaskReport, sent_of
+from millstream.runtime.blobs import Blob, blob_of
+from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, Sent, TaskReport
 from millstream.runtime.manifest import ManifestChain, TaskEntry
 from millstream.runtime.metrics import Metrics
-from millstream.runtime.records import RawBatch
+from millstream.runtime.records import RawBatch, joined, record_batch_of
 from millstream.runtime.routing import by_partition
 from millstream.runtime.sealed_file import SealedContent, SealedFile, read_sealed, write_sealed
 from millstream.runtime.serde_book import SerdeBook
@@ -106,7 +106,7 @@ def run_task(
             name: len(sealed.changelogs[name]) for name, spec in sub.stores.items() if spec.logging
         },
         repartitioned=inputs.repartitioned(),
-        sent={(blob.topic, blob.partition): blob.sent for blob in out},
+        sent={(blob.topic, blob.partition): blob.sent() for blob in out},
         consumed=inputs.consumed(),
         learned=learned,
         records=sum(len(raw) for raw in raws),
@@ -155,12 +155,12 @@ class _Inputs:
         counts = dict(self._offsets)
         for blob in self._blobs:
             place = (blob.topic, blob.partition)
-            counts[place] = counts.get(place, 0) + blob.sent.count
+            counts[place] = counts.get(place, 0) + blob.count
         return counts
 
     def consumed(self) -> dict[tuple[str, str], Sent]:
         """What was taken in, by topic and sender, as computed here: not as the sender said."""
-        return {(blob.topic, blob.sender): sent_of(blob.rows) for blob in self._blobs}
+        return {(blob.topic, blob.sender): blob.sent() for blob in self._blobs}
 
     def _from_log(self) -> Iterator[RawBatch]:
         partition = self._planned.partition
@@ -174,33 +174,23 @@ class _Inputs:
         for blob in self._blobs:
             place = (blob.topic, blob.partition)
             start = offsets.get(place, 0)
-            offsets[place] = start + len(blob.rows)
-            yield replace(blob.rows, offsets=range(start, offsets[place]))
+            offsets[place] = start + blob.count
+            yield blob.rows(start)
 
 
 def read_range(log: Log, place: TopicPartition, start: Offset, end: Offset) -> RawBatch:
     """Records of a partition from `start` to `end` as columns of bytes."""
-    keys: list[bytes | None] = []
-    values: list[bytes | None] = []
-    timestamps: list[int] = []
-    headers: list[Any] = []
-    offsets: list[int] = []
-    if start < end:
-        for batch in log.read(place, start, end):
-            keys += batch.keys()
-            values += batch.values()
-            timestamps += batch.timestamps()
-            headers += batch.headers()
-            offsets += range(batch.base_offset, batch.next_offset)
-    return RawBatch(
-        place.topic, place.partition, offsets, keys, values, timestamps, headers if any(headers) else None
-    )
+    parts = [
+        RawBatch.of(place.topic, place.partition, batch.base_offset, batch.records)
+        for batch in (log.read(place, start, end) if start < end else ())
+    ]
+    return joined(place.topic, place.partition, parts, start)
 
 
 def _book(job: EpochJob, blobs: Sequence[Blob]) -> SerdeBook:
     """The serdes as the head and the senders know them."""
     book = SerdeBook()
-    for learned in (job.learned, *(blob.learned for blob in blobs if len(blob.rows))):
+    for learned in (job.learned, *(blob.learned for blob in blobs if blob.count)):
         book.restore({(name, part): kind for name, part, kind in learned})  # type: ignore[misc]
     return book
 
@@ -307,7 +297,7 @@ def _seal(
     outputs: Mapping[tuple[str, Partition], Sequence[RawBatch]],
 ) -> SealedFile:
     published: dict[tuple[str, Partition], pa.RecordBatch] = {
-        place: _as_rows(parts) for place, parts in outputs.items()
+        place: record_batch_of(parts) for place, parts in outputs.items()
     }
     local: dict[str, pa.RecordBatch] = {}
     for name, spec in sub.stores.items():
@@ -321,16 +311,6 @@ def _seal(
     path = worker.folder.sealed_file(job.epoch, planned.task_id, planned.level, job.term, attempt)
     return write_sealed(
         worker.folder, path, SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
-    )
-
-
-def _as_rows(parts: Sequence[RawBatch]) -> pa.RecordBatch:
-    headers = [part.headers_of(row) for part in parts for row in range(len(part))]
-    return record_batch(
-        [key for part in parts for key in part.keys],
-        [value for part in parts for value in part.values],
-        [timestamp for part in parts for timestamp in part.timestamps],
-        headers if any(headers) else None,
     )
 
 
@@ -349,22 +329,9 @@ def _blobs(
         assert topic is not None  # repartitions have static names
         for number in range(job.partition_counts[topic]):
             partition = Partition(number)
-            whole = _joined(topic, partition, rows.get((topic, partition), ()))
-            blobs.append(Blob(topic, partition, planned.task_id, attempt, whole, sent_of(whole), learned))
+            parts = rows.get((topic, partition), ())
+            blobs.append(blob_of(topic, partition, planned.task_id, attempt, parts, learned))
     return blobs
-
-
-def _joined(topic: str, partition: Partition, parts: Sequence[RawBatch]) -> RawBatch:
-    headers = [part.headers_of(row) for part in parts for row in range(len(part))]
-    return RawBatch(
-        topic=topic,
-        partition=partition,
-        offsets=range(len(headers)),
-        keys=[key for part in parts for key in part.keys],
-        values=[value for part in parts for value in part.values],
-        timestamps=[timestamp for part in parts for timestamp in part.timestamps],
-        headers=headers if any(headers) else None,
-    )
 
 
 def _idle(
@@ -385,7 +352,7 @@ def _idle(
         state=_state(entry),
         changelog_counts={},
         repartitioned=inputs.repartitioned(),
-        sent={(blob.topic, blob.partition): blob.sent for blob in out},
+        sent={(blob.topic, blob.partition): blob.sent() for blob in out},
         consumed=inputs.consumed(),
         learned=job.learned,
         records=0,

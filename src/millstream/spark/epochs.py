@@ -33,6 +33,7 @@ class EpochResult:
 
     manifest: Manifest
     records: int
+    """Of the sources; rows that went through repartitions are not counted again."""
     seconds: float
     commit_requested: bool
 
@@ -106,7 +107,7 @@ class EpochLoop:
         self.driver.end(manifest)
         return EpochResult(
             manifest,
-            sum(report.records for report in reports),
+            sum(end - start for parts in job.cut.values() for start, end in parts.values()),
             time.monotonic() - began,
             any(report.commit_requested for report in reports),
         )

@@ -73,8 +73,7 @@ def check_context(context: SparkContext) -> None:
     master = context.master or ""
     if master.startswith("local") and "," not in master:
         wrong.append(
-            f"  the master is {master!r}, which never runs a failed task again; "
-            'set .master("local[*,4]")'
+            f'  the master is {master!r}, which never runs a failed task again; set .master("local[*,4]")'
         )
     if wrong:
         raise ConfigError(

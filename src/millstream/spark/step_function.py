@@ -9,7 +9,8 @@ from typing import Any
 from pyspark import TaskContext
 
 from millstream.errors import MillstreamError
-from millstream.runtime.epoch import Blob, EpochJob, Misplaced, PlannedTask, TaskReport
+from millstream.runtime.blobs import Blob
+from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.step import Worker, run_task
 from millstream.types import Attempt
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from types import TracebackType
 from typing import Any, Self
 
 from millstream.config import StreamsConfig, check_application_id
-from millstream.log.partitioner import partition_for_key
+from millstream.errors import MillstreamError
 from millstream.record import Headers
 from millstream.runtime.metrics import Metrics
-from millstream.runtime.records import OutputBatch, RawBatch
+from millstream.runtime.records import OutputBatch, RawBatch, joined
+from millstream.runtime.routing import by_partition
 from millstream.runtime.serde_book import SerdeBook
 from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
 from millstream.state.backends.memory import MemoryBackend
@@ -66,9 +66,10 @@ class EpochTask:
         """The task's stores."""
         return self._environment.stores
 
-    def reads(self, topic: str) -> bool:
-        """Whether a source of the task reads a topic."""
-        return self.sub.source_of(topic) is not None
+    def reads(self, raw: RawBatch) -> bool:
+        """Whether some records are for this task. A global table reads all partitions."""
+        mine = self.sub.is_global or raw.partition == self.partition
+        return mine and self.sub.source_of(raw.topic) is not None
 
     def run(self, raws: Sequence[RawBatch], max_rows: int | None) -> Sealed:
         """An epoch: process, let the wall clock tick, seal. Nothing is committed."""
@@ -178,20 +179,16 @@ class EpochRunner:
         """
         if now_ms is not None:
             self.now_ms = now_ms
-        log = list(raws)
+        log = sorted(raws, key=_topic)
         shuffle = Shuffle(self.partitions, self._offsets)
         sealed: dict[str, Sealed] = {}
         try:
-            for task in self._globals:
-                mine = [raw for raw in log if task.reads(raw.topic)]
-                sealed[task.task_id] = self.run_task(task, sorted(mine, key=_place))
-            for level in self._levels:
+            for level in (self._globals, *self._levels):
                 for task in level:
-                    mine = [raw for raw in log if task.reads(raw.topic) and raw.partition == task.partition]
-                    made = self.run_task(task, sorted([*mine, *shuffle.take(task)], key=_place))
-                    sealed[task.task_id] = made
-                    shuffle.add(batch for batch in made.outputs if self._is_internal(batch.topic))
-                shuffle.end_level()
+                    mine = [*(raw for raw in log if task.reads(raw)), *shuffle.take(task)]
+                    made = sealed[task.task_id] = self.run_task(task, mine)
+                    shuffle.add(task, (batch for batch in made.outputs if self._is_internal(batch.topic)))
+            shuffle.check_all_taken()
         except BaseException:
             for task in self.tasks:
                 task.abandon()
@@ -267,74 +264,45 @@ class EpochRunner:
         return EpochTask(sub, partition, environment, backends)
 
 
-_Row = tuple[bytes | None, bytes | None, int, Headers]
-
-
 class Shuffle:
-    """What repartitions move within one epoch, by topic and partition.
-
-    What several tasks send to one partition is put into the order of time: always the task whose next
-    row is the oldest. The rows get offsets as if they had been in a topic.
-    """
+    """What repartitions move within one epoch: a batch per partition and sender."""
 
     def __init__(self, partitions: Mapping[str, int], offsets: Mapping[tuple[str, int], int]) -> None:
         self.offsets = dict(offsets)
         """The next offset of each partition."""
         self._partitions = partitions
-        self._runs: dict[tuple[str, int], list[list[_Row]]] = {}
-        self._ready: dict[tuple[str, int], RawBatch] = {}
+        self._sent: list[RawBatch] = []
 
-    def add(self, batches: Iterable[OutputBatch]) -> None:
-        """All rows of one task, in the order in which it wrote them."""
-        runs: dict[tuple[str, int], list[_Row]] = {}
-        for batch in batches:
-            for row in range(len(batch)):
-                runs.setdefault((batch.topic, self._partition(batch, row)), []).append(
-                    (batch.keys[row], batch.values[row], batch.timestamps[row], batch.headers_of(row))
-                )
-        for place, rows in runs.items():
-            self._runs.setdefault(place, []).append(rows)
-
-    def end_level(self) -> None:
-        """All tasks of a level have sent what they had."""
-        for (topic, partition), runs in self._runs.items():
-            rows = _by_time(runs)
-            start = self.offsets.get((topic, partition), 0)
-            self.offsets[topic, partition] = start + len(rows)
-            keys, values, timestamps, headers = zip(*rows, strict=True)
-            self._ready[topic, partition] = RawBatch(
-                topic, partition, range(start, start + len(rows)), keys, values, timestamps, headers
-            )
-        self._runs = {}
+    def add(self, task: EpochTask, outputs: Iterable[OutputBatch]) -> None:
+        """What a task sends, in the order in which it wrote it."""
+        rows: dict[tuple[str, int], list[RawBatch]] = {}
+        for batch in outputs:
+            for partition, part in by_partition(batch, self._partitions[batch.topic], task.partition):
+                rows.setdefault((batch.topic, partition), []).append(part)
+        for (topic, partition), parts in rows.items():
+            sent = joined(topic, partition, parts, self.offsets.get((topic, partition), 0))
+            self.offsets[topic, partition] = sent.offsets[-1] + 1
+            self._sent.append(sent)
 
     def take(self, task: EpochTask) -> list[RawBatch]:
-        """What has come for a task."""
-        return [
-            raw
-            for (topic, partition), raw in self._ready.items()
-            if partition == task.partition and task.reads(topic)
-        ]
+        """What has come for a task, by topic and sender."""
+        mine = [raw for raw in self._sent if task.reads(raw)]
+        self._sent = [raw for raw in self._sent if not task.reads(raw)]
+        return sorted(mine, key=_topic)
 
-    def _partition(self, batch: OutputBatch, row: int) -> int:
-        chosen = None if batch.partitions is None else batch.partitions[row]
-        if chosen is not None:
-            return chosen
-        key = batch.keys[row]
-        return 0 if key is None else partition_for_key(key, self._partitions[batch.topic])
-
-
-def _by_time(runs: Sequence[Sequence[_Row]]) -> list[_Row]:
-    """Rows of several runs: within a run as they are, else always the run whose next row is the oldest."""
-    places = [
-        (time, number, position)
-        for number, run in enumerate(runs)
-        for position, time in enumerate(accumulate((row[2] for row in run), max))
-    ]
-    return [runs[number][position] for _, number, position in sorted(places)]
+    def check_all_taken(self) -> None:
+        """Refuse to lose rows."""
+        if self._sent:
+            topic = self._sent[0].topic
+            message = (
+                f"rows of the repartition {topic!r} are left over: the task that reads it ran before the "
+                "task that writes it. A stream that is merged with its own repartition is not run yet."
+            )
+            raise MillstreamError(message)
 
 
-def _place(raw: RawBatch) -> tuple[str, int]:
-    return raw.topic, raw.partition
+def _topic(raw: RawBatch) -> str:
+    return raw.topic
 
 
 def _produced(task_id: str, batch: OutputBatch) -> list[Produced]:

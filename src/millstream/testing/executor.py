@@ -17,8 +17,9 @@ from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
 from millstream.log.files import FileLog
 from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.blobs import Blob
 from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
-from millstream.runtime.epoch import Blob, EpochJob, Misplaced, PlannedTask, TaskReport
+from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.manifest import Manifest
 from millstream.runtime.metrics import Metrics
 from millstream.runtime.step import Worker, apply_commit, run_task
