@@ -24,6 +24,7 @@ BASE = ("errors", "config", "record", "clock", "types", "timestamps", "handlers"
 MAY_IMPORT: dict[str, set[str]] = {
     "base": set(),
     "serdes": {"base"},
+    "console": {"base"},
     "durable": {"base"},
     "log": {"base", "serdes", "durable"},
     "state": {"base", "serdes", "durable", "log"},
@@ -36,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "query": {"base", "serdes", "durable", "log", "state", "processors", "topology", "runtime"},
     "app": {
         "base",
+        "console",
         "serdes",
         "durable",
         "log",

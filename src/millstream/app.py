@@ -15,6 +15,7 @@ from types import FrameType, TracebackType
 from typing import Any, Literal, Self
 
 from millstream.config import StreamsConfig, check_application_id
+from millstream.console import Figures
 from millstream.errors import ConfigError, MillstreamError
 from millstream.query.replica import StoreReplica
 from millstream.runtime.application_folder import ApplicationFolder
@@ -88,7 +89,6 @@ class Streams:
         self._uncaught: Callable[[Exception], Answer] = _shut_down
         self._records = 0
         self._epochs = 0
-        self._started = time.monotonic()
         self._last: EpochResult | None = None
 
     @property
@@ -154,16 +154,31 @@ class Streams:
 
     def metrics(self) -> dict[str, Any]:
         """Figures about the application so far."""
-        seconds = time.monotonic() - self._started
+        last = self._last
         return {
             "state": self._state.value,
             "epochs": self._epochs,
             "records": self._records,
-            "records_per_second": self._records / seconds if seconds else 0.0,
-            "last_epoch": None if self._last is None else self._last.manifest.epoch,
-            "last_epoch_seconds": None if self._last is None else self._last.seconds,
-            "last_epoch_records": None if self._last is None else self._last.records,
+            "records_per_second": 0.0 if last is None else last.records / max(last.seconds, 1e-9),
+            "last_epoch": None if last is None else last.manifest.epoch,
+            "last_epoch_seconds": None if last is None else last.seconds,
+            "last_epoch_records": None if last is None else last.records,
+            "lag": self._loop.driver.lag() if self._state is State.RUNNING else {},
         }
+
+    def figures(self, **rows: object) -> Figures:
+        """The metrics, for `millstream.console.Watcher` to show; `rows` are shown beside them."""
+        metrics = self.metrics()
+        return Figures(
+            self.app_id,
+            metrics["state"],
+            metrics["last_epoch"] or 0,
+            metrics["records"],
+            metrics["records_per_second"],
+            metrics["last_epoch_seconds"] or 0.0,
+            metrics["lag"],
+            rows,
+        )
 
     def __enter__(self) -> Self:
         return self

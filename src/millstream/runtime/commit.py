@@ -259,6 +259,17 @@ class Driver:
                 cut.setdefault(topic, {})[place.partition] = (start, Offset(end))
         return cut
 
+    def lag(self) -> dict[str, int]:
+        """Per source topic, how many records are in the log and not committed yet."""
+        behind: dict[str, int] = {}
+        for topic in self._source_topics():
+            for number in range(self.counts[topic]):
+                place = TopicPartition(topic, Partition(number))
+                start = self.head.position(topic, place.partition)
+                start = self._first_offset(place) if start is None else start
+                behind[topic] = behind.get(topic, 0) + self._log.latest(place) - start
+        return behind
+
     def _first_offset(self, place: TopicPartition) -> Offset:
         reset = self._settings.offset_reset
         for sub in self._plan.subtopologies:

@@ -27,6 +27,7 @@ from millstream.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
 from millstream.state.opening import open_store
 from millstream.topology.plan import SubTopology
 from millstream.topology.topology import Topology
+from millstream.types import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ class EpochRunner:
         """
         if now_ms is not None:
             self.now_ms = now_ms
-        log = sorted(raws, key=_topic)
+        log = sorted(raws, key=lambda raw: (raw.topic, raw.partition))
         shuffle = Shuffle(self.partitions, self._offsets)
         sealed: dict[str, Sealed] = {}
         try:
@@ -275,7 +276,7 @@ class Shuffle:
 
     def add(self, task: EpochTask, outputs: Iterable[OutputBatch]) -> None:
         """What a task sends, in the order in which it wrote it."""
-        rows: dict[tuple[str, int], list[RawBatch]] = {}
+        rows: dict[tuple[str, Partition], list[RawBatch]] = {}
         for batch in outputs:
             for partition, part in by_partition(batch, self._partitions[batch.topic], task.partition):
                 rows.setdefault((batch.topic, partition), []).append(part)
@@ -288,7 +289,7 @@ class Shuffle:
         """What has come for a task, by topic and sender."""
         mine = [raw for raw in self._sent if task.reads(raw)]
         self._sent = [raw for raw in self._sent if not task.reads(raw)]
-        return sorted(mine, key=_topic)
+        return sorted(mine, key=lambda raw: raw.topic)
 
     def check_all_taken(self) -> None:
         """Refuse to lose rows."""
@@ -299,10 +300,6 @@ class Shuffle:
                 "task that writes it. A stream that is merged with its own repartition is not run yet."
             )
             raise MillstreamError(message)
-
-
-def _topic(raw: RawBatch) -> str:
-    return raw.topic
 
 
 def _produced(task_id: str, batch: OutputBatch) -> list[Produced]:

@@ -1,0 +1,97 @@
+"""What a running application shows in a terminal: a live table there, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+__all__ = ["Figures", "Watcher"]
+
+_PLAIN_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """An application at a moment."""
+
+    application_id: str
+    state: str
+    epoch: int
+    records: int
+    records_per_second: float
+    epoch_seconds: float
+    lag: Mapping[str, int]
+    """Records of each source topic that are not committed yet."""
+    rows: Mapping[str, object]
+    """Whatever else the application wants to show, by name."""
+
+
+class Watcher:
+    """Shows figures as they come. A context manager, because a live table has to be put away."""
+
+    def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = Console(file=stream if stream is not None else sys.stderr)
+        self._clock = clock
+        self._live: Live | None = None
+        self._last_line = float("-inf")
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=8, transient=False)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self, figures: Figures) -> None:
+        """Show the figures: the table is drawn anew, a line is written at most once a second."""
+        if self._live is not None:
+            self._live.update(table_of(figures))
+        elif self._clock() - self._last_line >= _PLAIN_EVERY_S:
+            self._last_line = self._clock()
+            self._console.print(line_of(figures), highlight=False, soft_wrap=True)
+
+
+def table_of(figures: Figures) -> Table:
+    """The figures as a table."""
+    table = Table(title=f"{figures.application_id}: {figures.state}, epoch {figures.epoch}", min_width=48)
+    table.add_column("what")
+    table.add_column("figure", justify="right")
+    table.add_row("records committed", f"{figures.records:,}")
+    table.add_row("records per second", f"{figures.records_per_second:,.0f}")
+    table.add_row("last epoch", f"{figures.epoch_seconds * 1000:,.0f} ms")
+    for topic, lag in sorted(figures.lag.items()):
+        table.add_row(f"lag of {topic}", f"{lag:,}")
+    for name, value in figures.rows.items():
+        table.add_row(name, str(value))
+    return table
+
+
+def line_of(figures: Figures) -> str:
+    """The figures as one line.
+
+    >>> line_of(Figures("copy", "running", 7, 1000, 250.0, 0.125, {"lines": 3}, {}))
+    'copy: running, epoch 7, 1,000 records, 250/s, last epoch 125 ms, lag lines=3'
+    """
+    lag = " ".join(f"{topic}={count:,}" for topic, count in sorted(figures.lag.items()))
+    extra = "".join(f", {name} {value}" for name, value in figures.rows.items())
+    return (
+        f"{figures.application_id}: {figures.state}, epoch {figures.epoch}, {figures.records:,} records, "
+        f"{figures.records_per_second:,.0f}/s, last epoch {figures.epoch_seconds * 1000:,.0f} ms, "
+        f"lag {lag or 'none'}{extra}"
+    )
