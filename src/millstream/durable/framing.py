@@ -6,7 +6,7 @@
 
 Numbers are little-endian. The checksum covers the header before it and the payload, so a flipped bit anywhere
 is found. A length is compared with a bound before anything is allocated. CRC-32 is zlib's: in the standard
-library, 4 GB/s here, and finds every burst of up to 32 bits; it guards against accidents, not against
+library, fast, and finds every burst of up to 32 bits; it guards against accidents, not against
 somebody who may write into the folder (see :mod:`millstream.durable.folders` for that).
 
 A payload is usually a :class:`msgspec.Struct` as canonical JSON (sorted keys, no spaces): equal records are

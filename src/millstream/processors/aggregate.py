@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.processors.batch import Batch
+from millstream.processors.operator import each_row
 from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls, value_of
 
 
@@ -23,18 +24,14 @@ class Folding(TableOperator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         batch = drop_nulls(self.context, batch)
-        keys = self.store.encode_keys(batch.keys)
+        keys, batch = self.with_key_bytes(batch)
         cells = self.store.load(keys)
         updates = Updates()
-        row, end = 0, len(batch)
-        while row < end:
-            try:
-                for row in range(row, end):  # noqa: B020 - after a failure the loop goes on where it stopped
-                    self._fold_row(batch, row, keys[row], cells, updates)
-                break
-            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                self.context.failed(batch, row, error)
-                row += 1
+
+        def fold_row(row: int) -> None:
+            self._fold_row(batch, row, keys[row], cells, updates)
+
+        each_row(self.context, batch, fold_row)
         return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
 
     def _fold_row(

@@ -101,6 +101,20 @@ def collect(
     return results, batch.take([row for row in range(len(batch)) if row not in skipped])
 
 
+def each_row(context: OperatorContext, batch: Batch, handle: Callable[[int], None]) -> None:
+    """Call a function for each row in order; a row on which it fails is left out, or fails the epoch."""
+    row, end = 0, len(batch)
+    while row < end:
+        try:
+            for row in range(row, end):  # noqa: B020 - after a failure it goes on where it stopped
+                handle(row)
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+            context.failed(batch, row, error)
+            row += 1
+        else:
+            return
+
+
 def rest(column: Sequence[T], start: int) -> Sequence[T]:
     """The column from `start` on; the column itself, not a copy, at the beginning."""
     return column[start:] if start else column

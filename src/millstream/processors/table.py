@@ -13,6 +13,7 @@ from uuid import UUID
 
 from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator, OperatorContext
+from millstream.serdes import ColumnError, serde_failure
 from millstream.state.keyvalue import TimestampedKeyValueStore
 
 Cell = tuple[Any, int] | None
@@ -41,6 +42,13 @@ class Updates:
         self.olds.append(old)
         self.timestamps.append(timestamp)
 
+    def drop(self, key: bytes) -> None:
+        """Forget the updates of a key."""
+        kept = [place for place, one in enumerate(self.key_bytes) if one != key]
+        for name in self.__slots__:
+            column = getattr(self, name)
+            setattr(self, name, [column[place] for place in kept])
+
 
 class TableOperator(Operator):
     """An operator that keeps its result in a timestamped store."""
@@ -55,9 +63,20 @@ class TableOperator(Operator):
         super().open(context)
         self.store: TimestampedKeyValueStore[Any] = context.store(self.store_name)
 
+    def with_key_bytes(self, batch: Batch) -> tuple[list[bytes], Batch]:
+        """The keys as the store's bytes; rows whose key can't be serialized are left out, or fail."""
+        while True:
+            try:
+                return self.store.encode_keys(batch.keys), batch
+            except ColumnError as bad:
+                serde, key = self.store.key_serde, batch.keys[bad.index]
+                error = serde_failure(bad.cause, serde=serde, value=key, part="key", store=self.store_name)
+                self.context.failed(batch, bad.index, error)
+                batch = batch.take([row for row in range(len(batch)) if row != bad.index])
+
     def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
         """Save the cells that the updates led to; hand the updates on, or keep them for the flush."""
-        self.store.save(cells)
+        self._save(batch, updates, cells)
         if self.caching:
             self._remember(batch, updates)
             return None
@@ -104,6 +123,20 @@ class TableOperator(Operator):
             origins=origins,
             olds=olds if self.send_old else None,
         )
+
+    def _save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
+        try:
+            self.store.save(cells)
+        except ColumnError as bad:
+            present = [(key, cell) for key, cell in cells.items() if cell is not None]
+            key, cell = present[bad.index]
+            row = updates.rows[max(place for place, one in enumerate(updates.key_bytes) if one == key)]
+            serde = self.store.value_serde
+            error = serde_failure(bad.cause, serde=serde, value=value_of(cell), store=self.store_name)
+            self.context.failed(batch, row, error)
+            # The value can't be kept, so the key keeps the one it had, and none of its updates goes on.
+            updates.drop(key)
+            self._save(batch, updates, {one: cell for one, cell in cells.items() if one != key})
 
     def _remember(self, batch: Batch, updates: Updates) -> None:
         last = {key: position for position, key in enumerate(updates.key_bytes)}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.processors.batch import Batch
-from millstream.processors.operator import Operator, as_pair, collect, rest
+from millstream.processors.operator import Operator, as_pair, collect, each_row, rest
 from millstream.processors.table import Cell, TableOperator, Updates, olds_of
 
 _Mapped = tuple[Any, Any, Any]
@@ -78,19 +78,15 @@ class Regrouping(TableOperator):
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
+        keys, batch = self.with_key_bytes(batch)
         olds = olds_of(batch)
-        keys = self.store.encode_keys(batch.keys)
         cells = self.store.load(keys)
         updates = Updates()
-        row, end = 0, len(batch)
-        while row < end:
-            try:
-                for row in range(row, end):  # noqa: B020 - after a failure the loop goes on where it stopped
-                    self._apply(batch, row, olds[row], keys[row], cells, updates)
-                break
-            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-                self.context.failed(batch, row, error)
-                row += 1
+
+        def apply_row(row: int) -> None:
+            self._apply(batch, row, olds[row], keys[row], cells, updates)
+
+        each_row(self.context, batch, apply_row)
         return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
 
     def _apply(

@@ -21,7 +21,7 @@ class StoredTableSource(TableOperator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         batch = drop_null_keys(self.context, batch)
-        keys = self.store.encode_keys(batch.keys)
+        keys, batch = self.with_key_bytes(batch)
         # With caching the old value is read at the flush; without it only if somebody wants it.
         cells = self.store.load(keys) if self.send_old and not self.caching else dict.fromkeys(keys)
         updates = Updates()

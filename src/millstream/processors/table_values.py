@@ -115,10 +115,10 @@ class StoredTableValues(TableOperator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         news, batch = collect(self.context, batch, lambda start: self.results(batch, start))
-        keys = self.store.encode_keys(batch.keys)
+        keys, batch = self.with_key_bytes(batch.with_values(news))
         cells = self.store.load(keys) if self.send_old else dict.fromkeys(keys)
         updates = Updates()
-        for row, (key, new, timestamp) in enumerate(zip(keys, news, batch.timestamps, strict=True)):
+        for row, (key, new, timestamp) in enumerate(zip(keys, batch.values, batch.timestamps, strict=True)):
             old = value_of(cells[key])
             if self.skip_if_both_null and new is None and old is None:
                 continue

@@ -15,7 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from millstream.errors import StoreError
 from millstream.record import Headers, ValueAndTimestamp
-from millstream.serdes import Serde, deserialize_column, serialize_column
+from millstream.serdes import Serde, deserialize_column, serde_failure, serialize_column
 from millstream.state.overlay import Overlay
 
 K = TypeVar("K")
@@ -248,10 +248,21 @@ class KeyValueStore(Generic[K, V]):
         if key is None:
             message = f"store {self.name!r}: the key is None, but every entry of a store needs a key"
             raise StoreError(message)
-        return self.key_serde.serialize(key)
+        try:
+            return self.key_serde.serialize(key)
+        except Exception as error:
+            raise serde_failure(
+                error, serde=self.key_serde, value=key, part="key", store=self.name
+            ) from error
 
     def _encode(self, value: V | None) -> bytes | None:
-        return None if value is None else self.value_serde.serialize(value)
+        return None if value is None else self._value_bytes(value)
+
+    def _value_bytes(self, value: Any) -> bytes:
+        try:
+            return self.value_serde.serialize(value)
+        except Exception as error:
+            raise serde_failure(error, serde=self.value_serde, value=value, store=self.name) from error
 
     def _decode(self, data: bytes) -> V:
         value: V = self.value_serde.deserialize(data)
@@ -356,7 +367,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
     def _encode(self, value: ValueAndTimestamp[Any] | None) -> bytes | None:
         if value is None:
             return None
-        return _TIMESTAMP.pack(value.timestamp) + self.value_serde.serialize(value.value)
+        return _TIMESTAMP.pack(value.timestamp) + self._value_bytes(value.value)
 
     def _decode(self, data: bytes) -> ValueAndTimestamp[Any]:
         return ValueAndTimestamp(self.value_serde.deserialize(data[8:]), _TIMESTAMP.unpack_from(data)[0])
