@@ -28,6 +28,7 @@ from millstream.processors.api import (
 )
 from millstream.record import FixedKeyRecord, Record, RecordMetadata, ValueAndTimestamp, Window, Windowed
 from millstream.state import specs as stores
+from millstream.state.keyvalue import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
 from millstream.state.specs import Store, StoreBuilder
 from millstream.topology.topology import Topology
 
@@ -46,6 +47,8 @@ __all__ = [
     "KGroupedTable",
     "KStream",
     "KTable",
+    "KeyValueIterator",
+    "KeyValueStore",
     "Processor",
     "ProcessorContext",
     "PunctuationType",
@@ -57,6 +60,7 @@ __all__ = [
     "Streams",
     "StreamsBuilder",
     "StreamsConfig",
+    "TimestampedKeyValueStore",
     "Topology",
     "ValueAndTimestamp",
     "ValueTransformerWithKey",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
@@ -19,11 +21,14 @@ from millstream.console import Figures
 from millstream.errors import ConfigError, MillstreamError
 from millstream.query.replica import StoreReplica
 from millstream.runtime.application_folder import ApplicationFolder
-from millstream.spark.epochs import EpochLoop, EpochResult
+from millstream.spark.epochs import EpochFailedError, EpochLoop, EpochResult
 from millstream.state.directory import open_state_directory
 from millstream.topology.topology import Topology
 
-__all__ = ["State", "Streams"]
+__all__ = ["Answer", "State", "Streams"]
+
+_LOGGER = logging.getLogger("millstream")
+_LONGEST_PAUSE_S = 5.0
 
 Until = Literal["caught-up"] | timedelta | Callable[["Streams"], bool] | None
 
@@ -59,8 +64,9 @@ class Streams:
     >>> from millstream import Streams, StreamsBuilder
     >>> builder = StreamsBuilder()
     >>> builder.stream("lines").to("copies")
-    >>> Streams(builder.build(), app_id="copy").state.value
-    'created'
+    >>> app = Streams(builder.build(), app_id="copy")
+    >>> app.state.value, app.error
+    ('created', None)
     """
 
     def __init__(
@@ -80,21 +86,25 @@ class Streams:
             topology, application_id=app_id, log_root=self._log_root, spark=spark, config=self._config
         )
         self._state = State.CREATED
+        self._changing = threading.RLock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._replicas: dict[str, StoreReplica] = {}
         self._state_listeners: list[Callable[[State, State], None]] = []
         self._epoch_listeners: list[Callable[[EpochResult], None]] = []
         self._uncaught: Callable[[Exception], Answer] = _shut_down
-        self._records = 0
-        self._epochs = 0
-        self._last: EpochResult | None = None
+        self._progress = Progress()
 
     @property
     def state(self) -> State:
         """Where the application is in its life."""
         return self._state
+
+    @property
+    def error(self) -> Exception | None:
+        """The last error that nothing else handled, if there was one."""
+        return self._error
 
     def on_state(self, listener: Callable[[State, State], None]) -> None:
         """Tell `listener(before, after)` about every change of state."""
@@ -120,18 +130,23 @@ class Streams:
         Ctrl-C and SIGTERM end it in order, after the epoch at work.
         """
         self._check_state(State.CREATED, State.RUNNING)
-        with self._signals():
-            self._run(until)
+        if self._thread is not None:
+            raise MillstreamError(f"application {self.app_id!r} runs in the background already")
+        with _Signals(self._stop) as signals:
+            self._run(until, signals)
 
     def close(self) -> None:
         """End in order: the epoch at work is finished, the lease is let go, our Spark is ended."""
-        if self._state in {State.NOT_RUNNING, State.ERROR}:
-            return
-        was_created = self._state is State.CREATED
-        self._change(State.PENDING_SHUTDOWN)
+        with self._changing:
+            if self._state in {State.PENDING_SHUTDOWN, State.NOT_RUNNING, State.ERROR}:
+                return
+            was_created = self._state is State.CREATED and self._thread is None
+            self._change(State.PENDING_SHUTDOWN)
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+        if self.state is State.ERROR:  # that is how the thread ended
+            return
         if not was_created:
             self._loop.close()
         self._change(State.NOT_RUNNING)
@@ -139,10 +154,11 @@ class Streams:
     def cleanup(self) -> None:
         """Delete the local state of this application. It is restored from the changelogs."""
         self._check_state(State.CREATED, State.NOT_RUNNING, State.ERROR)
-        directory = open_state_directory(self._config.state_dir)
-        folder = directory.path / self.app_id
-        if folder.is_dir():
-            shutil.rmtree(folder)
+        if self._config.state_dir.is_dir():
+            directory = open_state_directory(self._config.state_dir)
+            folder = directory.path / self.app_id
+            if folder.is_dir():
+                shutil.rmtree(folder)
 
     def store(self, name: str) -> StoreReplica:
         """A replica of a store, at the last commit; built when first asked for."""
@@ -153,18 +169,9 @@ class Streams:
         return replica
 
     def metrics(self) -> dict[str, Any]:
-        """Figures about the application so far."""
-        last = self._last
-        return {
-            "state": self._state.value,
-            "epochs": self._epochs,
-            "records": self._records,
-            "records_per_second": 0.0 if last is None else last.records / max(last.seconds, 1e-9),
-            "last_epoch": None if last is None else last.manifest.epoch,
-            "last_epoch_seconds": None if last is None else last.seconds,
-            "last_epoch_records": None if last is None else last.records,
-            "lag": self._loop.driver.lag() if self._state is State.RUNNING else {},
-        }
+        """Figures about the application so far; `nodes` has the counters of each node over all tasks."""
+        lag = self._loop.driver.lag() if self._state is State.RUNNING else {}
+        return {"state": self._state.value, **self._progress.as_dict(), "lag": lag}
 
     def figures(self, **rows: object) -> Figures:
         """The metrics, for `millstream.console.Watcher` to show; `rows` are shown beside them."""
@@ -192,40 +199,48 @@ class Streams:
         self.close()
 
     def _run_quietly(self) -> None:
-        with suppress(BaseException):  # kept in self._error, and told to the handler
-            self._run(None)
+        try:
+            self._run(None, None)
+        except Exception:
+            _LOGGER.exception("Application %r has ended", self.app_id)
 
-    def _run(self, until: Until) -> None:
+    def _run(self, until: Until, signals: _Signals | None) -> None:
         deadline = None if not isinstance(until, timedelta) else time.monotonic() + until.total_seconds()
+        failures = 0
         while not self._stop.is_set():
+            epochs = self._progress.epochs
             try:
                 self._open()
+                if signals is not None:
+                    signals.catch()  # PySpark has put its own handler in place of ours
                 self._run_epochs(until, deadline)
             except Exception as error:
-                self._error = error
-                if self._uncaught(error) is Answer.REPLACE and not self._stop.is_set():
-                    self._change(State.REBALANCING)
-                    self._loop.driver.close()
-                    self._state = State.CREATED
-                    continue
-                self._change(State.ERROR)
-                with suppress(Exception):
-                    self._loop.close()
-                raise
+                failures = 1 if self._progress.epochs > epochs else failures + 1
+                if not self._goes_on(error, failures):
+                    self._fail()
+                    raise
+                self._restart(failures)
             else:
                 return
 
     def _open(self) -> None:
-        if self._state is State.CREATED:
-            self._change(State.REBALANCING)
-            self._loop.open()
-            self._change(State.RUNNING)
+        if self._state is State.RUNNING:
+            return
+        with self._changing:
+            if self._state is State.CREATED:
+                self._change(State.REBALANCING)
+        self._loop.open()
+        with self._changing:
+            if self._state is State.REBALANCING:
+                self._change(State.RUNNING)
 
     def _run_epochs(self, until: Until, deadline: float | None) -> None:
         while not self._stop.is_set():
             result = self._loop.run_epoch(tick=until != "caught-up")
             if result is not None:
-                self._note(result)
+                self._progress.note(result)
+                for listener in self._epoch_listeners:
+                    listener(result)
             elif until == "caught-up":
                 return
             else:
@@ -235,17 +250,35 @@ class Streams:
             if callable(until) and until(self):
                 return
 
-    def _note(self, result: EpochResult) -> None:
-        self._last = result
-        self._records += result.records
-        self._epochs += 1
-        for listener in self._epoch_listeners:
-            listener(result)
+    def _goes_on(self, error: Exception, failures: int) -> bool:
+        """Whether to start the loop again: by itself after failures of the machinery, else if told to."""
+        if self._stop.is_set():
+            self._error = error
+            return False
+        if isinstance(error, EpochFailedError) and failures <= self._config.max_restarts:
+            return True
+        self._error = error
+        return self._uncaught(error) is Answer.REPLACE
+
+    def _restart(self, failures: int) -> None:
+        """Go back to the last commit; wait a little longer each time that nothing came of it."""
+        with self._changing:
+            if self._state in {State.RUNNING, State.REBALANCING}:
+                self._change(State.REBALANCING)
+        self._loop.let_go()
+        self._stop.wait(min(0.1 * 2**failures, _LONGEST_PAUSE_S))
+
+    def _fail(self) -> None:
+        with suppress(Exception):  # the error that brought us here is the one to show
+            self._loop.close()
+        self._change(State.ERROR)
 
     def _change(self, state: State) -> None:
-        before, self._state = self._state, state
-        for listener in self._state_listeners:
-            listener(before, state)
+        with self._changing:
+            before, self._state = self._state, state
+        if before is not state:
+            for listener in self._state_listeners:
+                listener(before, state)
 
     def _check_state(self, *allowed: State) -> None:
         if self._state not in allowed:
@@ -255,22 +288,70 @@ class Streams:
                 "it again."
             )
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
 
-        def stop(number: int, frame: FrameType | None) -> None:
-            del number, frame
-            self._stop.set()
+class Progress:
+    """What an application has done since it was started."""
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def __init__(self) -> None:
+        self.epochs = 0
+        self._records = 0
+        self._counters: Counter[tuple[str, str]] = Counter()
+        self._last: EpochResult | None = None
+
+    def note(self, result: EpochResult) -> None:
+        """Add an epoch."""
+        self.epochs += 1
+        self._records += result.records
+        self._counters.update(result.counters)
+        self._last = result
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures, by name."""
+        last = self._last
+        nodes: dict[str, dict[str, int]] = {}
+        for (node, name), count in sorted(self._counters.items()):
+            nodes.setdefault(node, {})[name] = count
+        return {
+            "epochs": self.epochs,
+            "records": self._records,
+            "records_per_second": 0.0 if last is None else last.records / max(last.seconds, 1e-9),
+            "last_epoch": None if last is None else last.manifest.epoch,
+            "last_epoch_seconds": None if last is None else last.seconds,
+            "last_epoch_records": None if last is None else last.records,
+            "nodes": nodes,
+        }
+
+
+class _Signals:
+    """Ctrl-C and SIGTERM set an event instead of ending the process, for the length of a `with` block."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+        self._before: dict[signal.Signals, Any] = {}
+
+    def catch(self) -> None:
+        """Put our handler in place, wherever signals can be caught at all."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                handler = signal.signal(number, self._told)
+                self._before.setdefault(number, handler)
+
+    def __enter__(self) -> Self:
+        self.catch()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _told(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._stop.set()
 
 
 def _log_root(log: str | Path) -> Path:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from inspect import isfunction
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 from millstream import handlers, timestamps
 from millstream.errors import ConfigError
 
-_APPLICATION_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_APPLICATION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+_PREFIX = "MILLSTREAM_"
+_NOT_SETTINGS = {"MILLSTREAM_FAILPOINTS", "MILLSTREAM_SOAK"}
+"""For tests: see `millstream.failpoints` and the Makefile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +46,10 @@ class StreamsConfig:
     default_partitions
         Of topics that the application writes to and that do not exist yet.
     max_epoch_retries
-        How often a failed epoch is run again before the uncaught exception handler is asked.
+        How often an epoch is run again that failed, though your program is not to blame.
+    max_restarts
+        How often, after that, the loop is started again from the last commit (with a new Spark, if
+        Millstream made it and it is gone) before the uncaught exception handler is asked.
     lease_ttl_ms
         How long another machine waits for a driver that says nothing before it takes over.
     tick_ms
@@ -63,6 +74,7 @@ class StreamsConfig:
     backend: Any = "lmdb"
     default_partitions: int = 1
     max_epoch_retries: int = 3
+    max_restarts: int = 3
     lease_ttl_ms: int = 30_000
     tick_ms: int = 1_000
     spark_settings: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +88,8 @@ class StreamsConfig:
             "tick_ms",
         ):
             _check_at_least(name, getattr(self, name), 1)
-        _check_at_least("max_epoch_retries", self.max_epoch_retries, 0)
+        for name in ("max_epoch_retries", "max_restarts"):
+            _check_at_least(name, getattr(self, name), 0)
         if self.offset_reset not in {"earliest", "latest"}:
             message = f"offset_reset is {self.offset_reset!r}. Remedy: use 'earliest' or 'latest'"
             raise ConfigError(message)
@@ -94,6 +107,50 @@ class StreamsConfig:
                 )
                 raise ConfigError(message)
 
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str] | None = None) -> StreamsConfig:
+        """The settings that the environment gives as `MILLSTREAM_<NAME>`.
+
+        Handlers and the timestamp extractor are named as in `millstream.handlers` and
+        `millstream.timestamps`; `MILLSTREAM_SPARK_SETTINGS` is a TOML table.
+
+        >>> from millstream import StreamsConfig
+        >>> config = StreamsConfig.from_env(
+        ...     {
+        ...         "MILLSTREAM_COMMIT_INTERVAL_MS": "50",
+        ...         "MILLSTREAM_PROCESSING_HANDLER": "skip",
+        ...         "MILLSTREAM_SPARK_SETTINGS": '{"spark.master" = "local[2,4]"}',
+        ...     }
+        ... )
+        >>> config.commit_interval_ms, config.spark_settings
+        (50, {'spark.master': 'local[2,4]'})
+        """
+        given = os.environ if environment is None else environment
+        found = {
+            name.removeprefix(_PREFIX).lower(): _from_text(name, text)
+            for name, text in sorted(given.items())
+            if name.startswith(_PREFIX) and name not in _NOT_SETTINGS
+        }
+        return cls(**_resolved(found, "the environment"))
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> StreamsConfig:
+        r"""The settings in a TOML file: its table `[millstream]`, or the whole file if it has none.
+
+        >>> import tempfile
+        >>> from millstream import StreamsConfig
+        >>> with tempfile.NamedTemporaryFile("w") as file:
+        ...     _ = file.write('[millstream]\ntick_ms = 250\nstate_dir = "/var/lib/state"')
+        ...     file.flush()
+        ...     StreamsConfig.from_toml(file.name).tick_ms
+        250
+        """
+        try:
+            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"{path} can't be read as TOML: {error}") from error
+        return cls(**_resolved(content.get("millstream", content), str(path)))
+
     def handler_of(self, kind: handlers.ErrorKind) -> handlers.Handler:
         """The handler of a kind of error.
 
@@ -103,6 +160,53 @@ class StreamsConfig:
         """
         handler: handlers.Handler = getattr(self, f"{kind.value}_handler")
         return handler
+
+
+def _from_text(name: str, text: str) -> Any:
+    """A value of the environment: TOML where it can be read as that, else the text itself."""
+    if name == f"{_PREFIX}SPARK_SETTINGS":
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{name} is {text!r}, which is no table of TOML: {error}") from error
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+
+def _resolved(given: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Keyword arguments of `StreamsConfig`: known names only, and functions in place of their names."""
+    known = [setting.name for setting in fields(StreamsConfig)]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        near = get_close_matches(unknown[0], known, 1)
+        raise ConfigError(
+            f"{where} has a setting {unknown[0]!r}, which is unknown. "
+            + (f"Did you mean {near[0]!r}? " if near else "")
+            + f"Settings are: {', '.join(known)}."
+        )
+    return {name: _value(name, value, where) for name, value in given.items()}
+
+
+def _value(name: str, value: Any, where: str) -> Any:
+    if name == "state_dir":
+        return Path(str(value)).expanduser()
+    if name == "spark_settings":
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where}: spark_settings is {value!r}, but it must be a table")
+        return {key: str(setting) for key, setting in value.items()}
+    if name == "timestamp_extractor":
+        return _function(timestamps, name, value, where)
+    return _function(handlers, name, value, where) if name.endswith("_handler") else value
+
+
+def _function(module: ModuleType, name: str, value: Any, where: str) -> Any:
+    choices = sorted(
+        key
+        for key, found in vars(module).items()
+        if isfunction(found) and found.__module__ == module.__name__ and not key.startswith("_")
+    )
+    if value not in choices:
+        raise ConfigError(f"{where}: {name} is {value!r}. Remedy: use one of {', '.join(choices)}")
+    return getattr(module, value)
 
 
 def _check_at_least(name: str, value: object, least: int) -> None:
@@ -120,7 +224,7 @@ def check_application_id(application_id: str) -> str:
     if not _APPLICATION_ID.fullmatch(application_id):
         message = (
             f"{application_id!r} can't be an application id: it names folders and topics. "
-            "Remedy: use letters, digits, '.', '_' and '-', at most 200 of them"
+            "Remedy: use letters, digits, '.', '_' and '-', at most 200 of them, and no '.' at the beginning"
         )
         raise ConfigError(message)
     return application_id

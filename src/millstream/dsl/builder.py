@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.dsl.graph import Graph, GraphNode, StreamSourceNode
 from millstream.dsl.kstream import KStream
@@ -18,8 +18,15 @@ from millstream.serdes import Serde
 from millstream.state.specs import StoreBuilder
 from millstream.topology.topology import Topology, operator_of
 
-K = TypeVar("K")
-V = TypeVar("V")
+if TYPE_CHECKING:
+    # A source without a serde stays bytes. Python 3.11 has no defaults of type variables at run time.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    K = TypeVarWithDefault("K", default=bytes)
+    V = TypeVarWithDefault("V", default=bytes)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
 class StreamsBuilder:

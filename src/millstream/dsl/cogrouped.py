@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from millstream.dsl.functions import Initializer
 from millstream.dsl.graph import Graph, GraphNode
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.ktable import KTable
@@ -53,7 +54,7 @@ class CogroupedKStream(Generic[K, VA]):
 
     def aggregate(
         self,
-        initializer: Callable[[], VA],
+        initializer: Initializer[VA],
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
@@ -101,7 +102,7 @@ class CogroupedKStream(Generic[K, VA]):
         number: int,
         name: str | None,
         own: Materialized,
-        initializer: Callable[[], VA],
+        initializer: Initializer[VA],
         aggregator: Callable[[K, Any, VA], VA],
         state: TableState,
         parent: GraphNode,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from millstream.dsl.functions import Initializer
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -95,7 +96,7 @@ class KGroupedStream(Generic[K, V]):
 
     def aggregate(
         self,
-        initializer: Callable[[], VA],
+        initializer: Initializer[VA],
         aggregator: Callable[[K, V, VA], VA],
         *,
         store: StoreLike = None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from millstream.dsl.functions import Initializer
 from millstream.dsl.graph import Graph, GraphNode
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -80,7 +81,7 @@ class KGroupedTable(Generic[K, V]):
 
     def aggregate(
         self,
-        initializer: Callable[[], VA],
+        initializer: Initializer[VA],
         adder: Callable[[K, V, VA], VA],
         subtractor: Callable[[K, V, VA], VA],
         *,

@@ -6,7 +6,8 @@ committed versions only, and every answer belongs to one of them (`version`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from millstream.errors import UnknownStoreError
@@ -38,31 +39,30 @@ class StoreReplica:
         self._sub, self._spec = _find(plan, store)
         self._backends: dict[int, MemoryBackend] = {}
         self._stores: list[KeyValueStore[Any, Any]] = []
+        self._answering = threading.Lock()
         self.version = Epoch(0)
         """The commit that the last answer comes from."""
 
     def get(self, key: Any) -> Any:
         """The value of a key at the last commit, or None."""
-        self._refresh()
-        for store in self._stores:
-            value = store.get(key)
-            if value is not None:
-                return _plain(value)
+        with self._answering:
+            self._refresh()
+            for store in self._stores:
+                value = store.get(key)
+                if value is not None:
+                    return _plain(value)
         return None
 
     def range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
-        """Pairs from `start` to `end`, both inclusive, ordered by key bytes within each partition."""
-        self._refresh()
-        for store in self._stores:
-            with store.range(start, end) as pairs:
-                yield from ((key, _plain(value)) for key, value in pairs)
+        """Pairs from `start` to `end`, both inclusive, ordered by key bytes within each partition.
+
+        All of them belong to one version, however late they are looked at.
+        """
+        return self._pairs(lambda store: store.range(start, end))
 
     def prefix_scan(self, prefix: Any, prefix_serde: Serde[Any]) -> Iterator[tuple[Any, Any]]:
         """Pairs whose key bytes begin with the serialized prefix."""
-        self._refresh()
-        for store in self._stores:
-            with store.prefix_scan(prefix, prefix_serde) as pairs:
-                yield from ((key, _plain(value)) for key, value in pairs)
+        return self._pairs(lambda store: store.prefix_scan(prefix, prefix_serde))
 
     def all(self) -> Iterator[tuple[Any, Any]]:
         """All pairs."""
@@ -70,6 +70,15 @@ class StoreReplica:
 
     def __len__(self) -> int:
         return sum(1 for _ in self.all())
+
+    def _pairs(self, scan: Callable[[KeyValueStore[Any, Any]], Any]) -> Iterator[tuple[Any, Any]]:
+        found: list[tuple[Any, Any]] = []
+        with self._answering:
+            self._refresh()
+            for store in self._stores:
+                with scan(store) as pairs:
+                    found += [(key, _plain(value)) for key, value in pairs]
+        return iter(found)
 
     def _refresh(self) -> None:
         head = self._chain.latest()

@@ -14,7 +14,7 @@ from millstream.errors import MillstreamError, MixedTypesError
 from millstream.log.api import SealedLog, SealedRange, Stamp, TopicConfig, TopicPartition
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
-from millstream.runtime.lease import Lease, acquire
+from millstream.runtime.lease import Lease, LeaseLostError, acquire
 from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section, TaskEntry
 from millstream.state.changelog import changelog_topic
 from millstream.topology.plan import Plan, SubTopology
@@ -95,21 +95,39 @@ class Driver:
 
         1. Take the lease; read the head. A head that was committed but not published is published.
            Then commit an empty epoch: a driver of an earlier term that wakes up finds its place taken.
+           One that was just committing when the lease changed hands may come first: its epoch counts.
         """
         self._check_runnable()
         self._folder.ensure()
         self._lease = acquire(self._folder, clock=self._clock, ttl_ms=self._settings.lease_ttl_ms)
-        head = self._chain.head()
-        self._check_plan(head)
-        self._create_topics()
-        failpoints.hit("commit.leased")
-        self._head = head
-        if head is not None:
-            self._check_publications(head)
-            self.publish(head)
-        self._commit(self._fence(head))
+        try:
+            while not self._fenced():
+                pass  # at most once: nobody else gets past `lease.verify` any more
+        except Exception:
+            self._lease.release()
+            raise
         failpoints.hit("commit.fenced")
         self.publish(self.head)
+
+    def _fenced(self) -> bool:
+        """Commit the empty epoch behind the head; False if somebody else was there first."""
+        head = self._chain.head()
+        try:
+            self._check_plan(head)
+            self._check_publications(head)
+            self._create_topics()
+            failpoints.hit("commit.leased")
+            self._chain.settle(head)
+            self._head = head
+            if head is not None:
+                self.publish(head)
+            self._commit(self._fence(head))
+        except (LeaseLostError, LostManifestError):
+            self.lease.verify()
+            if self._chain.head() == head:
+                raise
+            return False
+        return True
 
     def close(self) -> None:
         """Let the lease go."""
@@ -126,6 +144,10 @@ class Driver:
         2. The cut begins where the head ends. All tasks that may get records are planned.
         """
         self.lease.renew()
+        if self._published != self.head.epoch:
+            self.publish(self.head)  # it failed after the commit, for want of space perhaps
+        if any(topic not in self.counts for topic in self._source_topics()):
+            self._create_topics()  # a new topic fits the pattern of a source
         cut = self._cut()
         if not tick and not any(start < end for parts in cut.values() for start, end in parts.values()):
             return None
@@ -292,12 +314,27 @@ class Driver:
         for sub in self._plan.subtopologies:
             for name, spec in sub.stores.items():
                 if spec.logging:
-                    topic = changelog_topic(self._folder.application_id, name)
-                    self._create(topic, self._plan.task_count(sub, self.counts))
+                    self._create_changelog(sub, name)
         self._create_missing(
             {sink.topic for sub in self._plan.subtopologies for sink in sub.sinks if sink.topic is not None}
             - set(self._plan.repartition_topics)
         )
+
+    def _create_changelog(self, sub: SubTopology, store: str) -> None:
+        topic = changelog_topic(self._folder.application_id, store)
+        tasks = self._plan.task_count(sub, self.counts)
+        self._create(topic, tasks)
+        hashed = any(
+            name in self._plan.repartition_topics for source in sub.sources for name in source.topics
+        )
+        if self.counts[topic] < tasks or (hashed and self.counts[topic] != tasks):
+            raise PlanChangedError(
+                f"Store {store!r} of application {self._folder.application_id!r} is spread over "
+                f"{self.counts[topic]} partitions, but the topics that feed it now ask for {tasks}. Nothing "
+                "was changed. Likely cause: a topic was made anew with more partitions, or a new topic that "
+                "fits a pattern has more than the others. Remedy: give the topics the partitions they had, "
+                "or start the program under another app_id."
+            )
 
     def _create_missing(self, topics: Iterable[str]) -> None:
         for topic in sorted(topics):
@@ -331,18 +368,20 @@ class Driver:
                 "renamed. Remedy: run the program as it was, or start this one under another app_id."
             )
 
-    def _check_publications(self, head: Manifest) -> None:
+    def _check_publications(self, head: Manifest | None) -> None:
         """A topic that shows an epoch above the head has seen a manifest that is gone."""
+        last = 0 if head is None else head.epoch
         for topic in self._log.topics():
             for number in range(self._log.config(topic).partitions):
                 found = self._log.publications(TopicPartition(topic, Partition(number)))
                 for (publisher, task), publication in found.items():
-                    if publisher == head.application_id and publication.epoch > head.epoch:
+                    if publisher == self._folder.application_id and publication.epoch > last:
                         raise LostManifestError(
                             f"Topic {topic!r} shows epoch {publication.epoch} of task {task}, but the last "
-                            f"manifest of application {publisher!r} is {head.epoch}. Nothing was changed. "
-                            "Likely cause: the application's folder was restored from an older backup than "
-                            "its topics. Remedy: restore both from the same backup."
+                            f"manifest of application {publisher!r} is {last}. Nothing was changed. "
+                            "Likely cause: the application's folder was deleted, or restored from an older "
+                            "backup than its topics. Remedy: restore both from the same backup, or start the "
+                            "application under another app_id."
                         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millstream.runtime.manifest import TaskEntry
 from millstream.runtime.sealed_file import SealedFile
@@ -77,6 +77,10 @@ class TaskReport:
     learned: tuple[tuple[str, str, str], ...]
     records: int
     commit_requested: bool
+    counters: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """What the task counted in this epoch, by node and counter."""
+    wants_wall_clock: bool = False
+    """A punctuator waits for the wall clock, so an idle application must tick."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from millstream.config import StreamsConfig
-from millstream.errors import MillstreamError, ProcessingError
+from millstream.errors import ConfigError, MillstreamError, ProcessingError, ProductionError
 from millstream.handlers import ErrorContext, ErrorKind, Verdict
 from millstream.processors.batch import OrderKey
 from millstream.record import Headers
 from millstream.runtime.metrics import Metrics
 from millstream.runtime.records import OutputBatch
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,10 @@ class Failures:
         verdict = self._config.handler_of(context.kind)(context, error)
         if verdict is Verdict.FAIL:
             raise explained(context, error) from error
+        if not isinstance(verdict, Verdict):
+            raise ConfigError(
+                f"the {context.kind.value} handler answered {verdict!r}. Remedy: return a handlers.Verdict"
+            ) from error
         self._metrics.add(self._task_id, context.node, "records-dropped", 1)
         if verdict is Verdict.DEAD_LETTER:
             self._letters.append(_dead_letter(context, error, order))
@@ -66,8 +73,8 @@ class Failures:
 
 def explained(context: ErrorContext, error: Exception) -> MillstreamError:
     """The error to show the user: where it happened, on which record, and what was raised."""
-    if isinstance(error, MillstreamError) and context.kind is not ErrorKind.PROCESSING:
-        return error
+    if isinstance(error, MillstreamError) and context.kind is ErrorKind.DESERIALIZATION:
+        return error  # it names the record itself
     where = (
         f"topic {context.topic!r}, partition {context.partition}, offset {context.offset}"
         if context.topic is not None
@@ -77,9 +84,12 @@ def explained(context: ErrorContext, error: Exception) -> MillstreamError:
         f"operator {context.node!r} of task {context.task_id} failed: {type(error).__name__}: {error}\n"
         f"  record: {where}, key {_short(context.key)}, timestamp {context.timestamp}\n"
         f"{_user_lines(error)}"
-        "  Remedy: mend the function, or choose a processing_handler that skips or dead-letters such records."
+        f"  Remedy: mend the function, or choose a {context.kind.value}_handler that skips or dead-letters "
+        "such records."
     )
-    return ProcessingError(message)
+    if context.kind is not ErrorKind.PRODUCTION:
+        return ProcessingError(message)
+    return type(error)(message) if isinstance(error, MillstreamError) else ProductionError(message)
 
 
 def _dead_letter(context: ErrorContext, error: Exception, order: OrderKey) -> _DeadLetter:
@@ -89,8 +99,8 @@ def _dead_letter(context: ErrorContext, error: Exception, order: OrderKey) -> _D
         "message": str(error),
         "stacktrace": text,
         "topic": context.topic or "",
-        "partition": str(context.partition),
-        "offset": str(context.offset),
+        "partition": "" if context.partition is None else str(context.partition),
+        "offset": "" if context.offset is None else str(context.offset),
     }
     headers = tuple((f"__streams.errors.{name}", value.encode()) for name, value in described.items())
     return _DeadLetter(
@@ -104,7 +114,7 @@ def _user_lines(error: Exception) -> str:
     lines = [
         f"  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}\n"
         for frame in frames
-        if "/millstream/" not in frame.filename.replace("\\", "/")
+        if not frame.filename.startswith(_PACKAGE)
     ]
     return "".join(lines[-5:])
 

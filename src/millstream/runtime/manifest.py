@@ -114,21 +114,23 @@ class ManifestChain:
 
     def head(self) -> Manifest | None:
         """The last manifest, after the whole chain was checked; None before the first commit."""
-        epochs = self._epochs()
-        manifests = [self.read(epoch) for epoch in epochs]
+        witness = self._witness()  # before the manifests: one that is written meanwhile is not lost
+        manifests = [self.read(epoch) for epoch in self._epochs()]
+        if manifests and manifests[0].parent:
+            raise self._lost(f"there is no manifest before {manifests[0].epoch}")
         for before, after in pairwise(manifests):
             if after.epoch != before.epoch + 1:
                 raise self._lost(f"manifest {before.epoch + 1} is missing between others")
             if after.parent != before.digest():
                 raise self._lost(f"manifest {after.epoch} does not continue manifest {before.epoch}")
-        head = manifests[-1] if manifests else None
-        self._check_witness(head)
-        return head
+        self._check_witness(witness, manifests)
+        return manifests[-1] if manifests else None
 
-    def latest(self) -> Manifest | None:
-        """The last manifest, for a reader that changes nothing: the chain is not checked."""
-        epochs = self._epochs() if self._folder.manifests.is_dir() else []
-        return self.read(epochs[-1]) if epochs else None
+    def settle(self, head: Manifest | None) -> None:
+        """Finish what the driver that wrote the head may have left undone: its name's sync, the witness."""
+        sync_folder(self._folder.manifests, files=self._folder.files)
+        if head is not None and self._witness() != _Witness(head.epoch, head.digest()):
+            self._write_witness(head)
 
     def read(self, epoch: Epoch) -> Manifest:
         """One manifest."""
@@ -161,8 +163,7 @@ class ManifestChain:
             ) from None
         failpoints.hit("commit.manifest_written")
         # 2.
-        witness = _Witness(manifest.epoch, manifest.digest())
-        replace_durably(self._folder.witness, [_WITNESS.encode(witness)], files=self._folder.files)
+        self._write_witness(manifest)
         failpoints.hit("commit.witness_written")
 
     def _epochs(self) -> list[Epoch]:
@@ -170,22 +171,30 @@ class ManifestChain:
             Epoch(int(path.name)) for path in self._folder.manifests.iterdir() if path.name.isdigit()
         )
 
-    def _check_witness(self, head: Manifest | None) -> None:
-        epoch = head.epoch if head is not None else Epoch(0)
+    def _witness(self) -> _Witness | None:
         path = self._folder.witness
         try:
             data = read_bounded(path, _WITNESS.max_bytes + 64, files=self._folder.files)
         except FileNotFoundError:
-            if epoch > 1:
+            return None
+        return _WITNESS.decode(data, _Witness, str(path))
+
+    def _write_witness(self, manifest: Manifest) -> None:
+        witness = _Witness(manifest.epoch, manifest.digest())
+        replace_durably(self._folder.witness, [_WITNESS.encode(witness)], files=self._folder.files)
+
+    def _check_witness(self, witness: _Witness | None, manifests: Sequence[Manifest]) -> None:
+        last = manifests[-1].epoch if manifests else Epoch(0)
+        if witness is None:
+            if last > 1:
                 raise self._lost(
-                    f"{path} is missing, so nobody knows whether epoch {epoch} was the last"
-                ) from None
+                    f"{self._folder.witness} is missing, so nobody knows whether epoch {last} was the last"
+                )
             return
-        witness = _WITNESS.decode(data, _Witness, str(path))
-        if witness.epoch > epoch:
-            raise self._lost(f"epoch {witness.epoch} was committed, but the last manifest is {epoch}")
-        if head is not None and witness.epoch == epoch and witness.digest != head.digest():
-            raise self._lost(f"manifest {epoch} is not the one that was committed")
+        if witness.epoch > last:
+            raise self._lost(f"epoch {witness.epoch} was committed, but the last manifest is {last}")
+        if witness.digest not in (manifest.digest() for manifest in manifests[-_WITNESSED:]):
+            raise self._lost(f"manifest {witness.epoch} is not the one that was committed")
 
     def _lost(self, what: str) -> LostManifestError:
         return LostManifestError(

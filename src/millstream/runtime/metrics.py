@@ -37,6 +37,27 @@ class Metrics:
         """
         return sum(count for (_, at, what), count in self._counts.items() if (at, what) == (node, name))
 
+    def merge(self, other: Metrics) -> None:
+        """Count what another has counted.
+
+        >>> metrics, other = Metrics(), Metrics()
+        >>> other.add("0_0", "node", "records-in", 2)
+        >>> metrics.merge(other)
+        >>> metrics.get("node", "records-in")
+        2
+        """
+        self._counts.update(other._counts)
+
+    def of_task(self, task_id: str) -> dict[tuple[str, str], int]:
+        """The counters of one task, by node and name.
+
+        >>> metrics = Metrics()
+        >>> metrics.add("0_1", "node", "records-dropped", 1)
+        >>> metrics.of_task("0_1")
+        {('node', 'records-dropped'): 1}
+        """
+        return {(node, name): count for (at, node, name), count in self._counts.items() if at == task_id}
+
     def as_dict(self) -> dict[str, dict[str, dict[str, int]]]:
         """All counters, by task, node and name.
 

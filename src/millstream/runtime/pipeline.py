@@ -154,6 +154,9 @@ class Pipeline:
         return self._operators[name].process(batch)
 
     def _deliver(self, name: str, emission: Emission) -> None:
+        if emission is None:
+            return
+        self._host.count(name, "records-out", _rows_of(emission))
         children = self._sub.children[name]
         for position, child in enumerate(children):
             batch = emission.get(child) if isinstance(emission, Mapping) else emission
@@ -198,6 +201,7 @@ class Pipeline:
 
     def _dispatch(self, name: str, batch: Batch, child: str | None) -> None:
         """Send rows on, each to all children (or the named one) before the next row."""
+        self._host.count(name, "records-out", len(batch))
         children = self._sub.children[name]
         region = self._region_of[name]
         for row in range(len(batch)):
@@ -216,6 +220,13 @@ class Pipeline:
             self._dispatch(name, batch, child)
 
         return dispatch
+
+
+def _rows_of(emission: Batch | Mapping[str, Batch]) -> int:
+    """How many rows go on; a row that goes to several children by name counts once for each."""
+    if isinstance(emission, Mapping):
+        return sum(len(batch) for batch in emission.values())
+    return len(emission)
 
 
 def _edge(batch: Batch, position: int, children: int) -> Batch:

@@ -80,7 +80,10 @@ class Punctuations:
         )
 
     def run(self, kind: PunctuationType, now: int, call: Callable[[Schedule, int], None]) -> bool:
-        """Call all that are due, the one that was due first first. True if there was one."""
+        """Call all that are due, the one that was due first first; of two, the one scheduled first.
+
+        True if there was one.
+        """
         ran = False
         while due := self._due(kind, now):
             call(due, now)
@@ -88,8 +91,6 @@ class Punctuations:
             if not due.is_cancelled:
                 missed = max(0, now - due.due) // due.interval_ms
                 due.due += (missed + 1) * due.interval_ms
-                due.sequence = self._sequence
-                self._sequence += 1
         return ran
 
     def remember(self) -> dict[ScheduleKey, int]:

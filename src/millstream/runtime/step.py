@@ -81,7 +81,9 @@ def run_task(
         failpoints.hit("commit.opened")
         # 4.
         book = _book(job, blobs)
-        sealed = _process(worker, job, sub, planned, entry, raws, backends, book)
+        metrics = Metrics()
+        sealed = _process(worker, job, sub, planned, entry, raws, backends, book, metrics)
+        worker.metrics.merge(metrics)
         failpoints.hit("commit.processed")
     # 5.
     internal = worker.plan.repartition_topics
@@ -111,6 +113,8 @@ def run_task(
         learned=learned,
         records=sum(len(raw) for raw in raws),
         commit_requested=sealed.commit_requested,
+        counters=metrics.of_task(planned.task_id),
+        wants_wall_clock=sealed.wants_wall_clock,
     )
     failpoints.hit("commit.reported")
     return report, out
@@ -204,6 +208,7 @@ def _process(
     raws: Sequence[RawBatch],
     backends: Mapping[str, Backend],
     book: SerdeBook,
+    metrics: Metrics,
 ) -> Sealed:
     stores = {
         name: open_store(
@@ -215,7 +220,7 @@ def _process(
         application_id=job.application_id,
         config=worker.config,
         book=book,
-        metrics=worker.metrics,
+        metrics=metrics,
         stores=stores,
         global_stores={},
         clock=lambda: job.clock_ms,

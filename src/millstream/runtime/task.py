@@ -54,6 +54,7 @@ class Sealed:
     """Per store the sorted writes of the epoch: changelog segment and write batch in one."""
     state: TaskState
     commit_requested: bool
+    wants_wall_clock: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ class Task:
             },
             state=TaskState(self._stream_time, dict(self._partition_times), self._punctuations.remember()),
             commit_requested=requested,
+            wants_wall_clock=self.wants_wall_clock,
         )
 
     def close(self) -> None:

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 from millstream.config import StreamsConfig
-from millstream.errors import MillstreamError
 from millstream.log.files import FileLog
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
 from millstream.runtime.epoch import EpochJob, TaskReport
 from millstream.runtime.manifest import Manifest
+from millstream.spark.clock import Ticks, now_ms
+from millstream.spark.failures import EpochFailedError, SparkGoneError, given_up
 from millstream.spark.job import run_epoch_job
-from millstream.spark.session import check_context, context_of, make_context
+from millstream.spark.session import check_context, context_of, forget_dead_context, is_alive, make_context
 from millstream.spark.shipping import Program, ship
 from millstream.spark.slots import Slots
 from millstream.topology.topology import Topology
 
-__all__ = ["EpochLoop", "EpochResult"]
+__all__ = ["EpochFailedError", "EpochLoop", "EpochResult"]
+
+_RUN_AGAIN = (EpochMismatchError, MisplacedError, Py4JError, PySparkException, OSError)
+"""Failures of the machinery: the same epoch may well succeed when it is run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class EpochResult:
     """Of the sources; rows that went through repartitions are not counted again."""
     seconds: float
     commit_requested: bool
+    counters: Mapping[tuple[str, str], int]
+    """What its tasks counted, by node and counter. Attempts that were not committed are not in it."""
 
 
 class EpochLoop:
@@ -59,7 +67,7 @@ class EpochLoop:
             ApplicationFolder(log_root, application_id),
             self.log,
             self._plan,
-            clock=_now_ms,
+            clock=now_ms,
             settings=DriverSettings(
                 max_records=config.max_records_per_epoch,
                 lease_ttl_ms=config.lease_ttl_ms,
@@ -73,22 +81,15 @@ class EpochLoop:
         self._context: SparkContext | None = None
         self._slots: Slots | None = None
         self._make_worker: Any = None
-        self._next_tick = 0
-        self._wants_ticks = any(
-            "_run_user_processor" in getattr(getattr(node, "make", None), "func", type(self)).__qualname__
-            for sub in self._plan.subtopologies
-            for node in sub.nodes.values()
-        )
+        self._ticks = Ticks(self._plan, config.tick_ms)
 
     def open(self) -> None:
         """Take the application over, and get Spark ready: session, slots, warm workers."""
         self.driver.open()
+        if self._context is not None and not is_alive(self._context):
+            self._forget_context(self._context)
         if self._context is None:
-            if self._spark is None:
-                self._context = make_context(self._application_id, self._config.spark_settings)
-            else:
-                self._context = context_of(self._spark)
-                check_context(self._context)
+            self._context = self._get_context()
             self._slots = Slots(self._context, self._context.defaultParallelism)
             self._make_worker = ship(self._context, self._program)
             self._slots.rows.mapPartitions(_Warm(self._make_worker)).collect()
@@ -96,30 +97,59 @@ class EpochLoop:
     def run_epoch(self, *, tick: bool) -> EpochResult | None:
         """Run one epoch; None if there is nothing to do. `tick` lets the wall clock move punctuators."""
         began = time.monotonic()
-        due = tick and self._wants_ticks and _now_ms() >= self._next_tick
+        due = tick and self._ticks.due()
         job = self.driver.plan_epoch(tick=due)
         if job is None:
             return None
-        if due:
-            self._next_tick = _now_ms() + self._config.tick_ms
         reports, manifest = self._committed(job)
         self.driver.publish(manifest)
         self.driver.end(manifest)
+        self._ticks.ended(reports, ticked=due)
+        counters: Counter[tuple[str, str]] = Counter()
+        for report in reports:
+            counters.update(report.counters)
         return EpochResult(
             manifest,
             sum(end - start for parts in job.cut.values() for start, end in parts.values()),
             time.monotonic() - began,
             any(report.commit_requested for report in reports),
+            counters,
         )
+
+    def let_go(self) -> None:
+        """Let the lease go; Spark stays, for the next `open`."""
+        self.driver.close()
 
     def close(self) -> None:
         """Let the lease go, and end the Spark that was made here."""
         self.driver.close()
+        context, self._context = self._context, None
+        if context is None:
+            return
+        if not is_alive(context):
+            self._forget_context(context)
+            return
         if self._slots is not None:
             self._slots.release()
-        if self._spark is None and self._context is not None:
-            self._context.stop()
-        self._context = None
+        if self._spark is None:
+            context.stop()
+
+    def _get_context(self) -> SparkContext:
+        if self._spark is None:
+            return make_context(self._application_id, self._config.spark_settings)
+        context = context_of(self._spark)
+        if not is_alive(context):
+            raise SparkGoneError(
+                f"The Spark session that application {self._application_id!r} was given has ended. Remedy: "
+                "make a new one and a new Streams object; the application goes on from its last commit."
+            )
+        check_context(context)
+        return context
+
+    def _forget_context(self, context: SparkContext) -> None:
+        self._context = self._slots = None
+        if self._spark is None:
+            forget_dead_context(context)
 
     def _committed(self, job: EpochJob) -> tuple[list[TaskReport], Manifest]:
         assert self._context is not None and self._slots is not None  # noqa: PT018 - open() comes first
@@ -128,10 +158,15 @@ class EpochLoop:
             try:
                 reports = run_epoch_job(self._context, self._slots, job, self._make_worker)
                 manifest = self.driver.commit(job, reports)
-            except (EpochMismatchError, MisplacedError, Py4JError) as error:
+            except Exception as error:
+                # A driver that was overtaken says so, whatever else went wrong because of it.
+                self.driver.lease.verify()
                 tries += 1
-                if tries > self._config.max_epoch_retries:
-                    raise _given_up(job, error, tries) from error
+                alive = is_alive(self._context)
+                if alive and not isinstance(error, _RUN_AGAIN):
+                    raise
+                if not alive or tries > self._config.max_epoch_retries:
+                    raise given_up(job, error, tries, spark_is_alive=alive) from error
             else:
                 return [report for report in reports if isinstance(report, TaskReport)], manifest
 
@@ -145,14 +180,3 @@ class _Warm:
     def __call__(self, rows: Any) -> list[int]:
         self._make_worker()
         return [sum(1 for _ in rows)]
-
-
-def _given_up(job: EpochJob, error: Exception, tries: int) -> MillstreamError:
-    return MillstreamError(
-        f"Epoch {job.epoch} of application {job.application_id!r} failed {tries} times; nothing of it is "
-        f"visible. The last failure: {error}"
-    )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

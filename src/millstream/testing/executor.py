@@ -15,7 +15,7 @@ from typing import Self
 
 from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
-from millstream.log.files import FileLog
+from millstream.log.files import FileLog, Limits
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.blobs import Blob
 from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
@@ -49,12 +49,13 @@ class InProcessExecutor:
         settings: DriverSettings | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         files: FileLayer = OS_FILES,
+        limits: Limits | None = None,
         listener: RestoreListener = NO_LISTENER,
         apply_after_commit: bool = True,
     ) -> None:
         plan = topology.plan()
         folder = ApplicationFolder(log_root, application_id, files)
-        self.log = FileLog(log_root, files=files)
+        self.log = FileLog(log_root, files=files, limits=limits, now_ms=clock)
         self.metrics = Metrics()
         self.driver = Driver(folder, self.log, plan, clock=clock, settings=settings)
         self.worker = Worker(
@@ -67,7 +68,7 @@ class InProcessExecutor:
             metrics=self.metrics,
             listener=listener,
         )
-        self._apply_after_commit = apply_after_commit
+        self.apply_after_commit = apply_after_commit
         self._attempts = count(1)
         self.driver.open()
 
@@ -79,7 +80,7 @@ class InProcessExecutor:
         manifest = self._committed(job)
         self.driver.publish(manifest)
         self.driver.end(manifest)
-        if self._apply_after_commit:
+        if self.apply_after_commit:
             self.apply(job, manifest)
         return manifest
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from millstream import Processor, Record, Store, StreamsBuilder, Topology, serdes, stores
+from millstream import KStream, KTable, Processor, Record, Store, StreamsBuilder, Topology, serdes, stores
 
 __all__ = ["APPLICATIONS", "PARTITIONS", "Application"]
 
@@ -34,8 +34,10 @@ class Application:
 def word_count() -> Topology:
     """Stateless level, then a cached count."""
     builder = StreamsBuilder()
-    words = builder.stream("lines", value=serdes.string).flat_map_values(str.split)
-    counts = words.group_by(lambda _, word: word, key=serdes.string, value=serdes.string).count(store="counts")
+    words: KStream[Any, str] = builder.stream("lines", value=serdes.string).flat_map_values(str.split)
+    counts = words.group_by(lambda _, word: word, key=serdes.string, value=serdes.string).count(
+        store="counts"
+    )
     counts.to_stream().to("word-counts", key=serdes.string, value=serdes.int64)
     return builder.build()
 
@@ -45,9 +47,7 @@ def ledger() -> Topology:
     builder = StreamsBuilder()
     builder.add_state_store(stores.key_value("latest", key=serdes.string, value=serdes.string))
     builder.add_state_store(stores.key_value("large", key=serdes.string, value=serdes.int64))
-    builder.add_state_store(
-        stores.key_value("visits", key=serdes.string, value=serdes.int64, logging=False)
-    )
+    builder.add_state_store(stores.key_value("visits", key=serdes.string, value=serdes.int64, logging=False))
     orders = builder.stream("orders", key=serdes.string, value=serdes.string)
     audited = orders.process(Audit, "latest", "large", "visits")
     audited.to("audited", key=serdes.string, value=serdes.string)
@@ -83,9 +83,13 @@ class Audit(Processor[str, str, str, str]):
 def stock() -> Topology:
     """A cached table, grouped by a part of its values."""
     builder = StreamsBuilder()
-    items = builder.table("stock", store=Store("items", key=serdes.string, value=serdes.string))
+    items: KTable[str, str] = builder.table(
+        "stock", store=Store("items", key=serdes.string, value=serdes.string)
+    )
     by_shop = items.group_by(
-        lambda _, place: (place.split(":")[0], int(place.split(":")[1])), key=serdes.string, value=serdes.int64
+        lambda _, place: (place.split(":")[0], int(place.split(":")[1])),
+        key=serdes.string,
+        value=serdes.int64,
     )
     totals = by_shop.aggregate(
         lambda: 0,
@@ -104,7 +108,11 @@ def _line(rng: random.Random) -> tuple[int, bytes | None, bytes | None]:
 
 def _order(rng: random.Random) -> tuple[int, bytes | None, bytes | None]:
     customer = rng.randrange(5)
-    return customer % PARTITIONS, b"customer%d" % customer, b"shop%d:%d" % (rng.randrange(3), rng.randrange(120))
+    return (
+        customer % PARTITIONS,
+        b"customer%d" % customer,
+        b"shop%d:%d" % (rng.randrange(3), rng.randrange(120)),
+    )
 
 
 def _item(rng: random.Random) -> tuple[int, bytes | None, bytes | None]:

@@ -1,84 +1,106 @@
 """One application on one machine, and everything that can happen to it.
 
 A :class:`World` writes input, runs epochs through the real commit, lets processes die, drivers stall, disks
-and power fail, and compares what is left with the oracle. What was acknowledged to it is kept here and not
+and power fail, and compares what is left with the oracle. What was acknowledged to it is kept here, and not
 in the folders that the faults strike.
 """
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from unittest import mock
 
 from millstream import failpoints
-from millstream.durable import OS_FILES, FileLayer, is_temporary
+from millstream.durable import FileLayer
+from millstream.durable.layer import OsFileLayer
 from millstream.log.api import TopicConfig, TopicPartition
 from millstream.log.blocks import record_batch
-from millstream.log.errors import UnknownTopicError
 from millstream.log.files import FileLog, Limits
+from millstream.runtime.blobs import Blob
 from millstream.runtime.commit import DriverSettings
-from millstream.runtime.epoch import Blob, EpochJob, Misplaced, PlannedTask, TaskReport
+from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.lease import LeaseHeldError, LeaseLostError
-from millstream.runtime.manifest import Manifest, TaskEntry
+from millstream.runtime.manifest import Manifest
 from millstream.runtime.step import Worker, apply_commit, run_task
-from millstream.state.backends import supplier
 from millstream.state.changelog import changelog_topic
-from millstream.state.directory import StateDirectory, TaskDirectory, open_state_directory
+from millstream.state.directory import open_state_directory
 from millstream.state.errors import StoreAheadError
 from millstream.testing import oracle
 from millstream.testing.executor import InProcessExecutor, run_level
 from millstream.testing.fault_programs import APPLICATIONS, PARTITIONS
 from millstream.testing.faulty_files import FaultyFiles
-from millstream.testing.oracle import Copy, Facts, Row, Verdict
+from millstream.testing.observation import copies_in, manifests_in, rows_of, sealed_in
+from millstream.testing.oracle import Facts, Row, Verdict
 from millstream.testing.stalls import Site, Stalled
-from millstream.types import Attempt, Offset, Partition
+from millstream.types import Attempt, Partition
 
-__all__ = ["APPLICATION_ID", "LEASE_TTL_MS", "MAX_RECORDS", "LostAttempt", "Task", "World"]
+__all__ = ["LostAttempt", "NoFaultError", "UnsyncedFiles", "World"]
 
 APPLICATION_ID: Final = "app"
 LEASE_TTL_MS: Final = 30_000
 MAX_RECORDS: Final = 3
-"""Of each partition and epoch: so that input is left when a fault strikes."""
-_EPOCHS_UP_TO_A_FAULT: Final = 8
-_FIRST_ZOMBIE_ATTEMPT: Final = 1_000_000
+"""Of each partition in an epoch: so that input is left when a fault strikes."""
+_RECORDS_OF_AN_EPOCH: Final = MAX_RECORDS * PARTITIONS
+
+OVERTAKEN: Final = (LeaseLostError, LeaseHeldError, StoreAheadError)
+"""How a driver may end that finds another one in its place."""
+
+
+class NoFaultError(AssertionError):
+    """A planned fault did not happen: the test would show nothing."""
+
+
+class UnsyncedFiles(OsFileLayer):
+    """The real file system without syncs, which a killed process does not need. For speed."""
+
+    def fsync(self, fd: int) -> None:
+        """Do nothing."""
+
+    def sync_folder(self, path: Path) -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A task of some epoch, as it was started: it can be started again at any time."""
+class LostAttempt:
+    """A task runs twice in an epoch."""
+
+    task_id: str
+    named: int
+    """Which of the two attempts is reported to the driver, 0 or 1."""
+    heard: int
+    """Whose rows the next level gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartedTask:
+    """A task of some epoch as it was started: it can be started again at any time."""
 
     job: EpochJob
     planned: PlannedTask
     blobs: tuple[Blob, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class LostAttempt:
-    """A task that runs twice in an epoch."""
-
-    task_id: str
-    named: int
-    """Which of the two attempts is reported to the driver."""
-    heard: int
-    """Whose rows the next level gets."""
+    @property
+    def has_past(self) -> bool:
+        """Whether the task had sealed before that epoch."""
+        return self.planned.task_id in self.job.entries
 
 
 class Executor(InProcessExecutor):
-    """Runs chosen tasks twice, and remembers all."""
+    """Runs a chosen task twice, and remembers all."""
 
-    def __init__(self, world: World, **settings: Any) -> None:
+    def __init__(self, *args: Any, **settings: Any) -> None:
         self.twice: LostAttempt | None = None
-        self.past = world.past
-        super().__init__(world.application.build(), **settings)
+        self.started: list[StartedTask] = []
+        super().__init__(*args, **settings)
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | Misplaced]:
         """Steps 3 to 6 for all tasks, level by level."""
@@ -87,7 +109,7 @@ class Executor(InProcessExecutor):
         for level in range(1 + max(task.level for task in job.tasks)):
             sent: list[Blob] = []
             for planned in (task for task in job.tasks if task.level == level):
-                self.past.append(Task(job, planned, tuple(self._for(planned, blobs))))
+                self.started.append(StartedTask(job, planned, tuple(self._for(planned, blobs))))
                 twice = self.twice if self.twice and self.twice.task_id == planned.task_id else None
                 attempts = [
                     run_level(self.worker, job, [planned], blobs, self.next_attempt)
@@ -119,31 +141,30 @@ class World:
 
     def __post_init__(self) -> None:
         self.application = APPLICATIONS[self.name]
+        self.plan = self.application.build().plan()
         self.disk = self.folder / "disk"
         self.log_root = self.disk / "log"
         self.state = self.folder / "state"
         self.standby = self.folder / "standby"
-        self.disk.mkdir(0o700, exist_ok=True)
+        self.disk.mkdir(0o700, parents=True, exist_ok=True)
         self.files = self.make_files(self.disk)
-        self.rng = random.Random(f"world {self.seed}")
+        self.rng = random.Random(f"world {self.seed}")  # noqa: S311 - not a secret
         self.now = 1_000_000
         self.boot = 1
-        self.time = 0
         self.inputs: list[list[Row]] = [[] for _ in range(PARTITIONS)]
-        self.past: list[Task] = []
         self.app: Executor | None = None
+        self.started: list[StartedTask] = []
+        """All tasks that were ever started."""
         self.stalled: list[Stalled] = []
-        self.forgetful = False
-        self._zombies = _FIRST_ZOMBIE_ATTEMPT
-        self._applied: frozenset[str] = frozenset()
+        self._time = 0
+        self._is_forgetful = False
+        self._at_head: set[str] = set()
+        self._zombies = count(1_000_000)
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
         for user in ("millstream.state.directory.boot_id", "millstream.runtime.lease.boot_id"):
-            self._resources.enter_context(mock.patch(user, lambda: f"boot {self.boot}"))
-        for topic in (self.application.input, *self.application.outputs):
-            with suppress(Exception) if self.exists(topic) else ExitStack():
-                self.log().create_topic(topic, TopicConfig(partitions=PARTITIONS))
+            self._resources.enter_context(mock.patch(user, self._boot_id))
         return self
 
     def __exit__(
@@ -154,3 +175,282 @@ class World:
     ) -> None:
         self._end_stalled()
         self._resources.close()
+
+    # Ordinary life ------------------------------------------------------------------------------------
+
+    def create_topics(self) -> Self:
+        """Make the application's topics."""
+        log = self._log()
+        for topic in (self.application.input, *self.application.outputs):
+            log.create_topic(topic, TopicConfig(partitions=PARTITIONS))
+        return self
+
+    def append(self, records: int) -> None:
+        """Write random input, as a producer of its own."""
+        new: list[list[Row]] = [[] for _ in range(PARTITIONS)]
+        for _ in range(records):
+            partition, key, value = self.application.record(self.rng)
+            self._time += self.rng.randrange(4)
+            new[partition].append((key, value, max(0, self._time - self.rng.choice((0, 0, 0, 5)))))
+        for partition, rows in enumerate(new):
+            if rows:
+                keys, values, timestamps = zip(*rows, strict=True)
+                place = TopicPartition(self.application.input, Partition(partition))
+                self._log().append(place, record_batch(keys, values, timestamps))
+                self.inputs[partition] += rows
+
+    def open(self) -> Executor:
+        """Start a driver; if there was one before, its lease has run out."""
+        self.now += LEASE_TTL_MS
+        self.app = self.new_executor()
+        return self.app
+
+    def epoch(self, *, apply: bool = True) -> Manifest | None:
+        """Run an epoch, in a new driver if there is none."""
+        app = self.app or self.open()
+        manifest = self._run_epoch(app, apply=apply)
+        if manifest is not None:
+            self._at_head = (
+                self._at_head | set(manifest.sealed) if apply else self._at_head - set(manifest.sealed)
+            )
+        return manifest
+
+    def finish(self) -> None:
+        """Run epochs until all input is committed."""
+        while self.epoch() is not None:
+            pass
+
+    def close(self) -> None:
+        """End the driver in order."""
+        if self.app is not None:
+            self.app.close()
+        self.app = None
+
+    def backlog(self) -> int:
+        """How many records are not committed."""
+        manifests = manifests_in(self.application_folder / "manifests")
+        done = sum(offset for _, _, offset in manifests[-1]["positions"]) if manifests else 0
+        return sum(map(len, self.inputs)) - done
+
+    # Faults -------------------------------------------------------------------------------------------
+
+    def die(self) -> None:
+        """The driver's process is gone, without a word."""
+        self.app = None
+        self._at_head = set()
+
+    def crash(self, point: str, action: Any = "raise", *, skip: int = 0) -> None:
+        """Run epochs, or first a driver's start, until a failpoint ends the process."""
+        epochs = skip + 2  # a point is passed at least once in an epoch, and what is torn comes after it
+        self.append((epochs + 1) * _RECORDS_OF_AN_EPOCH)
+        with failpoints.armed(point, action, skip=skip):
+            try:
+                for _ in range(epochs):
+                    self.epoch()
+            except failpoints.InjectedCrash:
+                self.die()
+        if self.app is not None:
+            raise NoFaultError(f"{point} ended nothing in {epochs} epochs")
+        self._count("crash")
+
+    def crash_at(self, site: Site, *, opening: bool = False) -> None:
+        """End the driver at a site in the middle of an epoch, or of its start."""
+        self.stall(site, opening=opening)
+        self.stalled.pop().kill()
+        self._count("crash")
+
+    def lose_attempt(self, lost: LostAttempt) -> None:
+        """Run an epoch in which a task runs twice; one of the two is never named."""
+        self.append(2 * _RECORDS_OF_AN_EPOCH)
+        app = self.app or self.open()
+        before = len(app.started)
+        app.twice = lost
+        try:
+            self.epoch()
+        finally:
+            app.twice = None
+        if all(task.planned.task_id != lost.task_id for task in app.started[before:]):
+            raise NoFaultError(f"there is no task {lost.task_id}")
+        self._count("lost attempt")
+
+    def zombie(self, task: StartedTask, *, elsewhere: bool) -> None:
+        """Let a task of the past run now, here or on another instance. It may be refused."""
+        worker = self._worker()
+        if elsewhere:
+            worker = replace(worker, directory=open_state_directory(self.standby))
+        with suppress(StoreAheadError):
+            run_task(worker, task.job, task.planned, task.blobs, Attempt(next(self._zombies)))
+        self._count("zombie")
+
+    def late_apply(self, task: StartedTask) -> None:
+        """Let a task of the past apply what was the head when it was started. It may be refused."""
+        with suppress(StoreAheadError):
+            apply_commit(self._worker(), task.planned, task.job.entries[task.planned.task_id])
+        self._count("zombie")
+
+    def stall(self, site: Site, *, opening: bool = False) -> None:
+        """Stop the driver in the middle of an epoch, or of its start. The next one takes over."""
+        self.append(2 * _RECORDS_OF_AN_EPOCH)
+        if opening:
+            self.die()
+            self.now += LEASE_TTL_MS
+        app = None if opening else self.app or self.open()
+
+        def work() -> None:
+            driver = app if app is not None else self.new_executor()
+            self._run_epoch(driver, apply=True)
+
+        self.stalled.append(Stalled(site, work))
+        self._count("stalled driver")
+        self.die()
+
+    def wake(self) -> BaseException | None:
+        """Let the driver that stalled first go on; how it ended."""
+        error = self.stalled.pop(0).wake()
+        self._at_head = set()  # it may have committed
+        if error is not None and not isinstance(error, OVERTAKEN):
+            raise error
+        self._count("woken driver")
+        return error
+
+    def lose_local_state(self, task_id: str | None = None) -> None:
+        """Delete the local stores of a task, or of all."""
+        folder = self.state / APPLICATION_ID
+        for path in [folder / task_id] if task_id else list(folder.glob("*_*")):
+            shutil.rmtree(path, ignore_errors=True)
+        self._is_forgetful = True
+        self._at_head = set()
+        self._count("lost local state")
+
+    def power_cut(self) -> None:
+        """All processes end, and what was not synced is lost, wholly or in part."""
+        self._end_stalled()
+        self.die()
+        assert isinstance(self.files, FaultyFiles)
+        self.files.power_cut(self.rng)
+        self.boot += 1
+        for store in sorted(self.state.glob(f"{APPLICATION_ID}/*_*/*/*/")):
+            self._scramble(store)
+        self._is_forgetful = True
+        self._count("power cut")
+
+    # What is left -------------------------------------------------------------------------------------
+
+    def check(self) -> Verdict:
+        """Compare everything with the oracle. A dead driver's last epoch may be half published."""
+        settled = self.app is not None
+        facts = self.facts(settled=settled)
+        return oracle.check(oracle.PROGRAMS[self.name](PARTITIONS), facts)
+
+    def check_versions(self) -> None:
+        """Compare only what can be seen without reading a topic, which would bring it into order."""
+        oracle.check_versions(manifests_in(self.application_folder / "manifests"), self._copies(self.state))
+
+    def check_to_the_end(self) -> Verdict:
+        """Run to the end of the input, follow with a standby, and compare everything."""
+        self.finish()
+        self.follow()
+        verdict = self.check()
+        everything = sum(map(len, self.inputs))
+        if verdict.records != everything or not verdict.outputs:
+            raise oracle.InvariantBroken(f"I1: {verdict.records} of {everything} records were committed")
+        return verdict
+
+    def follow(self) -> None:
+        """Bring a standby of every task to the head."""
+        app = self.app or self.open()
+        worker = replace(self._worker(), directory=open_state_directory(self.standby))
+        for sub in self.plan.subtopologies:
+            for number in range(self.plan.task_count(sub, app.driver.counts)):
+                planned = PlannedTask(sub.task_id(number), sub.number, Partition(number), sub.level)
+                entry = app.driver.head.tasks.get(planned.task_id)
+                if entry is not None:
+                    apply_commit(worker, planned, entry)
+
+    def facts(self, *, settled: bool = True) -> Facts:
+        """Everything that can be seen from outside."""
+        log = self._log()
+        logged = [
+            name for sub in self.plan.subtopologies for name, spec in sub.stores.items() if spec.logging
+        ]
+        return Facts(
+            inputs={self.application.input: self.inputs},
+            manifests=manifests_in(self.application_folder / "manifests"),
+            outputs={topic: self._rows(topic) for topic in self.application.outputs},
+            changelogs={store: self._rows(changelog_topic(APPLICATION_ID, store)) for store in logged},
+            stores=self._copies(self.state),
+            standbys=self._copies(self.standby),
+            sealed=sealed_in(self.log_root),
+            referenced=log.referenced_files(),
+            forgetful={"visits"} if self._is_forgetful else frozenset(),
+            settled=settled,
+            applied=frozenset(self._at_head),
+        )
+
+    @property
+    def application_folder(self) -> Path:
+        """Where manifests and leases are."""
+        return self.log_root / "applications" / APPLICATION_ID
+
+    def new_executor(self) -> Executor:
+        """A new driver on the same folders."""
+        app = Executor(
+            self.application.build(),
+            application_id=APPLICATION_ID,
+            log_root=self.log_root,
+            state_dir=self.state,
+            backend=self.backend,
+            settings=DriverSettings(
+                max_records=MAX_RECORDS, lease_ttl_ms=LEASE_TTL_MS, default_partitions=PARTITIONS
+            ),
+            clock=lambda: self.now,
+            files=self.files,
+            limits=self.limits,
+        )
+        app.started = self.started
+        return app
+
+    # Inside -------------------------------------------------------------------------------------------
+
+    def _boot_id(self) -> str:
+        return f"boot {self.boot}"
+
+    def _run_epoch(self, app: Executor, *, apply: bool) -> Manifest | None:
+        app.apply_after_commit = apply
+        return app.run_epoch()
+
+    def _worker(self) -> Worker:
+        return (self.app or self.open()).worker
+
+    def _log(self) -> FileLog:
+        return FileLog(self.log_root, files=self.files, limits=self.limits, now_ms=lambda: self.now)
+
+    def _rows(self, topic: str) -> list[list[Row]]:
+        return rows_of(self.log_root, topic, self.files)
+
+    def _copies(self, state: Path) -> dict[tuple[str, str], oracle.Copy]:
+        return copies_in(state, self.plan, APPLICATION_ID, self.backend)
+
+    def _end_stalled(self) -> None:
+        for stalled in self.stalled:
+            stalled.kill()
+        self.stalled = []
+
+    def _count(self, fault: str) -> None:
+        """Note a fault; it must have come before the end of the input."""
+        if not self.backlog():
+            raise NoFaultError(f"all input was committed before the fault ({fault})")
+        self.happened[fault] += 1
+
+    def _scramble(self, store: Path) -> None:
+        """What a power cut may do to files that were never synced."""
+        for file in sorted(path for path in store.rglob("*") if path.is_file() and path.name != "FORMAT"):
+            fate = self.rng.choice(("kept", "cut", "lost", "zeroed"))
+            size = file.stat().st_size
+            if fate == "lost":
+                file.unlink()
+            elif fate == "cut":
+                with file.open("r+b") as opened:
+                    opened.truncate(self.rng.randint(0, size))
+            elif fate == "zeroed":
+                file.write_bytes(bytes(size))

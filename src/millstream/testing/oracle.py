@@ -41,6 +41,8 @@ __all__ = [
     "Verdict",
     "WordCount",
     "check",
+    "check_versions",
+    "digest_of",
     "manifest_of",
 ]
 
@@ -94,8 +96,8 @@ class Facts:
     """Stores without a changelog whose disk was lost: they may have forgotten."""
     settled: bool = True
     """False: a driver died and nobody has come after it; its last epoch may be published in part."""
-    applied: bool = False
-    """True: step 10 of the last epoch was done, so every store of every task must be at its version."""
+    applied: AbstractSet[str] = frozenset()
+    """Tasks whose last epoch was applied (step 10): each of their stores must be at the task's version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +319,13 @@ def check(program: Program, facts: Facts) -> Verdict:
     return Verdict(len(facts.manifests), sum(before.values()), sum(map(len, expected.values())))
 
 
+def check_versions(manifests: Sequence[Mapping[str, Any]], stores: Mapping[tuple[str, str], Copy]) -> None:
+    """Only that no local store is above the head. Can be asked at any time, also while everything is dead."""
+    history = _versions(manifests)
+    for (task, store), copy in stores.items():
+        _check_below_head(f"store {store} of task {task}", copy, history.get(task, {0: {}}))
+
+
 def _cut(
     inputs: Mapping[str, Partitions], start: Mapping[tuple[str, int], int], end: Mapping[tuple[str, int], int]
 ) -> dict[str, list[Sequence[Row]]]:
@@ -453,6 +462,10 @@ def _check_copies(program: Program, facts: Facts) -> None:
     for kind, copies in (("store", facts.stores), ("standby", facts.standbys)):
         for (task, store), copy in copies.items():
             _check_copy(f"{kind} {store} of task {task}", copy, task, store, facts, history)
+    for (task, store), copy in facts.stores.items():
+        head = max(history.get(task, {0: {}}))
+        what = f"store {store} of task {task} is at version {copy.version} after {head} was applied"
+        _must(task not in facts.applied or copy.version == head, "I4", what)
     for place, standby in facts.standbys.items():
         active = facts.stores.get(place)
         if active is not None and active.version == standby.version:
@@ -472,13 +485,7 @@ def _check_copy(
 ) -> None:
     versions = history.get(task, {0: {}})
     head = max(versions)
-    _must(copy.version <= head, "I7", f"{what} is at version {copy.version}, above the head ({head})")
-    if facts.applied:
-        _must(
-            copy.version == head,
-            "I4",
-            f"{what} is at version {copy.version} after version {head} was applied",
-        )
+    _check_below_head(what, copy, versions)
     if store not in facts.changelogs:
         return
     end = versions[head].get(store, 0)
@@ -495,6 +502,11 @@ def _check_copy(
         )
     replayed = _replayed(facts.changelogs[store][_partition(task)][: copy.position])
     _must(dict(copy.rows) == replayed, "I5", f"{what}: {_difference(replayed, copy.rows)}")
+
+
+def _check_below_head(what: str, copy: Copy, versions: Mapping[int, Mapping[str, int]]) -> None:
+    head = max(versions)
+    _must(copy.version <= head, "I7", f"{what} is at version {copy.version}, above the head ({head})")
 
 
 def _check_unlogged(

@@ -24,7 +24,7 @@ _CAP_S: Final = 120.0
 
 
 class Stalled:
-    """Work that was started and stands still at a site. Exactly one of :meth:`wake` and :meth:`kill` ends it."""
+    """Work that was started and stands still at a site, until :meth:`wake` or :meth:`kill`."""
 
     def __init__(self, site: Site, work: Callable[[], object]) -> None:
         self._left = list(site)

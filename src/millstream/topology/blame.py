@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
+from types import FrameType
 
-_PACKAGE = str(Path(__file__).resolve().parents[1])
+_PACKAGE = __name__.split(".", maxsplit=1)[0]
 _FIXED: ContextVar[str | None] = ContextVar("call_site", default=None)
 
 
@@ -18,9 +18,15 @@ def call_site() -> str:
     if fixed is not None:
         return fixed
     frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads source files and is far slower
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and _is_ours(frame):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """By module, not by file: the __init__ of a dataclass has no file."""
+    name = str(frame.f_globals.get("__name__", ""))
+    return name == _PACKAGE or name.startswith(f"{_PACKAGE}.")
 
 
 @contextmanager

@@ -1,0 +1,370 @@
+"""Fault scripts: what happens to an application, as data. One integer makes a whole script.
+
+A script is a row of steps; :func:`play` plays it in a :class:`~millstream.testing.fault_world.World` and asks
+the oracle after every step. The planned faults must really happen, and before the input ends, or the script
+fails: a test that shows nothing is no test. A failed script carries its seed, its steps and the command that
+plays it again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final, Literal, TypeAlias
+
+from millstream.testing.fault_programs import APPLICATIONS
+from millstream.testing.fault_world import LostAttempt, NoFaultError, World
+from millstream.testing.oracle import Verdict
+from millstream.testing.stalls import Site
+
+__all__ = [
+    "EPOCH_POINTS",
+    "OPENING_POINTS",
+    "SEED_VARIABLE",
+    "STALL_SITES",
+    "Script",
+    "play",
+    "script",
+    "seeds",
+]
+
+SEED_VARIABLE: Final = "MILLSTREAM_SEED"
+SOME: Final = 12
+"""More records than an epoch takes."""
+
+During: TypeAlias = Literal["epoch", "opening"]
+
+EPOCH_POINTS: Final = (
+    "durable.file_written",
+    "durable.file_synced",
+    "durable.linked",
+    "durable.replaced",
+    "durable.folder_synced",
+    "log.locked",
+    "log.frame_written",
+    "log.frame_synced",
+    "log.watermark_written",
+    "commit.planned",
+    "commit.opened",
+    "commit.processed",
+    "commit.sealed",
+    "commit.reported",
+    "commit.checked",
+    "commit.manifest_written",
+    "commit.witness_written",
+    "commit.published",
+    "commit.ended",
+    "commit.store_applied",
+    "commit.applied",
+    "follow.batch_applied",
+)
+"""Failpoints that every epoch with input passes."""
+
+OPENING_POINTS: Final = (
+    "durable.file_written",
+    "durable.file_synced",
+    "durable.linked",
+    "durable.replaced",
+    "durable.folder_synced",
+    "commit.leased",
+    "commit.manifest_written",
+    "commit.witness_written",
+    "commit.fenced",
+    "commit.published",
+)
+"""Failpoints that every start of a driver passes."""
+
+STALL_SITES: Final[tuple[Site, ...]] = (
+    ("commit.planned",),
+    ("commit.processed", "durable.file_written"),
+    ("commit.sealed",),
+    ("commit.reported",),
+    ("commit.checked",),
+    ("commit.checked", "durable.file_synced"),
+    ("commit.checked", "durable.linked"),
+    ("commit.manifest_written",),
+    ("commit.manifest_written", "durable.file_synced"),
+    ("commit.witness_written",),
+    ("commit.published",),
+    ("commit.ended",),
+    ("commit.applied",),
+)
+"""Where a driver can stand still in an epoch without holding a lock that others would wait for."""
+
+OPENING_STALL_SITES: Final[tuple[Site, ...]] = (
+    ("durable.file_written",),
+    ("durable.linked",),
+    ("commit.leased",),
+    ("commit.manifest_written",),
+    ("commit.fenced",),
+)
+"""The same in a driver's start."""
+
+
+class Step(ABC):
+    """Something that happens."""
+
+    fault: ClassVar[str | None] = None
+    """As what the world counts it."""
+
+    @abstractmethod
+    def do(self, world: World) -> None:
+        """Let it happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append(Step):
+    """A producer writes records."""
+
+    records: int
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.append(self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch(Step):
+    """An epoch, with or without step 10."""
+
+    apply: bool
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.epoch(apply=self.apply)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart(Step):
+    """The driver ends in order, and another one starts."""
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.close()
+        world.open()
+
+
+@dataclass(frozen=True, slots=True)
+class Crash(Step):
+    """The process ends at a failpoint, perhaps in the middle of the write that follows it."""
+
+    fault = "crash"
+
+    during: During
+    point: str
+    action: Literal["raise", "torn-raise"]
+    skip: int
+    then: Literal["nothing", "look", "power cut"]
+    """What comes before the next driver: a consumer reads the topics, or the machine loses its power, too."""
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        if self.during == "opening":
+            world.die()
+        world.crash(self.point, self.action, skip=self.skip)
+        if self.then == "power cut":
+            world.power_cut()
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCut(Step):
+    """The machine loses its power."""
+
+    fault = "power cut"
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.append(SOME)
+        world.power_cut()
+
+
+@dataclass(frozen=True, slots=True)
+class TwoAttempts(Step):
+    """A task runs twice in an epoch; one of the two is lost."""
+
+    fault = "lost attempt"
+
+    task_id: str
+    named: int
+    heard: int
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.lose_attempt(LostAttempt(self.task_id, self.named, self.heard))
+
+
+@dataclass(frozen=True, slots=True)
+class Zombie(Step):
+    """A task of the past wakes up: it runs and seals, or applies what is long gone."""
+
+    fault = "zombie"
+
+    age: int
+    does: Literal["runs here", "runs elsewhere", "applies"]
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        while not (started := [task for task in world.started if task.has_past or self.does != "applies"]):
+            world.append(SOME)
+            world.epoch()
+        world.append(SOME)
+        task = started[self.age % len(started)]
+        if self.does == "applies":
+            world.late_apply(task)
+        else:
+            world.zombie(task, elsewhere=self.does == "runs elsewhere")
+
+
+@dataclass(frozen=True, slots=True)
+class Stall(Step):
+    """A driver stands still in the middle of a step; another one takes over."""
+
+    fault = "stalled driver"
+
+    during: During
+    site: Site
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.stall(self.site, opening=self.during == "opening")
+
+
+@dataclass(frozen=True, slots=True)
+class Wake(Step):
+    """The driver that has stood still for longest goes on."""
+
+    fault = "woken driver"
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.wake()
+
+
+@dataclass(frozen=True, slots=True)
+class LoseLocalState(Step):
+    """The disk with the local stores of a task (None: of all) is gone."""
+
+    fault = "lost local state"
+
+    task_id: str | None
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.append(SOME)
+        world.lose_local_state(self.task_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """An application, a backend, and what happens."""
+
+    seed: int
+    application: str
+    backend: str
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        steps = "\n".join(f"  {number:2} {step}" for number, step in enumerate(self.steps))
+        return f"seed {self.seed}: {self.application} on {self.backend}\n{steps}"
+
+
+def seeds(count: int) -> Sequence[int]:
+    """The seeds to play: the first `count`, or the one that the environment names."""
+    chosen = os.environ.get(SEED_VARIABLE)
+    return range(count) if chosen is None else [int(chosen)]
+
+
+def script(seed: int) -> Script:
+    """The script of a seed.
+
+    >>> script(7) == script(7)
+    True
+    """
+    rng = random.Random(seed)  # noqa: S311 - not a secret
+    application = rng.choice(sorted(APPLICATIONS))
+    # RocksDB is opened more slowly than all the rest takes.
+    backend = "rocksdb" if seed % 20 == 0 else rng.choice(("memory", "lmdb"))
+    steps: list[Step] = [Append(rng.randint(1, 12))]
+    stalled = 0
+    for _ in range(rng.randint(6, 10)):
+        step = _step(rng, stalled)
+        steps.append(step)
+        if isinstance(step, Stall):
+            stalled += 1
+            # Somebody must take over, else it is only a slow driver.
+            steps.append(rng.choice((Epoch(apply=True), Restart())))
+        elif isinstance(step, Wake):
+            stalled -= 1
+        elif isinstance(step, PowerCut) or (isinstance(step, Crash) and step.then == "power cut"):
+            stalled = 0
+    return Script(seed, application, backend, (*steps, *([Wake()] * stalled)))
+
+
+def _step(rng: random.Random, stalled: int) -> Step:
+    task = rng.choice(("0_0", "0_1", "1_0", "1_1"))
+    during: During = rng.choice(("epoch", "epoch", "opening"))
+    points, sites = (
+        (EPOCH_POINTS, STALL_SITES) if during == "epoch" else (OPENING_POINTS, OPENING_STALL_SITES)
+    )
+    crash = Crash(
+        during=during,
+        point=rng.choice(points),
+        action=rng.choice(("raise", "torn-raise")),
+        skip=rng.choice((0, 0, 0, 1, 2)) if during == "epoch" else 0,
+        then=rng.choice(("nothing", "look", "power cut")),
+    )
+    choices: list[tuple[int, Step]] = [
+        (3, Epoch(apply=rng.random() < 0.7)),  # noqa: PLR2004
+        (1, Append(rng.randint(1, 9))),
+        (1, Restart()),
+        (6, crash),
+        (1, PowerCut()),
+        (2, TwoAttempts(task, rng.randrange(2), rng.randrange(2))),
+        (2, Zombie(rng.randrange(1000), rng.choice(("runs here", "runs elsewhere", "applies")))),
+        (3 if stalled < 2 else 0, Stall(during, rng.choice(sites))),  # noqa: PLR2004
+        (3 if stalled else 0, Wake()),
+        (1, LoseLocalState(rng.choice((task, None)))),
+    ]
+    return rng.choices([step for _, step in choices], [weight for weight, _ in choices])[0]
+
+
+def play(script: Script, folder: Path) -> Verdict:
+    """Play a script, with the oracle after every step, then run the application to the end of its input.
+
+    A failure says how to see it again.
+    """
+    try:
+        with World(folder, script.application, script.backend, script.seed) as world:
+            world.create_topics()
+            for step in script.steps:
+                step.do(world)
+                _look(world, step)
+            verdict = world.check_to_the_end()
+            _check_all_happened(script, world.happened)
+            return verdict
+    except BaseException as error:
+        error.add_note(
+            f"{script}\nagain: {SEED_VARIABLE}={script.seed} pytest tests/commit/test_fault_scripts.py"
+        )
+        raise
+
+
+def _look(world: World, step: Step) -> None:
+    is_secret = isinstance(step, Crash) and step.then == "nothing"
+    if world.app is None and is_secret:
+        world.check_versions()
+    else:
+        world.check()
+
+
+def _check_all_happened(script: Script, happened: Counter[str]) -> None:
+    planned = Counter(step.fault for step in script.steps if step.fault is not None)
+    planned["power cut"] += sum(isinstance(step, Crash) and step.then == "power cut" for step in script.steps)
+    missing = planned - happened
+    if missing:
+        raise NoFaultError(f"planned and not seen: {dict(missing)}")

@@ -1,0 +1,75 @@
+"""Reads an application back from its folders, as plain facts for the oracle.
+
+Topics are read as any consumer would read them, local stores as they lie on disk, manifests and sealed files
+as bytes. Nothing here decides whether what it finds is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from millstream.durable import FileLayer, is_temporary
+from millstream.log.api import TopicPartition
+from millstream.log.files import FileLog
+from millstream.state.backends import supplier
+from millstream.state.directory import TaskDirectory
+from millstream.testing.oracle import Copy, Row, digest_of, manifest_of
+from millstream.topology.plan import Plan
+from millstream.types import Offset, Partition
+
+__all__ = ["copies_in", "manifests_in", "rows_of", "sealed_in"]
+
+_NOTHING = {"version": 0, "position": 0}
+
+
+def rows_of(log_root: Path, topic: str, files: FileLayer) -> list[list[Row]]:
+    """All records of a topic, by partition, as a consumer finds them that has just started."""
+    log = FileLog(log_root, files=files)
+    if topic not in log.topics():
+        return []
+    partitions: list[list[Row]] = []
+    for number in range(log.config(topic).partitions):
+        batches = log.read(TopicPartition(topic, Partition(number)), Offset(0))
+        partitions.append(
+            [
+                row
+                for batch in batches
+                for row in zip(batch.keys(), batch.values(), batch.timestamps(), strict=True)
+            ]
+        )
+    return partitions
+
+
+def manifests_in(folder: Path) -> list[dict[str, Any]]:
+    """All manifests in a folder, by epoch."""
+    names = sorted(path for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
+    return [manifest_of(path.read_bytes()) for path in names]
+
+
+def sealed_in(log_root: Path) -> dict[str, str]:
+    """Digests of all sealed files, by their names relative to the log."""
+    files = (path for path in log_root.glob("sealed/*/*/*") if not is_temporary(path.name))
+    return {path.relative_to(log_root).as_posix(): digest_of(path.read_bytes()) for path in files}
+
+
+def copies_in(state: Path, plan: Plan, application_id: str, backend: str) -> dict[tuple[str, str], Copy]:
+    """The local stores of all tasks that have any, except those that a power cut may have torn."""
+    maker = supplier(backend)
+    stores: Mapping[str, Iterable[str]] = {str(sub.number): list(sub.stores) for sub in plan.subtopologies}
+    copies: dict[tuple[str, str], Copy] = {}
+    for folder in sorted((state / application_id).glob("*_*")):
+        directory = TaskDirectory(folder)
+        if directory.lost_in_a_power_cut():
+            continue
+        for store in stores[folder.name.split("_")[0]]:
+            path = directory.store_path(maker.name, store)
+            if path.is_dir():
+                with maker.open(path) as opened:
+                    found = opened.marker()
+                    marker = _NOTHING if found is None else json.loads(found)
+                    rows = dict(opened.scan())
+                copies[folder.name, store] = Copy(marker["version"], marker["position"], rows)
+    return copies

@@ -1,0 +1,87 @@
+"""The examples run, say the truth, and are what the README shows."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+EXAMPLE = ROOT / "examples" / "wordcount.py"
+TEXT = ROOT / "examples" / "river.txt"
+
+MOST_LINES = 15
+
+Program = list[ast.stmt]
+
+
+def run_example(**environment: str) -> str:
+    """What the example prints when its output is a pipe."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE)],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    return done.stdout.decode()
+
+
+def printed_rows(printed: str) -> list[tuple[str, int]]:
+    return [(word, int(count)) for word, count in re.findall(r"(\w+)\s*[│|]\s*(\d+)", printed)]
+
+
+def readme_program() -> str:
+    """The first Python block of the README."""
+    match = re.search(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert match is not None
+    return match[1]
+
+
+def imports_and_rest(program: str) -> tuple[set[str], list[str]]:
+    """The names that a program imports, and its other statements in a form that formatting leaves alone."""
+    body: Program = ast.parse(program).body
+    names = {
+        f"{statement.module}.{alias.name}" if isinstance(statement, ast.ImportFrom) else alias.name
+        for statement in body
+        if isinstance(statement, ast.Import | ast.ImportFrom)
+        for alias in statement.names
+    }
+    rest = [
+        ast.dump(statement) for statement in body if not isinstance(statement, ast.Import | ast.ImportFrom)
+    ]
+    return names, rest
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_the_word_count_prints_the_counts_that_another_way_of_counting_gives(encoding: str) -> None:
+    words = Counter(re.findall(r"\w+", TEXT.read_text(encoding="utf-8").lower()))
+    expected = sorted(words.items(), key=lambda item: (-item[1], item[0]))[:10]
+    printed = run_example(PYTHONIOENCODING=encoding)
+    assert expected == printed_rows(printed)
+    assert f"{words.total()} words, {len(words)} of them different" in printed
+
+
+def test_the_readme_shows_the_word_count_in_few_lines() -> None:
+    assert len(readme_program().splitlines()) <= MOST_LINES
+
+
+def test_the_readme_shows_what_the_example_runs() -> None:
+    shown_imports, shown = imports_and_rest(readme_program())
+    run_imports, run = imports_and_rest(EXAMPLE.read_text(encoding="utf-8"))
+    start = run.index(shown[0])
+    assert shown == run[start : start + len(shown)]
+    assert shown_imports <= run_imports
+
+
+def test_make_knows_the_commands_that_the_readme_names() -> None:
+    named = set(re.findall(r"^make (\w+)", README.read_text(encoding="utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert {"demo", "test"} <= named <= targets

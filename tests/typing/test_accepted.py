@@ -1,0 +1,238 @@
+"""What the type checker knows of a handle after each operator.
+
+`assert_type` does nothing when it runs; mypy, which checks the tests too, is the judge. The functions are
+tests all the same, so that nothing is promised here that could not be built.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypedDict, assert_type
+from uuid import UUID
+
+from millstream import (
+    CogroupedKStream,
+    FixedKeyProcessor,
+    FixedKeyRecord,
+    GlobalKTable,
+    KGroupedStream,
+    KGroupedTable,
+    KStream,
+    KTable,
+    Processor,
+    Record,
+    StreamsBuilder,
+    serdes,
+)
+from millstream.testing import TestInputTopic, TestOutputTopic, TopologyTestDriver
+
+
+class Order(TypedDict):
+    shop: str
+    amount: int
+
+
+def stream_of_words() -> KStream[str, str]:
+    return StreamsBuilder().stream("words", key=serdes.string, value=serdes.string)
+
+
+def table_of_words() -> KTable[str, str]:
+    return StreamsBuilder().table("words", key=serdes.string, value=serdes.string)
+
+
+def stream_of_orders() -> KStream[str, Order]:
+    return StreamsBuilder().stream("orders", key=serdes.string, value=serdes.json(Order))
+
+
+def test_sources_have_the_types_of_their_serdes() -> None:
+    builder = StreamsBuilder()
+    assert_type(builder.stream("a", key=serdes.string, value=serdes.int64), KStream[str, int])
+    assert_type(builder.stream(["b", "c"], key=serdes.uuid, value=serdes.bytes), KStream[UUID, bytes])
+    assert_type(
+        builder.stream(re.compile("d.*"), key=serdes.string, value=serdes.json(Order)), KStream[str, Order]
+    )
+    assert_type(builder.table("e", key=serdes.string, value=serdes.double), KTable[str, float])
+    assert_type(builder.stream("g", value=serdes.string), KStream[bytes, str])
+    assert_type(builder.stream("h", key=serdes.string), KStream[str, bytes])
+    assert_type(builder.stream("i"), KStream[bytes, bytes])
+    assert_type(builder.table("j"), KTable[bytes, bytes])
+    assert_type(builder.global_table("f", key=serdes.string, value=serdes.boolean), GlobalKTable[str, bool])
+
+
+def test_a_schema_given_as_a_mapping_makes_dicts() -> None:
+    orders = StreamsBuilder().stream("orders", key=serdes.string, value=serdes.json({"shop": str}))
+    assert_type(orders, KStream[str, dict[str, Any]])
+
+
+def test_filters_keep_types() -> None:
+    words = stream_of_words()
+    assert_type(words.filter(lambda _, word: word != "the"), KStream[str, str])
+    assert_type(words.filter_not(lambda _, word: len(word) > 3), KStream[str, str])
+    assert_type(words.peek(print), KStream[str, str])
+    assert_type(words.repartition(partitions=4), KStream[str, str])
+    assert_type(words.merge(words.select_key(lambda _, word: word)), KStream[str, str])
+
+
+def test_map_takes_key_and_value_from_the_pair() -> None:
+    words = stream_of_words()
+    assert_type(words.map(lambda key, word: (len(word), key)), KStream[int, str])
+    assert_type(words.map(lambda key, word: (word, (key, 1.5))), KStream[str, tuple[str, float]])
+
+
+def test_map_values_keeps_the_key() -> None:
+    words = stream_of_words()
+    assert_type(words.map_values(len), KStream[str, int])
+    assert_type(words.map_values(lambda word: word.encode()), KStream[str, bytes])
+    assert_type(words.map_values_with_key(lambda key, word: (key, word)), KStream[str, tuple[str, str]])
+    assert_type(stream_of_orders().map_values(lambda order: order["amount"]), KStream[str, int])
+
+
+def test_flat_map_takes_what_the_iterables_hold() -> None:
+    words = stream_of_words()
+    assert_type(words.flat_map(lambda _, word: [(letter, 1) for letter in word]), KStream[str, int])
+    assert_type(words.flat_map_values(str.split), KStream[str, str])
+    assert_type(words.flat_map_values(lambda word: map(ord, word)), KStream[str, int])
+    assert_type(words.flat_map_values_with_key(lambda key, word: {key, word}), KStream[str, str])
+
+
+def test_select_key_keeps_the_value() -> None:
+    assert_type(stream_of_words().select_key(lambda _, word: len(word)), KStream[int, str])
+
+
+def test_split_gives_streams_of_the_same_type() -> None:
+    branches = stream_of_words().split().branch(lambda _, word: len(word) > 3).default_branch()
+    assert_type(branches, dict[str, KStream[str, str]])
+
+
+def test_grouping_gives_grouped_streams() -> None:
+    words = stream_of_words()
+    assert_type(words.group_by(lambda _, word: len(word)), KGroupedStream[int, str])
+    assert_type(words.group_by_key(), KGroupedStream[str, str])
+
+
+def test_count_gives_a_table_of_ints() -> None:
+    counts = stream_of_words().group_by(lambda _, word: len(word)).count(store="counts")
+    assert_type(counts, KTable[int, int])
+    assert_type(counts.to_stream(), KStream[int, int])
+
+
+def test_reduce_keeps_the_value() -> None:
+    words = stream_of_words().group_by_key()
+    assert_type(words.reduce(lambda longest, word: max(longest, word, key=len)), KTable[str, str])
+    assert_type(words.reduce(max), KTable[str, str])
+
+
+def append(_key: str, word: str, words: list[str]) -> list[str]:
+    return [*words, word]
+
+
+def test_aggregate_gives_a_table_of_what_the_aggregator_returns() -> None:
+    words = stream_of_words().group_by_key()
+    assert_type(words.aggregate(lambda: 0, lambda _, word, total: total + len(word)), KTable[str, int])
+    assert_type(words.aggregate(list, append), KTable[str, list[str]])
+    assert_type(words.aggregate(list[str], lambda _, word, seen: [*seen, word]), KTable[str, list[str]])
+    assert_type(
+        words.aggregate(float, lambda _, word, total: total + len(word), value=serdes.double),
+        KTable[str, float],
+    )
+
+
+def test_sum_min_and_max_of_a_part_have_its_type() -> None:
+    orders = stream_of_orders().group_by(lambda _, order: order["shop"])
+    assert_type(orders.sum(lambda order: order["amount"]), KTable[str, int])
+    assert_type(orders.min(lambda order: order["amount"]), KTable[str, int])
+    assert_type(orders.max(lambda order: order["amount"] / 2), KTable[str, float])
+
+
+def test_sum_min_and_max_of_values_have_their_type() -> None:
+    lengths = stream_of_words().map_values(len).group_by_key()
+    assert_type(lengths.sum(), KTable[str, int])
+    assert_type(lengths.min(), KTable[str, int])
+    assert_type(lengths.max(store="longest"), KTable[str, int])
+
+
+def add_length(_key: str, word: str, total: int) -> int:
+    return total + len(word)
+
+
+def test_cogroup_has_the_type_of_its_aggregate() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("words", key=serdes.string, value=serdes.string).group_by_key()
+    numbers = builder.stream("numbers", key=serdes.string, value=serdes.int64).group_by_key()
+    together = words.cogroup(add_length).cogroup(numbers, lambda _, number, total: total + number)
+    assert_type(together, CogroupedKStream[str, int])
+    assert_type(together.aggregate(lambda: 0), KTable[str, int])
+
+
+def test_streams_and_tables_turn_into_each_other() -> None:
+    words = stream_of_words()
+    assert_type(words.to_table(), KTable[str, str])
+    assert_type(words.to_table().to_stream(), KStream[str, str])
+    assert_type(words.to_table().to_stream(lambda _, word: len(word)), KStream[int, str])
+
+
+def test_table_operators_keep_the_key() -> None:
+    words = table_of_words()
+    assert_type(words.filter(lambda _, word: len(word) > 3), KTable[str, str])
+    assert_type(words.filter_not(lambda _, word: len(word) > 3), KTable[str, str])
+    assert_type(words.map_values(len), KTable[str, int])
+    assert_type(words.map_values_with_key(lambda key, word: (key, len(word))), KTable[str, tuple[str, int]])
+
+
+class Length:
+    def init(self, context: Any) -> None: ...
+
+    def transform(self, key: str, value: str | None) -> int:
+        return len(key if value is None else value)
+
+    def close(self) -> None: ...
+
+
+def test_transform_values_gives_what_the_transformer_returns() -> None:
+    assert_type(table_of_words().transform_values(Length), KTable[str, int])
+
+
+def test_a_table_grouped_anew_is_aggregated_with_its_new_types() -> None:
+    by_length = table_of_words().group_by(lambda key, word: (len(word), key))
+    assert_type(by_length, KGroupedTable[int, str])
+    assert_type(by_length.count(), KTable[int, int])
+    assert_type(
+        by_length.reduce(lambda so_far, new: so_far + new, lambda so_far, _: so_far), KTable[int, str]
+    )
+    assert_type(
+        by_length.aggregate(
+            lambda: 0.5, lambda _, key, total: total + len(key), lambda length, _, total: total - length
+        ),
+        KTable[int, float],
+    )
+
+
+class Split(Processor[str, str, int, bytes]):
+    def process(self, record: Record[str, str]) -> None:
+        assert_type(record.value, str)
+        for position, letter in enumerate(record.value):
+            self.context.forward(record.with_key(position).with_value(letter.encode()))
+
+
+class Measure(FixedKeyProcessor[str, str, int]):
+    def process(self, record: FixedKeyRecord[str, str]) -> None:
+        self.context.forward(record.with_value(len(record.value)))
+
+
+def test_a_processor_says_what_it_forwards() -> None:
+    words = stream_of_words()
+    assert_type(words.process(Split), KStream[int, bytes])
+    assert_type(words.process(lambda: Split()), KStream[int, bytes])  # noqa: PLW0108 - a supplier may be a function
+    assert_type(words.process_values(Measure), KStream[str, int])
+
+
+def test_the_topics_of_a_test_have_the_types_of_their_serdes() -> None:
+    builder = StreamsBuilder()
+    builder.stream("words", key=serdes.string, value=serdes.string).map_values(len).to("lengths")
+    with TopologyTestDriver(builder.build()) as driver:
+        words = driver.input_topic("words", key=serdes.string, value=serdes.string)
+        lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
+        assert_type(words, TestInputTopic[str, str])
+        assert_type(lengths, TestOutputTopic[str, int])
+        words.pipe("k", "river")
+        assert_type(lengths.read(), Record[str, int])
