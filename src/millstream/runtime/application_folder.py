@@ -13,10 +13,17 @@ Only paths here. Folders have mode 0700.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from millstream.durable import OS_FILES, FileLayer, ensure_private_folder
+from millstream.durable import (
+    OS_FILES,
+    FileLayer,
+    check_private_folder,
+    ensure_private_folder,
+    sync_folder,
+)
 from millstream.types import Attempt, Epoch, Term
 
 
@@ -50,14 +57,27 @@ class ApplicationFolder:
 
     def sealed_file(self, epoch: Epoch, task_id: str, level: int, term: Term, attempt: Attempt) -> Path:
         """The file that one attempt of a task seals. Another attempt has another name."""
-        name = f"{task_id}.s{level}-t{term}-a{attempt}"
-        return self.log_root / "sealed" / self.application_id / f"{epoch:020d}" / name
+        return self._epoch(epoch) / f"{task_id}.s{level}-t{term}-a{attempt}"
 
     def relative(self, path: Path) -> str:
         """A path as the log and the manifest name it."""
         return path.relative_to(self.log_root).as_posix()
 
     def ensure(self) -> None:
-        """Make the folders."""
-        for folder in (self.leases, self.manifests, self.log_root / "sealed" / self.application_id):
+        """Make the folders, with durable names: who made them first may have died before its sync."""
+        sealed = self.log_root / "sealed"
+        for folder in (self.leases, self.manifests, sealed / self.application_id):
             ensure_private_folder(folder, files=self.files)
+        for folder in (self.log_root, self.path.parent, self.path, sealed):
+            sync_folder(folder, files=self.files)
+
+    def ensure_epoch(self, epoch: Epoch) -> None:
+        """Make the folder that an epoch's tasks seal in, with a durable name."""
+        folder = self._epoch(epoch)
+        with suppress(FileExistsError):
+            self.files.mkdir(folder)
+        check_private_folder(folder)
+        sync_folder(folder.parent, files=self.files)
+
+    def _epoch(self, epoch: Epoch) -> Path:
+        return self.log_root / "sealed" / self.application_id / f"{epoch:020d}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from millstream import failpoints
 from millstream.errors import MillstreamError, MixedTypesError
 from millstream.log.api import SealedLog, SealedRange, Stamp, TopicConfig, TopicPartition
+from millstream.log.errors import OffsetOutOfRangeError
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.lease import Lease, LeaseLostError, acquire
@@ -73,6 +74,7 @@ class Driver:
         self._lease: Lease | None = None
         self._head: Manifest | None = None
         self._published = Epoch(0)
+        self._first_offsets: dict[TopicPartition, Offset] = {}
         self.counts: dict[str, int] = {}
         """Partitions of every topic, repartitions included."""
 
@@ -141,7 +143,8 @@ class Driver:
     ) -> EpochJob | None:
         """Choose what the next epoch reads; None if there is nothing to do.
 
-        2. The cut begins where the head ends. All tasks that may get records are planned.
+        2. The cut begins where the head ends. All tasks that may get records are planned, and get a folder
+           to seal in.
         """
         self.lease.renew()
         if self._published != self.head.epoch:
@@ -173,6 +176,7 @@ class Driver:
             partition_counts=dict(self.counts),
             default_partitions=self._settings.default_partitions,
         )
+        self._folder.ensure_epoch(job.epoch)
         failpoints.hit("commit.planned")
         return job
 
@@ -275,11 +279,25 @@ class Driver:
         for topic in self._source_topics():
             for number in range(self.counts[topic]):
                 place = TopicPartition(topic, Partition(number))
-                start = self.head.position(topic, place.partition)
-                start = self._first_offset(place) if start is None else start
-                end = min(self._log.latest(place), start + self._settings.max_records)
+                start, latest = self._start(place), self._log.latest(place)
+                if latest < start:
+                    raise OffsetOutOfRangeError(
+                        f"{place} ends at offset {latest}, but records up to {start} were committed by "
+                        f"application {self._folder.application_id!r}. Likely cause: the topic was deleted "
+                        "and created anew, or restored from an older backup than the application. Remedy: "
+                        "restore both from the same backup, or start the application under another app_id."
+                    )
+                end = min(latest, start + self._settings.max_records)
                 cut.setdefault(topic, {})[place.partition] = (start, Offset(end))
         return cut
+
+    def _start(self, place: TopicPartition) -> Offset:
+        """Where the next epoch begins to read."""
+        committed = self.head.position(place.topic, place.partition)
+        if committed is not None:
+            return committed
+        # Chosen once: the end of a topic moves on while nothing of it is committed.
+        return self._first_offsets.setdefault(place, self._first_offset(place))
 
     def lag(self) -> dict[str, int]:
         """Per source topic, how many records are in the log and not committed yet."""
@@ -287,9 +305,7 @@ class Driver:
         for topic in self._source_topics():
             for number in range(self.counts[topic]):
                 place = TopicPartition(topic, Partition(number))
-                start = self.head.position(topic, place.partition)
-                start = self._first_offset(place) if start is None else start
-                behind[topic] = behind.get(topic, 0) + self._log.latest(place) - start
+                behind[topic] = behind.get(topic, 0) + self._log.latest(place) - self._start(place)
         return behind
 
     def _first_offset(self, place: TopicPartition) -> Offset:

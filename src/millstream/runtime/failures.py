@@ -49,6 +49,14 @@ class Failures:
         if verdict is Verdict.DEAD_LETTER:
             self._letters.append(_dead_letter(context, error, order))
 
+    def mark(self) -> int:
+        """Where the dead letters end now."""
+        return len(self._letters)
+
+    def reset_to(self, mark: int) -> None:
+        """Forget the dead letters since a mark."""
+        del self._letters[mark:]
+
     def take_dead_letters(self) -> OutputBatch | None:
         """The dead letters since the last call, in the order of their records."""
         letters, self._letters = sorted(self._letters, key=lambda letter: letter.order), []

@@ -12,14 +12,14 @@ and going on would overwrite history: refused, like a gap or damage in the chain
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
 
 from millstream import failpoints
-from millstream.durable import FrameKind, publish_exclusive, read_bounded, replace_durably
+from millstream.durable import FrameKind, publish_exclusive, read_bounded, replace_durably, sync_folder
 from millstream.errors import MillstreamError
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.lease import LeaseLostError
@@ -126,6 +126,11 @@ class ManifestChain:
         self._check_witness(witness, manifests)
         return manifests[-1] if manifests else None
 
+    def latest(self) -> Manifest | None:
+        """The last manifest, for a reader that changes nothing: the chain is not checked."""
+        epochs = self._epochs() if self._folder.manifests.is_dir() else []
+        return self.read(epochs[-1]) if epochs else None
+
     def settle(self, head: Manifest | None) -> None:
         """Finish what the driver that wrote the head may have left undone: its name's sync, the witness."""
         sync_folder(self._folder.manifests, files=self._folder.files)
@@ -193,8 +198,9 @@ class ManifestChain:
             return
         if witness.epoch > last:
             raise self._lost(f"epoch {witness.epoch} was committed, but the last manifest is {last}")
-        if witness.digest not in (manifest.digest() for manifest in manifests[-_WITNESSED:]):
-            raise self._lost(f"manifest {witness.epoch} is not the one that was committed")
+        for manifest in manifests:
+            if manifest.epoch == witness.epoch and manifest.digest() != witness.digest:
+                raise self._lost(f"manifest {witness.epoch} is not the one that was committed")
 
     def _lost(self, what: str) -> LostManifestError:
         return LostManifestError(

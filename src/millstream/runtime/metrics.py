@@ -48,6 +48,28 @@ class Metrics:
         """
         self._counts.update(other._counts)
 
+    def copy(self) -> Metrics:
+        """The counters as they are now.
+
+        >>> Metrics().copy().as_dict()
+        {}
+        """
+        copied = Metrics()
+        copied.merge(self)
+        return copied
+
+    def reset_to(self, other: Metrics) -> None:
+        """Forget what was counted since `other` was copied from this.
+
+        >>> metrics = Metrics()
+        >>> before = metrics.copy()
+        >>> metrics.add("0_0", "node", "records-in", 2)
+        >>> metrics.reset_to(before)
+        >>> metrics.as_dict()
+        {}
+        """
+        self._counts = Counter(other._counts)
+
     def of_task(self, task_id: str) -> dict[tuple[str, str], int]:
         """The counters of one task, by node and name.
 

@@ -56,6 +56,11 @@ class Outputs:
             self._done.setdefault(topic, []).append(_interleaved(topic, parts))
         self._open = {}
 
+    def forget(self) -> None:
+        """Drop everything since the last `take`."""
+        self._open = {}
+        self._done = {}
+
     def take(self) -> list[OutputBatch]:
         """All outputs since the last call."""
         done, self._done = self._done, {}

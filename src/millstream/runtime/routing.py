@@ -6,12 +6,16 @@ A row without a key goes to the partition of its task's own number, so that a re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
-from millstream.log.partitioner import partitions_for_keys
+from millstream.log.partitioner import partition_for_key, partitions_for_keys
 from millstream.runtime.records import OutputBatch, RawBatch
 from millstream.types import Partition
 
 __all__ = ["by_partition"]
+
+_FEW_ROWS: Final = 500
+"""Up to so many rows are hashed one by one: a column's hash takes milliseconds, however short it is."""
 
 
 def by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterator[tuple[Partition, RawBatch]]:
@@ -37,7 +41,11 @@ def by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterato
 def _partitions(batch: OutputBatch, count: int, task_partition: int) -> Sequence[int]:
     if count == 1:
         return [0] * len(batch)
-    by_key = partitions_for_keys(batch.keys, count, null_keys_to=task_partition % count).to_list()
+    no_key = task_partition % count
+    if len(batch) <= _FEW_ROWS:
+        by_key = [no_key if key is None else partition_for_key(key, count) for key in batch.keys]
+    else:
+        by_key = partitions_for_keys(batch.keys, count, null_keys_to=no_key).to_list()
     if batch.partitions is None:
         return by_key
     return [key if own is None else own for own, key in zip(batch.partitions, by_key, strict=True)]

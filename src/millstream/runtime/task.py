@@ -75,6 +75,10 @@ class TaskEnvironment:
     """Whether a topic is a repartition: its timestamps are never extracted anew."""
 
 
+class _ScheduledInBatch(BaseException):
+    """A stream-time punctuator was scheduled in the middle of a batch, which should have ended there."""
+
+
 class Task:
     """The running form of a sub-topology at a partition."""
 
@@ -95,6 +99,7 @@ class Task:
         self._partition_times = dict(state.partition_times)
         self._punctuations = Punctuations(state.punctuations)
         self._input = TaskInput((), state.stream_time)
+        self._rows_at_work = 0
         self._failures = Failures(environment.config, self.task_id, environment.metrics)
         self._outputs = Outputs()
         self._readers = {node.name: self._reader(node) for node in sub.sources}
@@ -108,10 +113,20 @@ class Task:
         """
         parts = [self._read(raw) for raw in raws]
         self._input = TaskInput(parts, self._stream_time)
+        start_again = self._way_back()
+        try:
+            self._run(max_rows)
+        except _ScheduledInBatch:
+            start_again()
+            self._run(1)
+
+    def _run(self, max_rows: int | None) -> None:
         start, end = 0, len(self._input)
         while start < end:
             stop = self._end_of_batch(start, end if max_rows is None else min(end, start + max_rows))
+            self._rows_at_work = stop - start
             self._pipeline.run(self._input.batches(start, stop, ordered=self._sub.ordered))
+            self._rows_at_work = 0
             self._stream_time = self._input.stream_times[stop - 1]
             self._outputs.end_pass()
             self._run_punctuators(STREAM_TIME, self._stream_time)
@@ -165,6 +180,8 @@ class Task:
         self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Cancellable:
         """See `TaskServices.schedule`."""
+        if kind is STREAM_TIME and self._rows_at_work > 1:
+            raise _ScheduledInBatch
         return self._punctuations.schedule(node, interval_ms, kind, callback, self._environment.clock())
 
     def metadata(self, origin: int) -> RecordMetadata:
@@ -191,6 +208,24 @@ class Task:
         self._handle(ErrorKind.PROCESSING, node, batch, row, error)
 
     # Inside.
+
+    def _way_back(self) -> Callable[[], None]:
+        """A function that forgets what the epoch does from here on. A task is a pure step: it may."""
+        stream_time, punctuations = self._stream_time, self._punctuations.remember()
+        counters, letters = self._environment.metrics.copy(), self._failures.mark()
+
+        def start_again() -> None:
+            self._pipeline.close()
+            for store in self._environment.stores.values():
+                store.forget()
+            self._environment.metrics.reset_to(counters)
+            self._failures.reset_to(letters)
+            self._outputs.forget()
+            self._punctuations = Punctuations(punctuations)
+            self._stream_time, self._rows_at_work, self.commit_requested = stream_time, 0, False
+            self._pipeline.open()
+
+        return start_again
 
     def _read(self, raw: RawBatch) -> Any:
         source = self._sub.source_of(raw.topic)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any
 
@@ -49,14 +49,27 @@ def make_context(application_id: str, settings: Mapping[str, str]) -> SparkConte
     conf = SparkConf().setMaster("local[*,4]").setAppName(application_id)
     for name, value in {**SETTINGS, **EMBEDDED, **settings}.items():
         conf.set(name, value)
-    conf.set("spark.pyspark.python", sys.executable)
     log_settings = files("millstream.spark") / "log4j2.properties"
     conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log_settings}")
     _refuse(_complaints(conf), "config.spark_settings")
     # What the program could import, its workers can.
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with ensure_java():
+    with ensure_java(), _environment("PYSPARK_PYTHON", sys.executable):
         return SparkContext(conf=conf, environment=environment)
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """A variable of the environment has another value, for the length of a `with` block."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def is_alive(context: SparkContext) -> bool:

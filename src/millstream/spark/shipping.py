@@ -23,7 +23,7 @@ from millstream.state.backends.api import BackendSupplier
 from millstream.state.directory import open_state_directory
 from millstream.topology.topology import Topology
 
-__all__ = ["Program", "ship"]
+__all__ = ["Program", "make_worker", "pack", "ship", "unpack"]
 
 _MOST_WORKERS = 16
 _WORKERS: dict[str, Worker] = {}
@@ -52,8 +52,7 @@ class _MakeWorker:
     def __call__(self) -> Worker:
         worker = _WORKERS.get(self.key)
         if worker is None:
-            program: Program = CloudPickleSerializer().loads(self.packed.value)
-            worker = _WORKERS[self.key] = make_worker(program)
+            worker = _WORKERS[self.key] = make_worker(unpack(self.packed.value))
             if len(_WORKERS) > _MOST_WORKERS:
                 del _WORKERS[next(iter(_WORKERS))]
         return replace(worker, metrics=Metrics())
@@ -72,7 +71,18 @@ def make_worker(program: Program) -> Worker:
     )
 
 
+def pack(program: Program) -> bytes:
+    """A program as Spark moves it."""
+    packed: bytes = CloudPickleSerializer().dumps(program)
+    return packed
+
+
+def unpack(packed: bytes) -> Program:
+    """The program again. Only ever called on what this application's own driver has packed."""
+    program: Program = CloudPickleSerializer().loads(packed)
+    return program
+
+
 def ship(context: SparkContext, program: Program) -> _MakeWorker:
     """Broadcast the program; the result makes its worker wherever it is called."""
-    packed = CloudPickleSerializer().dumps(program)
-    return _MakeWorker(secrets.token_hex(8), context.broadcast(packed))
+    return _MakeWorker(secrets.token_hex(8), context.broadcast(pack(program)))

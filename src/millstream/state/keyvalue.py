@@ -232,6 +232,10 @@ class KeyValueStore(Generic[K, V]):
         """
         return sum(1 for _ in self.overlay.scan(None, None))
 
+    def forget(self) -> None:
+        """Drop what the epoch has written. For the task only."""
+        self.overlay.clear()
+
     def _pairs(self, entries: Iterator[tuple[bytes, bytes]]) -> KeyValueIterator[K, V]:
         return KeyValueIterator(
             (self.key_serde.deserialize(key), self._decode(data)) for key, data in entries
@@ -286,6 +290,11 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         super().__init__(name, overlay, key, value)
         self.held_back: dict[bytes, tuple[Any, Any, int, Headers, int]] = {}
         """With caching: key, value, timestamp, headers and origin of the last update of each key."""
+
+    def forget(self) -> None:
+        """Drop what the epoch has written and held back. For the task only."""
+        super().forget()
+        self.held_back = {}
 
     def encode_keys(self, keys: Sequence[K]) -> list[bytes]:
         """The bytes of a column of keys, none of them None.

@@ -185,6 +185,13 @@ class World:
             log.create_topic(topic, TopicConfig(partitions=PARTITIONS))
         return self
 
+    def create_changelogs(self) -> Self:
+        """Make the changelogs, which else the first driver makes."""
+        log = self._log()
+        for store in self._logged():
+            log.create_topic(changelog_topic(APPLICATION_ID, store), TopicConfig(partitions=PARTITIONS))
+        return self
+
     def append(self, records: int) -> None:
         """Write random input, as a producer of its own."""
         new: list[list[Row]] = [[] for _ in range(PARTITIONS)]
@@ -377,7 +384,9 @@ class World:
             inputs={self.application.input: self.inputs},
             manifests=manifests_in(self.application_folder / "manifests"),
             outputs={topic: self._rows(topic) for topic in self.application.outputs},
-            changelogs={store: self._rows(changelog_topic(APPLICATION_ID, store)) for store in logged},
+            changelogs={
+                store: self._rows(changelog_topic(APPLICATION_ID, store)) for store in self._logged()
+            },
             stores=self._copies(self.state),
             standbys=self._copies(self.standby),
             sealed=sealed_in(self.log_root),
@@ -424,6 +433,9 @@ class World:
 
     def _log(self) -> FileLog:
         return FileLog(self.log_root, files=self.files, limits=self.limits, now_ms=lambda: self.now)
+
+    def _logged(self) -> list[str]:
+        return [name for sub in self.plan.subtopologies for name, spec in sub.stores.items() if spec.logging]
 
     def _rows(self, topic: str) -> list[list[Row]]:
         return rows_of(self.log_root, topic, self.files)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from operator import lt
+from operator import itemgetter, lt
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -159,7 +159,7 @@ class CheckedBackend(Backend, ABC):
     def _checked(self, entries: Iterable[Entry]) -> list[Entry]:
         self._check_open()
         rows = entries if isinstance(entries, list) else list(entries)
-        check_ascending([key for key, _ in rows])
+        check_ascending(list(map(itemgetter(0), rows)))
         self._changes += 1  # before the write: a scan must not go on after one that failed half-way, either
         return rows
 

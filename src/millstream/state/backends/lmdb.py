@@ -80,9 +80,10 @@ class LmdbBackend(CheckedBackend):
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         def read(txn: lmdb.Transaction[bytes]) -> list[bytes | None]:
             # Twice as fast as getmulti, which answers with pairs and leaves missing keys out.
-            get = txn.cursor(self._data).get
-            if max(map(len, keys)) <= _SHORT_KEY_BYTES:
-                return [get(key) for key in lift_keys(keys)]
+            get: Callable[[bytes], bytes | None] = txn.cursor(self._data).get
+            # Where no long key was ever put there are no links that one could be mistaken for.
+            if not txn.stat(self._nodes)["entries"] or max(map(len, keys)) <= _SHORT_KEY_BYTES:
+                return list(map(get, lift_keys(keys)))
             tree = self._tree(txn)
             return [get(lift(key)) if len(key) <= _SHORT_KEY_BYTES else tree.get(key) for key in keys]
 
@@ -182,11 +183,11 @@ class LmdbBackend(CheckedBackend):
 
     def _apply(self, txn: lmdb.Transaction[bytes], entries: list[Entry]) -> None:
         short = entries
-        if entries and max(len(key) for key, _ in entries) > _SHORT_KEY_BYTES:
+        if entries and max(map(len, map(itemgetter(0), entries))) > _SHORT_KEY_BYTES:
             short = [entry for entry in entries if len(entry[0]) <= _SHORT_KEY_BYTES]
             self._apply_long(txn, [entry for entry in entries if len(entry[0]) > _SHORT_KEY_BYTES])
         lifted = lift_entries(short)
-        puts = [(key, value) for key, value in lifted if value is not None]
+        puts: list[Row] = [entry for entry in lifted if entry[1] is not None]  # type: ignore[misc]  # checked
         if len(puts) < len(lifted):
             for key, value in lifted:
                 if value is None:

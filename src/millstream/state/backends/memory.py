@@ -15,7 +15,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from millstream.durable import DamagedFileError, FrameKind, create_exclusive
 from millstream.durable.layer import FOLDER_MODE
@@ -67,13 +67,17 @@ class MemoryBackend(CheckedBackend):
     def _write(self, entries: list[Entry], marker: bytes) -> None:
         content = self._content
         rows = content.rows
-        gone = [key for key, value in entries if value is None and key in rows]
-        new = [key for key, value in entries if value is not None and key not in rows]
-        for key in gone:
-            del rows[key]
-        rows.update([(key, value) for key, value in entries if value is not None])
+        deleted = [key for key, value in entries if value is None]
+        put: Any = entries if not deleted else [entry for entry in entries if entry[1] is not None]
+        if content.ordered is not None and len(entries) <= _FEW:
+            _reorder(content.ordered, rows, deleted, put)
+        for key in deleted:
+            rows.pop(key, None)
+        before = len(rows)
+        rows.update(put)
+        if len(entries) > _FEW and (deleted or not _is_in_order(content.ordered, put, len(rows) - before)):
+            content.ordered = None
         content.marker = marker
-        content.ordered = _reordered(content.ordered, gone, new)
 
     def _marker(self) -> bytes | None:
         return self._content.marker
@@ -147,21 +151,26 @@ class MemorySupplier:
         return MemoryBackend(folder, content)
 
 
-def _reordered(ordered: list[bytes] | None, gone: list[bytes], new: list[bytes]) -> list[bytes] | None:
-    if ordered is None or len(gone) + len(new) > _FEW:
-        return ordered if ordered is not None and not gone and _extended(ordered, new) else None
-    for key in gone:
-        del ordered[bisect_left(ordered, key)]
-    for key in new:
-        insort(ordered, key)
-    return ordered
+def _reorder(ordered: list[bytes], rows: dict[bytes, bytes], deleted: list[bytes], put: list[Row]) -> None:
+    """Move the few keys of a small batch into place, or out."""
+    for key in deleted:
+        if key in rows:
+            del ordered[bisect_left(ordered, key)]
+    for key, _ in put:
+        if key not in rows:
+            insort(ordered, key)
 
 
-def _extended(ordered: list[bytes], new: list[bytes]) -> bool:
-    """Append new keys that all lie behind the old ones, as those of a restore do."""
-    if ordered and new[0] < ordered[-1]:
+def _is_in_order(ordered: list[bytes] | None, put: list[Row], added: int) -> bool:
+    """Tell whether the keys are in order after a large batch, which added so many keys: none, or all at the end.
+
+    The latter is how a restore goes.
+    """
+    if ordered is None or not added:
+        return True
+    if added < len(put) or (ordered and put[0][0] < ordered[-1]):
         return False
-    ordered.extend(new)
+    ordered.extend([key for key, _ in put])
     return True
 
 
