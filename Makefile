@@ -36,14 +36,15 @@ types: $(STAMP) ## Check types
 
 pytest: $(STAMP) ## Run the tests only; choose some with ARGS="-k serde"
 	@echo "Running tests (pytest) ..."
-	@$(BIN)/pytest --quiet -n 2 $(ARGS)
+	@$(BIN)/pytest --quiet -n 2 --dist loadgroup $(ARGS)
 
 format: $(STAMP) ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet $(CHECKED) || true
 	@$(BIN)/ruff format $(CHECKED)
 
-demo: $(STAMP) ## Run the word count example
+demo: $(STAMP) ## Run the word count: in this process, then on Spark, killed twice and checked
 	@$(BIN)/python examples/wordcount.py
+	@$(BIN)/python examples/demo.py
 
 oracle: ## Make the golden files again with the real Kafka Streams (needs Java and Maven)
 	@echo "Running Kafka Streams' own test driver ..."
