@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
@@ -22,6 +23,7 @@ from millstream.errors import ConfigError, MillstreamError
 from millstream.query.replica import StoreReplica
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.spark.epochs import EpochFailedError, EpochLoop, EpochResult
+from millstream.spark.restores import restores_in
 from millstream.state.directory import open_state_directory
 from millstream.topology.topology import Topology
 
@@ -171,7 +173,11 @@ class Streams:
     def metrics(self) -> dict[str, Any]:
         """Figures about the application so far; `nodes` has the counters of each node over all tasks."""
         lag = self._loop.driver.lag() if self._state is State.RUNNING else {}
-        return {"state": self._state.value, **self._progress.as_dict(), "lag": lag}
+        restores = {
+            f"{restore.store}-{restore.partition}": asdict(restore)
+            for restore in restores_in(self._config.state_dir / self.app_id)
+        }
+        return {"state": self._state.value, **self._progress.as_dict(), "lag": lag, "restores": restores}
 
     def figures(self, **rows: object) -> Figures:
         """The metrics, for `millstream.console.Watcher` to show; `rows` are shown beside them."""
@@ -185,6 +191,7 @@ class Streams:
             metrics["last_epoch_seconds"] or 0.0,
             metrics["lag"],
             rows,
+            {name: (one["records"], one["total_records"]) for name, one in metrics["restores"].items()},
         )
 
     def __enter__(self) -> Self:

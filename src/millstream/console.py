@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 __all__ = ["Figures", "Watcher"]
 
 _PLAIN_EVERY_S = 1.0
+_FOLLOW_EVERY_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class Figures:
     """Records of each source topic that are not committed yet."""
     rows: Mapping[str, object]
     """Whatever else the application wants to show, by name."""
+    restores: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Stores on their way back from their changelogs: records so far, and all of them."""
 
 
 class Watcher:
@@ -48,6 +54,24 @@ class Watcher:
             self._live = Live(console=self._console, refresh_per_second=8, transient=False)
             self._live.start()
         return self
+
+    @contextmanager
+    def following(self, figures: Callable[[], Figures]) -> Iterator[None]:
+        """Ask for figures a few times a second and show them, for the length of a `with` block."""
+        stop = threading.Event()
+
+        def follow() -> None:
+            while not stop.wait(_FOLLOW_EVERY_S):
+                self.show(figures())
+
+        thread = threading.Thread(target=follow, name="watcher", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            self.show(figures())
 
     def __exit__(
         self,
@@ -79,6 +103,8 @@ def table_of(figures: Figures) -> Table:
         table.add_row(f"lag of {topic}", f"{lag:,}")
     for name, value in figures.rows.items():
         table.add_row(name, str(value))
+    for store, (done, total) in sorted(figures.restores.items()):
+        table.add_row(f"restoring {store}", ProgressBar(total=max(total, 1), completed=done, width=20))
     return table
 
 
@@ -88,10 +114,14 @@ def line_of(figures: Figures) -> str:
     >>> line_of(Figures("copy", "running", 7, 1000, 250.0, 0.125, {"lines": 3}, {}))
     'copy: running, epoch 7, 1,000 records, 250/s, last epoch 125 ms, lag lines=3'
     """
+    restores = "".join(
+        f", restoring {store} {100 * done // max(total, 1)}%"
+        for store, (done, total) in sorted(figures.restores.items())
+    )
     lag = " ".join(f"{topic}={count:,}" for topic, count in sorted(figures.lag.items()))
     extra = "".join(f", {name} {value}" for name, value in figures.rows.items())
     return (
         f"{figures.application_id}: {figures.state}, epoch {figures.epoch}, {figures.records:,} records, "
         f"{figures.records_per_second:,.0f}/s, last epoch {figures.epoch_seconds * 1000:,.0f} ms, "
-        f"lag {lag or 'none'}{extra}"
+        f"lag {lag or 'none'}{extra}{restores}"
     )

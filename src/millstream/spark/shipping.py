@@ -19,6 +19,7 @@ from millstream.log.files import FileLog
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.metrics import Metrics
 from millstream.runtime.step import Worker
+from millstream.spark.restores import RestoreNotes
 from millstream.state.backends.api import BackendSupplier
 from millstream.state.directory import open_state_directory
 from millstream.topology.topology import Topology
@@ -68,6 +69,7 @@ def make_worker(program: Program) -> Worker:
         directory=open_state_directory(program.state_dir),
         backend=program.backend,
         metrics=Metrics(),
+        listener=RestoreNotes(program.state_dir / program.application_id),
     )
 
 

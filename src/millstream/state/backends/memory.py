@@ -162,7 +162,7 @@ def _reorder(ordered: list[bytes], rows: dict[bytes, bytes], deleted: list[bytes
 
 
 def _is_in_order(ordered: list[bytes] | None, put: list[Row], added: int) -> bool:
-    """Tell whether the keys are in order after a large batch, which added so many keys: none, or all at the end.
+    """Tell whether the keys are in order after a large batch: it added none, or all behind the others.
 
     The latter is how a restore goes.
     """
