@@ -14,9 +14,11 @@ from millstream.errors import MillstreamError, MixedTypesError
 from millstream.log.api import SealedLog, SealedRange, Stamp, TopicConfig, TopicPartition
 from millstream.log.errors import OffsetOutOfRangeError
 from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.cuts import Ranges, align, meeting_partitions
 from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.lease import Lease, LeaseLostError, acquire
 from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section, TaskEntry
+from millstream.runtime.plan_changes import incompatible_changes
 from millstream.state.changelog import changelog_topic
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Epoch, Offset, Partition
@@ -275,8 +277,9 @@ class Driver:
         )
 
     def _cut(self) -> dict[str, dict[Partition, tuple[Offset, Offset]]]:
-        cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
-        for topic in self._source_topics():
+        ranges: Ranges = {}
+        topics = self._source_topics()
+        for topic in topics:
             for number in range(self.counts[topic]):
                 place = TopicPartition(topic, Partition(number))
                 start, latest = self._start(place), self._log.latest(place)
@@ -287,8 +290,11 @@ class Driver:
                         "and created anew, or restored from an older backup than the application. Remedy: "
                         "restore both from the same backup, or start the application under another app_id."
                     )
-                end = min(latest, start + self._settings.max_records)
-                cut.setdefault(topic, {})[place.partition] = (start, Offset(end))
+                ranges[place] = (start, Offset(min(latest, start + self._settings.max_records)), latest)
+        ends = align(self._log, ranges, meeting_partitions(self._plan, self.counts, topics))
+        cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
+        for place, (start, _, _) in ranges.items():
+            cut.setdefault(place.topic, {})[place.partition] = (start, ends[place])
         return cut
 
     def _start(self, place: TopicPartition) -> Offset:
@@ -377,11 +383,17 @@ class Driver:
             )
 
     def _check_plan(self, head: Manifest | None) -> None:
-        if head is not None and head.fingerprint != self._plan.fingerprint:
+        if head is None or head.fingerprint == self._plan.fingerprint:
+            return
+        changes = incompatible_changes(head.plan, self._plan.summary)
+        if changes:
             raise PlanChangedError(
-                f"Application {self._folder.application_id!r} was committed by another program: the plan of "
-                f"epoch {head.epoch} is not this one's. Likely cause: operators were added, removed or "
-                "renamed. Remedy: run the program as it was, or start this one under another app_id."
+                f"Application {self._folder.application_id!r} has state that does not fit this program. "
+                f"Since epoch {head.epoch} these have changed:\n"
+                + "".join(f"  {change}\n" for change in changes)
+                + "Nothing was touched. Likely cause: operators were removed or put in front of unnamed "
+                "ones, whose numbered names have shifted. Remedy: give stores the names they had (store="
+                "...), run the program as it was, or start this one under another app_id."
             )
 
     def _check_publications(self, head: Manifest | None) -> None:
