@@ -57,7 +57,7 @@ def _epochs(columns: list[list[int]], quota: int) -> Iterator[list[int]]:
         yield starts
 
 
-def test_every_cut_is_a_prefix_of_the_merge_and_within_the_quota():
+def test_every_cut_is_a_prefix_of_the_merge_and_within_the_quota() -> None:
     for seed in range(2_000):
         rng = random.Random(seed)
         columns = [
@@ -70,7 +70,7 @@ def test_every_cut_is_a_prefix_of_the_merge_and_within_the_quota():
             assert admitted == set(order[: len(admitted)]), f"seed {seed}"
 
 
-def test_only_partitions_whose_records_can_meet_are_aligned():
+def test_only_partitions_whose_records_can_meet_are_aligned() -> None:
     builder = StreamsBuilder()
     builder.stream("a", key=serdes.string).merge(builder.stream("b", key=serdes.string)).to("out")
     grouped = builder.stream("c", key=serdes.string).group_by(lambda key, value: value)

@@ -38,11 +38,11 @@ def _run(max_rows: int | None) -> tuple[list[str], int]:
 
 
 @pytest.mark.parametrize("max_rows", [None, 2, 5])
-def test_a_punctuator_scheduled_inside_a_batch_fires_after_its_record(max_rows: int | None):
+def test_a_punctuator_scheduled_inside_a_batch_fires_after_its_record(max_rows: int | None) -> None:
     expected = ["0", "1", "2", "3", "4@3", "4", "5@4", "5", "6", "7@6", "7"]
     assert _run(1)[0] == expected
     assert _run(max_rows)[0] == expected
 
 
-def test_records_are_counted_once_though_the_batch_started_again():
+def test_records_are_counted_once_though_the_batch_started_again() -> None:
     assert _run(None)[1] == 8

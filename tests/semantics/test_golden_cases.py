@@ -68,7 +68,7 @@ def test_what_kafka_refuses_is_refused(name: str) -> None:
         ("table_group_by_counting_uncached_counts", 1, 2),
     ],
 )
-def test_a_group_holds_what_was_added_where_kafkas_does_not(name: str, kafkas: int, right: int):
+def test_a_group_holds_what_was_added_where_kafkas_does_not(name: str, kafkas: int, right: int) -> None:
     case = CASES[name]
     steps, _ = golden.play(case, TOPOLOGIES[name]())
     assert _lines(case.script)[-1] == f'  -> out "all" {kafkas} @31'
