@@ -204,9 +204,9 @@ class CheckedBackend(Backend, ABC):
 def check_ascending(keys: Sequence[bytes]) -> None:
     """Refuse keys that are not sorted, or not distinct.
 
-    >>> check_ascending([b"a", b"c", b"c"]) Traceback (most recent call last):
-    millstream.state.errors.UnsortedKeysError: Key 2 of 3 (b'c') does not come after the one before it
-    (b'c')...
+    >>> check_ascending([b"a", b"c", b"c"])
+    Traceback (most recent call last):
+    millstream.state.errors.UnsortedKeysError: Key 2 of 3 (b'c') does not come after the one before it...
     """
     if not all(map(lt, keys, islice(keys, 1, None))):
         at = next(i for i in range(1, len(keys)) if not keys[i - 1] < keys[i])

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import lmdb
 
@@ -186,12 +186,12 @@ class LmdbBackend(CheckedBackend):
         if entries and max(map(len, map(itemgetter(0), entries))) > _SHORT_KEY_BYTES:
             short = [entry for entry in entries if len(entry[0]) <= _SHORT_KEY_BYTES]
             self._apply_long(txn, [entry for entry in entries if len(entry[0]) > _SHORT_KEY_BYTES])
-        lifted = lift_entries(short)
-        puts: list[Row] = [entry for entry in lifted if entry[1] is not None]  # type: ignore[misc]  # checked
-        if len(puts) < len(lifted):
-            for key, value in lifted:
+        puts: Any = lift_entries(short)
+        if not all(map(itemgetter(1), puts)):  # some values are None, or empty
+            for key, value in puts:
                 if value is None:
                     txn.delete(key, db=self._data)
+            puts = [entry for entry in puts if entry[1] is not None]
         if puts:
             cursor = txn.cursor(self._data)
             behind_all = not cursor.last() or cursor.key() < puts[0][0]
