@@ -23,8 +23,9 @@ from millstream.errors import ConfigError, MillstreamError
 from millstream.query.replica import StoreReplica
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.spark.epochs import EpochFailedError, EpochLoop, EpochResult
-from millstream.spark.restores import restores_in
+from millstream.spark.restores import restores_in, restores_told
 from millstream.state.directory import open_state_directory
+from millstream.state.follow import Progress as RestoreProgress
 from millstream.topology.topology import Topology
 
 __all__ = ["Answer", "State", "Streams"]
@@ -84,6 +85,7 @@ class Streams:
         self._topology = topology
         self._config = config if config is not None else StreamsConfig()
         self._log_root = _log_root(log)
+        self._state_folder = self._config.state_dir / app_id
         self._loop = EpochLoop(
             topology, application_id=app_id, log_root=self._log_root, spark=spark, config=self._config
         )
@@ -95,6 +97,7 @@ class Streams:
         self._replicas: dict[str, StoreReplica] = {}
         self._state_listeners: list[Callable[[State, State], None]] = []
         self._epoch_listeners: list[Callable[[EpochResult], None]] = []
+        self._restore_listeners: list[Callable[[RestoreProgress], None]] = []
         self._uncaught: Callable[[Exception], Answer] = _shut_down
         self._progress = Progress()
 
@@ -115,6 +118,19 @@ class Streams:
     def on_epoch(self, listener: Callable[[EpochResult], None]) -> None:
         """Tell `listener(result)` about every epoch that was committed and published."""
         self._epoch_listeners.append(listener)
+
+    def on_restore(self, listener: Callable[[RestoreProgress], None]) -> None:
+        """Tell `listener(progress)` about stores that are restored, a few times a second while it takes.
+
+        Set it before the application runs.
+
+        >>> from millstream import Streams, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines").to("copies")
+        >>> app = Streams(builder.build(), app_id="copy")
+        >>> app.on_restore(lambda progress: print(progress.store, progress.records, progress.total_records))
+        """
+        self._restore_listeners.append(listener)
 
     def on_uncaught(self, handler: Callable[[Exception], Answer]) -> None:
         """Ask `handler(error)` what to do about an error that nothing else handled."""
@@ -157,10 +173,9 @@ class Streams:
         """Delete the local state of this application. It is restored from the changelogs."""
         self._check_state(State.CREATED, State.NOT_RUNNING, State.ERROR)
         if self._config.state_dir.is_dir():
-            directory = open_state_directory(self._config.state_dir)
-            folder = directory.path / self.app_id
-            if folder.is_dir():
-                shutil.rmtree(folder)
+            open_state_directory(self._config.state_dir)  # refuses a folder that is not ours
+            if self._state_folder.is_dir():
+                shutil.rmtree(self._state_folder)
 
     def store(self, name: str) -> StoreReplica:
         """A replica of a store, at the last commit; built when first asked for."""
@@ -175,7 +190,7 @@ class Streams:
         lag = self._loop.driver.lag() if self._state is State.RUNNING else {}
         restores = {
             f"{restore.store}-{restore.partition}": asdict(restore)
-            for restore in restores_in(self._config.state_dir / self.app_id)
+            for restore in restores_in(self._state_folder)
         }
         return {"state": self._state.value, **self._progress.as_dict(), "lag": lag, "restores": restores}
 
@@ -220,7 +235,8 @@ class Streams:
                 self._open()
                 if signals is not None:
                     signals.catch()  # PySpark has put its own handler in place of ours
-                self._run_epochs(until, deadline)
+                with restores_told(self._state_folder, self._restore_listeners):
+                    self._run_epochs(until, deadline)
             except Exception as error:
                 failures = 1 if self._progress.epochs > epochs else failures + 1
                 if not self._goes_on(error, failures):

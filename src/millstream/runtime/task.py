@@ -217,7 +217,7 @@ class Task:
         def start_again() -> None:
             self._pipeline.close()
             for store in self._environment.stores.values():
-                store.forget()
+                store._forget()  # noqa: SLF001 - not for users, who hold the same object
             self._environment.metrics.reset_to(counters)
             self._failures.reset_to(letters)
             self._outputs.forget()

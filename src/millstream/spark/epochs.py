@@ -21,6 +21,7 @@ from millstream.runtime.epoch import EpochJob, TaskReport
 from millstream.runtime.manifest import Manifest
 from millstream.spark.clock import Ticks, now_ms
 from millstream.spark.failures import EpochFailedError, SparkGoneError, given_up
+from millstream.spark.heartbeat import kept_alive
 from millstream.spark.job import run_epoch_job
 from millstream.spark.session import check_context, context_of, forget_dead_context, is_alive, make_context
 from millstream.spark.shipping import Program, ship
@@ -131,6 +132,7 @@ class EpochLoop:
             return
         if self._slots is not None:
             self._slots.release()
+            self._make_worker.release()
         if self._spark is None:
             context.stop()
 
@@ -156,7 +158,8 @@ class EpochLoop:
         tries = 0
         while True:
             try:
-                reports = run_epoch_job(self._context, self._slots, job, self._make_worker)
+                with kept_alive(self.driver.lease, self._config.lease_ttl_ms):
+                    reports = run_epoch_job(self._context, self._slots, job, self._make_worker)
                 manifest = self.driver.commit(job, reports)
             except Exception as error:
                 # A driver that was overtaken says so, whatever else went wrong because of it.

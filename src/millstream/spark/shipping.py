@@ -58,6 +58,10 @@ class _MakeWorker:
                 del _WORKERS[next(iter(_WORKERS))]
         return replace(worker, metrics=Metrics())
 
+    def release(self) -> None:
+        """Let Spark forget the program."""
+        self.packed.unpersist()
+
 
 def make_worker(program: Program) -> Worker:
     """The worker of a program, in this process."""

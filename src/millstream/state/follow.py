@@ -27,6 +27,8 @@ from millstream.types import Offset, Version
 __all__ = ["NO_LISTENER", "Marker", "Progress", "RestoreListener", "Target", "follow", "marker_of"]
 
 BATCH_ROWS: Final = 50_000
+BATCH_BYTES: Final = 64 << 20
+"""A batch is held in memory: it ends with whichever of the two it reaches first."""
 RESTORING: Final = Version(-1)
 """The version of a store that is on its way: it has applied a prefix of the changelog, up to its position."""
 
@@ -113,7 +115,7 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     wanted = target.marker
     if here == wanted:
         return
-    if here.version > wanted.version or here.position > wanted.position:
+    if here.version >= wanted.version or here.position > wanted.position:
         raise ahead(target.store, target.changelog.partition, here, wanted)
     watch = _Watch(target, here.position, listener)
     watch.start()
@@ -155,7 +157,7 @@ def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Ent
             rows += len(batch)
             size += batch.records.nbytes
             position = batch.next_offset
-            if rows >= BATCH_ROWS:
+            if rows >= BATCH_ROWS or size >= BATCH_BYTES:
                 yield sorted(pending.items()), position, size
                 pending, rows, size = {}, 0, 0
     except OffsetOutOfRangeError as error:

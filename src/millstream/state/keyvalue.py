@@ -232,7 +232,7 @@ class KeyValueStore(Generic[K, V]):
         """
         return sum(1 for _ in self.overlay.scan(None, None))
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """Drop what the epoch has written. For the task only."""
         self.overlay.clear()
 
@@ -291,9 +291,9 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         self.held_back: dict[bytes, tuple[Any, Any, int, Headers, int]] = {}
         """With caching: key, value, timestamp, headers and origin of the last update of each key."""
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """Drop what the epoch has written and held back. For the task only."""
-        super().forget()
+        super()._forget()
         self.held_back = {}
 
     def encode_keys(self, keys: Sequence[K]) -> list[bytes]:

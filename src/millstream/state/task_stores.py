@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from millstream import failpoints
 from millstream.log.api import Log, TopicPartition
@@ -69,9 +70,17 @@ def open_task_stores(
         directory.note_unsynced_writes()
         opened: dict[str, Backend] = {}
         for name, spec in stores.items():
-            maker = supplier(spec.backend if spec.backend is not None else default_backend)
-            backend = opened[name] = _open(directory, maker, name, resources)
-            _bring_to_version(backend, name, spec, wanted, log, local_segments, listener)
+            bring = partial(
+                _bring_to_version,
+                name=name,
+                spec=spec,
+                wanted=wanted,
+                log=log,
+                local_segments=local_segments,
+                listener=listener,
+            )
+            backend = _open(directory, _maker(spec, default_backend), name, bring)
+            opened[name] = resources.enter_context(backend)
             failpoints.hit("commit.store_applied")
         directory.write_checkpoint(Checkpoint(wanted.version, dict(wanted.positions)))
         yield opened
@@ -80,15 +89,19 @@ def open_task_stores(
 def versions_on_disk(
     directory: TaskDirectory, stores: Mapping[str, StoreBuilder], default_backend: str | BackendSupplier
 ) -> dict[str, Version]:
-    """The version of each store that is kept on disk: 0 if it is not there, damaged, or half restored."""
+    """The version of each store that is kept on disk: 0 if it is not there, half restored, or lost.
+
+    Lost is what is damaged, and what a power cut may have torn: that is not even opened.
+    """
     found: dict[str, Version] = {}
     with directory.lock(timeout_ms=0):
+        is_lost = directory.lost_in_a_power_cut()
         for name, spec in stores.items():
-            maker = supplier(spec.backend if spec.backend is not None else default_backend)
+            maker = _maker(spec, default_backend)
             if not maker.persistent:
                 continue
             found[name] = Version(0)
-            if directory.store_path(maker.name, name).is_dir():
+            if not is_lost and directory.store_path(maker.name, name).is_dir():
                 with (
                     suppress(DamagedStoreError),
                     maker.open(directory.store_path(maker.name, name)) as backend,
@@ -97,20 +110,28 @@ def versions_on_disk(
     return found
 
 
-def _open(directory: TaskDirectory, maker: BackendSupplier, name: str, resources: ExitStack) -> Backend:
+def _maker(spec: StoreBuilder, default_backend: str | BackendSupplier) -> BackendSupplier:
+    return supplier(spec.backend if spec.backend is not None else default_backend)
+
+
+def _open(
+    directory: TaskDirectory, maker: BackendSupplier, name: str, bring: Callable[[Backend], None]
+) -> Backend:
+    """Open a store and bring it to its version; one that turns out to be damaged is made anew."""
     path = directory.store_path(maker.name, name)
     try:
-        backend = maker.open(path)
+        return _brought(maker.open(path), bring)
     except DamagedStoreError:
         directory.remove_store(maker.name, name)
-        backend = maker.open(path)
+        return _brought(maker.open(path), bring)
+
+
+def _brought(backend: Backend, bring: Callable[[Backend], None]) -> Backend:
     try:
-        marker_of(backend, name)
-    except DamagedStoreError:
+        bring(backend)
+    except BaseException:
         backend.close()
-        directory.remove_store(maker.name, name)
-        backend = maker.open(path)
-    resources.callback(backend.close)
+        raise
     return backend
 
 
@@ -145,7 +166,5 @@ def _forget_what_a_power_cut_may_have_torn(
     if not directory.lost_in_a_power_cut():
         return
     for name, spec in stores.items():
-        directory.remove_store(
-            supplier(spec.backend if spec.backend is not None else default_backend).name, name
-        )
+        directory.remove_store(_maker(spec, default_backend).name, name)
     directory.note_synced()

@@ -21,7 +21,6 @@ from unittest import mock
 
 from millstream import failpoints
 from millstream.durable import FileLayer
-from millstream.durable.layer import OsFileLayer
 from millstream.log.api import TopicConfig, TopicPartition
 from millstream.log.blocks import record_batch
 from millstream.log.files import FileLog, Limits
@@ -43,7 +42,7 @@ from millstream.testing.oracle import Facts, Row, Verdict
 from millstream.testing.stalls import Site, Stalled
 from millstream.types import Attempt, Partition
 
-__all__ = ["LostAttempt", "NoFaultError", "UnsyncedFiles", "World"]
+__all__ = ["LostAttempt", "NoFaultError", "World"]
 
 APPLICATION_ID: Final = "app"
 LEASE_TTL_MS: Final = 30_000
@@ -57,16 +56,6 @@ OVERTAKEN: Final = (LeaseLostError, LeaseHeldError, StoreAheadError)
 
 class NoFaultError(AssertionError):
     """A planned fault did not happen: the test would show nothing."""
-
-
-class UnsyncedFiles(OsFileLayer):
-    """The real file system without syncs, which a killed process does not need. For speed."""
-
-    def fsync(self, fd: int) -> None:
-        """Do nothing."""
-
-    def sync_folder(self, path: Path) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +152,8 @@ class World:
         self._resources = ExitStack()
 
     def __enter__(self) -> Self:
+        for sync in ("fsync", "sync_folder"):  # nobody takes the real power away: the books are enough
+            self._resources.enter_context(mock.patch(f"millstream.durable.layer.OsFileLayer.{sync}"))
         for user in ("millstream.state.directory.boot_id", "millstream.runtime.lease.boot_id"):
             self._resources.enter_context(mock.patch(user, self._boot_id))
         return self
@@ -175,6 +166,8 @@ class World:
     ) -> None:
         self._end_stalled()
         self._resources.close()
+        if kind is None:  # what a failed test has left is worth a look
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     # Ordinary life ------------------------------------------------------------------------------------
 
@@ -206,10 +199,10 @@ class World:
                 self._log().append(place, record_batch(keys, values, timestamps))
                 self.inputs[partition] += rows
 
-    def open(self) -> Executor:
+    def open(self, *, max_records: int = MAX_RECORDS) -> Executor:
         """Start a driver; if there was one before, its lease has run out."""
         self.now += LEASE_TTL_MS
-        self.app = self.new_executor()
+        self.app = self.new_executor(max_records=max_records)
         return self.app
 
     def epoch(self, *, apply: bool = True) -> Manifest | None:
@@ -223,7 +216,10 @@ class World:
         return manifest
 
     def finish(self) -> None:
-        """Run epochs until all input is committed."""
+        """Run epochs until all input is committed; with large ones, in another driver."""
+        self.epoch()
+        self.close()
+        self.open(max_records=sum(map(len, self.inputs)))
         while self.epoch() is not None:
             pass
 
@@ -377,9 +373,6 @@ class World:
     def facts(self, *, settled: bool = True) -> Facts:
         """Everything that can be seen from outside."""
         log = self._log()
-        logged = [
-            name for sub in self.plan.subtopologies for name, spec in sub.stores.items() if spec.logging
-        ]
         return Facts(
             inputs={self.application.input: self.inputs},
             manifests=manifests_in(self.application_folder / "manifests"),
@@ -401,7 +394,7 @@ class World:
         """Where manifests and leases are."""
         return self.log_root / "applications" / APPLICATION_ID
 
-    def new_executor(self) -> Executor:
+    def new_executor(self, *, max_records: int = MAX_RECORDS) -> Executor:
         """A new driver on the same folders."""
         app = Executor(
             self.application.build(),
@@ -410,7 +403,7 @@ class World:
             state_dir=self.state,
             backend=self.backend,
             settings=DriverSettings(
-                max_records=MAX_RECORDS, lease_ttl_ms=LEASE_TTL_MS, default_partitions=PARTITIONS
+                max_records=max_records, lease_ttl_ms=LEASE_TTL_MS, default_partitions=PARTITIONS
             ),
             clock=lambda: self.now,
             files=self.files,
