@@ -7,7 +7,6 @@ import shutil
 import signal
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -24,8 +23,9 @@ from millstream.query.replica import StoreReplica
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.spark.epochs import EpochFailedError, EpochLoop, EpochResult
 from millstream.spark.restores import restores_in, restores_told
+from millstream.spark.totals import Totals
 from millstream.state.directory import open_state_directory
-from millstream.state.follow import Progress as RestoreProgress
+from millstream.state.follow import Progress
 from millstream.topology.topology import Topology
 
 __all__ = ["Answer", "State", "Streams"]
@@ -97,9 +97,9 @@ class Streams:
         self._replicas: dict[str, StoreReplica] = {}
         self._state_listeners: list[Callable[[State, State], None]] = []
         self._epoch_listeners: list[Callable[[EpochResult], None]] = []
-        self._restore_listeners: list[Callable[[RestoreProgress], None]] = []
+        self._restore_listeners: list[Callable[[Progress], None]] = []
         self._uncaught: Callable[[Exception], Answer] = _shut_down
-        self._progress = Progress()
+        self._totals = Totals()
 
     @property
     def state(self) -> State:
@@ -119,7 +119,7 @@ class Streams:
         """Tell `listener(result)` about every epoch that was committed and published."""
         self._epoch_listeners.append(listener)
 
-    def on_restore(self, listener: Callable[[RestoreProgress], None]) -> None:
+    def on_restore(self, listener: Callable[[Progress], None]) -> None:
         """Tell `listener(progress)` about stores that are restored, a few times a second while it takes.
 
         Set it before the application runs.
@@ -192,7 +192,7 @@ class Streams:
             f"{restore.store}-{restore.partition}": asdict(restore)
             for restore in restores_in(self._state_folder)
         }
-        return {"state": self._state.value, **self._progress.as_dict(), "lag": lag, "restores": restores}
+        return {"state": self._state.value, **self._totals.as_dict(), "lag": lag, "restores": restores}
 
     def figures(self, **rows: object) -> Figures:
         """The metrics, for `millstream.console.Watcher` to show; `rows` are shown beside them."""
@@ -230,7 +230,7 @@ class Streams:
         deadline = None if not isinstance(until, timedelta) else time.monotonic() + until.total_seconds()
         failures = 0
         while not self._stop.is_set():
-            epochs = self._progress.epochs
+            epochs = self._totals.epochs
             try:
                 self._open()
                 if signals is not None:
@@ -238,7 +238,7 @@ class Streams:
                 with restores_told(self._state_folder, self._restore_listeners):
                     self._run_epochs(until, deadline)
             except Exception as error:
-                failures = 1 if self._progress.epochs > epochs else failures + 1
+                failures = 1 if self._totals.epochs > epochs else failures + 1
                 if not self._goes_on(error, failures):
                     self._fail()
                     raise
@@ -261,7 +261,7 @@ class Streams:
         while not self._stop.is_set():
             result = self._loop.run_epoch(tick=until != "caught-up")
             if result is not None:
-                self._progress.note(result)
+                self._totals.note(result)
                 for listener in self._epoch_listeners:
                     listener(result)
             elif until == "caught-up":
@@ -310,39 +310,6 @@ class Streams:
                 f"{' or '.join(state.value for state in allowed)}. Remedy: make a new Streams object to run "
                 "it again."
             )
-
-
-class Progress:
-    """What an application has done since it was started."""
-
-    def __init__(self) -> None:
-        self.epochs = 0
-        self._records = 0
-        self._counters: Counter[tuple[str, str]] = Counter()
-        self._last: EpochResult | None = None
-
-    def note(self, result: EpochResult) -> None:
-        """Add an epoch."""
-        self.epochs += 1
-        self._records += result.records
-        self._counters.update(result.counters)
-        self._last = result
-
-    def as_dict(self) -> dict[str, Any]:
-        """The figures, by name."""
-        last = self._last
-        nodes: dict[str, dict[str, int]] = {}
-        for (node, name), count in sorted(self._counters.items()):
-            nodes.setdefault(node, {})[name] = count
-        return {
-            "epochs": self.epochs,
-            "records": self._records,
-            "records_per_second": 0.0 if last is None else last.records / max(last.seconds, 1e-9),
-            "last_epoch": None if last is None else last.manifest.epoch,
-            "last_epoch_seconds": None if last is None else last.seconds,
-            "last_epoch_records": None if last is None else last.records,
-            "nodes": nodes,
-        }
 
 
 class _Signals:

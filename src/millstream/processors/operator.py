@@ -90,11 +90,15 @@ def collect(
         try:
             results.extend(calls(start))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            row = len(results) + len(failed)
-            context.failed(batch, row, explain(error) if explain else error)
-            failed.append(row)
+            failure = error
         else:
-            break
+            if len(results) + len(failed) == len(batch):
+                break
+            # `map` takes a StopIteration of the user's function for the end of the rows.
+            failure = RuntimeError("the function raised StopIteration: next() needs a default, or a try")
+        row = len(results) + len(failed)
+        context.failed(batch, row, explain(failure) if explain else failure)
+        failed.append(row)
     if not failed:
         return results, batch
     skipped = set(failed)

@@ -102,7 +102,7 @@ def marker_of(backend: Backend, store: str) -> Marker:
         return EMPTY
     try:
         return msgspec.json.decode(data, type=Marker)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # also of bytes that are no text
         raise DamagedStoreError(
             f"Store {store!r} does not say which version it holds ({error}). Likely cause: a fault of the "
             "disk. Remedy: remove it; it is restored from its changelog."

@@ -166,8 +166,6 @@ class World:
     ) -> None:
         self._end_stalled()
         self._resources.close()
-        if kind is None:  # what a failed test has left is worth a look
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     # Ordinary life ------------------------------------------------------------------------------------
 
@@ -222,6 +220,18 @@ class World:
         self.open(max_records=sum(map(len, self.inputs)))
         while self.epoch() is not None:
             pass
+
+    def copy_to(self, folder: Path) -> World:
+        """The same world in another folder; nobody may be at work in this one."""
+        shutil.copytree(self.folder, folder)
+        other = World(folder, self.name, self.backend, self.seed, self.make_files, self.limits)
+        other.inputs = [list(rows) for rows in self.inputs]
+        other.now, other.boot, other._time = self.now, self.boot, self._time
+        return other
+
+    def remove(self) -> None:
+        """Delete everything: tests leave much behind."""
+        shutil.rmtree(self.folder)
 
     def close(self) -> None:
         """End the driver in order."""

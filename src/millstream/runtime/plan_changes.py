@@ -1,0 +1,83 @@
+"""Whether the state of one program fits another: the plan in the manifest against the plan to run.
+
+State is found by its store's name, in the sub-topology of a number. So stateless operators and stores may
+be added, but a store may not vanish, become another kind, or move to another sub-topology: its tasks and
+its keys would not be where they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["incompatible_changes"]
+
+
+def incompatible_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What makes committed state unusable, a line each; nothing if the new program may go on.
+
+    >>> def plan(**stores):
+    ...     rows = [{"name": name, "kind": "key-value", "logging": True} for name in stores.get("names", ())]
+    ...     return {"subtopologies": [{"number": 0, "nodes": [], "stores": rows}], "repartition_topics": {}}
+    >>> incompatible_changes(plan(names=["counts"]), plan(names=["counts", "sums"]))
+    []
+    >>> incompatible_changes(plan(names=["counts"]), plan(names=["sums"]))
+    ["store 'counts' of sub-topology 0 is gone (new: 'sums')"]
+    """
+    old, new = _stores(before), _stores(after)
+    changes = []
+    for name, (number, kind, logging) in sorted(old.items()):
+        if name not in new:
+            fresh = ", ".join(repr(other) for other in sorted(new.keys() - old.keys()))
+            hint = f" (new: {fresh})" if fresh else ""
+            changes.append(f"store {name!r} of sub-topology {number} is gone{hint}")
+            continue
+        now_number, now_kind, now_logging = new[name]
+        if now_number != number:
+            changes.append(f"store {name!r} was in sub-topology {number} and is in {now_number} now")
+        if now_kind != kind:
+            changes.append(f"store {name!r} was a {kind} store and is a {now_kind} store now")
+        if now_logging != logging:
+            changes.append(f"store {name!r} had {_log(logging)} and has {_log(now_logging)} now")
+    return changes + _sources(before, after) + _repartitions(before, after)
+
+
+def _stores(plan: Mapping[str, Any]) -> dict[str, tuple[int, str, bool]]:
+    return {
+        store["name"]: (sub["number"], store["kind"], store["logging"])
+        for sub in plan["subtopologies"]
+        for store in sub["stores"]
+    }
+
+
+def _sources(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Tasks remember times. Without a store to know them by, they are known by what they read."""
+    new = {sub["number"]: _topics(sub) for sub in after["subtopologies"]}
+    return [
+        f"sub-topology {sub['number']} read {_names(topics)} and reads {_names(now)} now"
+        for sub in before["subtopologies"]
+        if not sub["stores"] and (topics := _topics(sub)) and (now := new.get(sub["number"]))
+        if not topics & now
+    ]
+
+
+def _topics(sub: Mapping[str, Any]) -> set[str]:
+    return {topic for node in sub["nodes"] if node["kind"] == "SourceNode" for topic in node["topics"]}
+
+
+def _names(topics: set[str]) -> str:
+    return ", ".join(sorted(topics))
+
+
+def _repartitions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """An explicit number of partitions decides where keys are."""
+    new = after["repartition_topics"]
+    return [
+        f"repartition {topic!r} had {count or 'as many partitions as its input'} and has {new[topic]} now"
+        for topic, count in sorted(before["repartition_topics"].items())
+        if new.get(topic) and new[topic] != count
+    ]
+
+
+def _log(logging: bool) -> str:  # noqa: FBT001 - a value of the plan, not a switch
+    return "a changelog" if logging else "no changelog"

@@ -1,0 +1,43 @@
+"""What an application has done since it was started, summed up over its epochs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from millstream.spark.epochs import EpochResult
+
+__all__ = ["Totals"]
+
+
+class Totals:
+    """Sums of committed epochs only: what was run in vain is not in them."""
+
+    def __init__(self) -> None:
+        self.epochs = 0
+        self._records = 0
+        self._counters: Counter[tuple[str, str]] = Counter()
+        self._last: EpochResult | None = None
+
+    def note(self, result: EpochResult) -> None:
+        """Add an epoch."""
+        self.epochs += 1
+        self._records += result.records
+        self._counters.update(result.counters)
+        self._last = result
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures, by name."""
+        last = self._last
+        nodes: dict[str, dict[str, int]] = {}
+        for (node, name), count in sorted(self._counters.items()):
+            nodes.setdefault(node, {})[name] = count
+        return {
+            "epochs": self.epochs,
+            "records": self._records,
+            "records_per_second": 0.0 if last is None else last.records / max(last.seconds, 1e-9),
+            "last_epoch": None if last is None else last.manifest.epoch,
+            "last_epoch_seconds": None if last is None else last.seconds,
+            "last_epoch_records": None if last is None else last.records,
+            "nodes": nodes,
+        }
