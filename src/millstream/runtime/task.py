@@ -28,7 +28,7 @@ from millstream.runtime.punctuation import Punctuations, Schedule, ScheduleKey
 from millstream.runtime.records import OutputBatch, RawBatch
 from millstream.runtime.serde_book import SerdeBook
 from millstream.runtime.sources import SourceReader
-from millstream.state.keyvalue import KeyValueStore, ReadOnlyStore
+from millstream.state.keyvalue import KeyValueStore, ReadOnlyStore, forget_epoch
 from millstream.state.overlay import Entry
 from millstream.topology.plan import SubTopology
 
@@ -217,7 +217,7 @@ class Task:
         def start_again() -> None:
             self._pipeline.close()
             for store in self._environment.stores.values():
-                store._forget()  # noqa: SLF001 - not for users, who hold the same object
+                forget_epoch(store)
             self._environment.metrics.reset_to(counters)
             self._failures.reset_to(letters)
             self._outputs.forget()

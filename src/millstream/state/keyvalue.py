@@ -233,7 +233,7 @@ class KeyValueStore(Generic[K, V]):
         return sum(1 for _ in self.overlay.scan(None, None))
 
     def _forget(self) -> None:
-        """Drop what the epoch has written. For the task only."""
+        """Drop what the epoch has written."""
         self.overlay.clear()
 
     def _pairs(self, entries: Iterator[tuple[bytes, bytes]]) -> KeyValueIterator[K, V]:
@@ -292,7 +292,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         """With caching: key, value, timestamp, headers and origin of the last update of each key."""
 
     def _forget(self) -> None:
-        """Drop what the epoch has written and held back. For the task only."""
+        """Drop what the epoch has written and held back."""
         super()._forget()
         self.held_back = {}
 
@@ -380,6 +380,11 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
 
     def _decode(self, data: bytes) -> ValueAndTimestamp[Any]:
         return ValueAndTimestamp(self.value_serde.deserialize(data[8:]), _TIMESTAMP.unpack_from(data)[0])
+
+
+def forget_epoch(store: KeyValueStore[Any, Any]) -> None:
+    """Drop what an epoch has written to a store. For tasks: a user's processor holds the same object."""
+    store._forget()  # noqa: SLF001 - see above
 
 
 class ReadOnlyStore:

@@ -23,7 +23,7 @@ from millstream.runtime.routing import by_partition
 from millstream.runtime.serde_book import SerdeBook
 from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.keyvalue import KeyValueStore
+from millstream.state.keyvalue import KeyValueStore, forget_epoch
 from millstream.state.opening import open_store
 from millstream.topology.plan import SubTopology
 from millstream.topology.topology import Topology
@@ -94,7 +94,7 @@ class EpochTask:
     def abandon(self) -> None:
         """Forget the epoch and go back to what was committed."""
         for store in self.stores.values():
-            store.forget()
+            forget_epoch(store)
         self.reopen()
 
     def reopen(self) -> None:

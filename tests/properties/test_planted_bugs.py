@@ -1,0 +1,210 @@
+"""Can the property tests fail? Each test plants a bug in the engine and expects the seeds to find it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.properties.check import PROPERTIES, outcome
+from tests.properties.conftest import FIRST_SEED, TOPOLOGIES
+from tests.properties.generate import random_spec
+from tests.properties.inputs import random_epochs
+
+from millstream.processors import batch as batches
+from millstream.processors.aggregate import Folding
+from millstream.processors.batch import Batch
+from millstream.processors.stateless import DropNullKeys
+from millstream.processors.table import TableOperator
+from millstream.processors.table_group import TableGroupBy
+from millstream.runtime import inputs, outputs, pipeline
+from millstream.runtime.context import ForwardingContext, TransformerContext
+from millstream.runtime.punctuation import Punctuations
+from millstream.runtime.task import Task
+from millstream.state.keyvalue import TimestampedKeyValueStore
+from millstream.topology import plan
+from millstream.topology.regions import units_of
+
+SEEDS = range(FIRST_SEED, FIRST_SEED + TOPOLOGIES)
+
+
+def first_finding() -> tuple[int, str] | None:
+    """The first seed for which a property does not hold, and what it says."""
+    for seed in SEEDS:
+        spec = random_spec(seed)
+        epochs = random_epochs(spec)
+        for holds in PROPERTIES:
+            if (found := outcome(holds, spec, epochs)) is not None:
+                return seed, found
+    return None
+
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+BUGS: dict[str, Patch] = {}
+
+
+def bug(plant: Patch) -> Patch:
+    BUGS[plant.__name__] = plant
+    return plant
+
+
+@bug
+def parents_are_not_interleaved(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(pipeline, "interleave", batches.concatenate)
+
+
+@bug
+def sinks_of_one_topic_are_not_interleaved(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(outputs, "merge_sorted", lambda *runs: [row for run in runs for row in run])
+
+
+@bug
+def nodes_that_share_a_store_do_not_take_turns(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(plan, "units_of", lambda children, _shared: units_of(children, []))
+
+
+@bug
+def batches_run_past_punctuators(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Task, "_end_of_batch", lambda _self, _start, end: end)
+
+
+@bug
+def partitions_are_taken_one_after_the_other(patch: pytest.MonkeyPatch) -> None:
+    def one_after_the_other(parts: Sequence[Any]) -> list[tuple[int, int]]:
+        return [(part, row) for part, decoded in enumerate(parts) for row in range(len(decoded.rows))]
+
+    patch.setattr(inputs, "_merge_order", one_after_the_other)
+
+
+@bug
+def stream_time_is_that_of_the_batch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Task, "stream_time", lambda self, _origin: self._stream_time)
+
+
+@bug
+def metadata_is_that_of_the_first_row(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        TransformerContext, "_origin", lambda self: -1 if self._batch is None else self._batch.origins[0]
+    )
+
+
+@bug
+def caches_flush_in_the_order_of_keys(patch: pytest.MonkeyPatch) -> None:
+    with_held_back(patch, lambda held_back: dict(sorted(held_back.items())))
+
+
+@bug
+def caches_flush_in_the_order_of_first_updates(patch: pytest.MonkeyPatch) -> None:
+    remember = TableOperator._remember
+
+    def without_moving(self: TableOperator, batch: Batch, updates: Any) -> None:
+        before = dict(self.store.held_back)
+        remember(self, batch, updates)
+        self.store.held_back = {**before, **self.store.held_back}
+
+    patch.setattr(TableOperator, "_remember", without_moving)
+
+
+@bug
+def old_values_of_a_flush_are_those_of_now(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TimestampedKeyValueStore, "load_committed", TimestampedKeyValueStore.load)
+
+
+@bug
+def keys_that_came_and_went_are_flushed(patch: pytest.MonkeyPatch) -> None:
+    load = TimestampedKeyValueStore.load_committed
+
+    def never_empty(self: Any, keys: Any) -> dict[bytes, Any]:
+        return {key: cell or (None, 0) for key, cell in load(self, keys).items()}
+
+    patch.setattr(TimestampedKeyValueStore, "load_committed", never_empty)
+
+
+@bug
+def aggregates_are_read_as_of_the_last_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TimestampedKeyValueStore, "load", TimestampedKeyValueStore.load_committed)
+
+
+@bug
+def aggregates_take_the_time_of_the_record(patch: pytest.MonkeyPatch) -> None:
+    fold_row = Folding._fold_row
+
+    def timeless(
+        self: Folding, batch: Batch, row: int, key: bytes, cells: dict[bytes, Any], updates: Any
+    ) -> None:
+        if cells[key] is not None:
+            cells[key] = (cells[key][0], 0)
+        fold_row(self, batch, row, key, cells, updates)
+
+    patch.setattr(Folding, "_fold_row", timeless)
+
+
+@bug
+def results_are_shared_with_the_table(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TableOperator, "isolated", lambda _self, value: value)
+
+
+@bug
+def groups_are_joined_before_they_are_left(patch: pytest.MonkeyPatch) -> None:
+    regroup = TableGroupBy._regroup
+    patch.setattr(TableGroupBy, "_regroup", lambda self, *update: regroup(self, *update)[::-1])
+
+
+@bug
+def null_keys_are_repartitioned(patch: pytest.MonkeyPatch) -> None:
+    def with_empty_keys(_self: Any, batch: Batch) -> Batch:
+        return replace(batch, keys=["" if key is None else key for key in batch.keys])
+
+    patch.setattr(DropNullKeys, "process", with_empty_keys)
+
+
+@bug
+def a_named_child_gets_what_all_get(patch: pytest.MonkeyPatch) -> None:
+    send = ForwardingContext._send
+    patch.setattr(ForwardingContext, "_send", lambda self, record, _child: send(self, record, None))
+
+
+@bug
+def punctuators_are_forgotten_by_a_new_task(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Punctuations, "remember", lambda _self: {})
+
+
+@bug
+def later_rows_overtake_fanned_out_ones(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        batches, "_numbered", lambda order, parents: [order[parent] for parent in reversed(parents)]
+    )
+
+
+@bug
+def headers_are_lost_where_rows_are_taken(patch: pytest.MonkeyPatch) -> None:
+    take = Batch.take
+    patch.setattr(Batch, "take", lambda self, rows: replace(take(self, rows), headers=None))
+
+
+def with_held_back(
+    patch: pytest.MonkeyPatch, change: Callable[[Mapping[bytes, Any]], dict[bytes, Any]]
+) -> None:
+    """Change what cached tables hold back, just before they flush."""
+    flush = TableOperator.flush
+
+    def changed(self: TableOperator) -> Batch | None:
+        self.store.held_back = change(self.store.held_back)
+        return flush(self)
+
+    patch.setattr(TableOperator, "flush", changed)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BUGS[name](monkeypatch)
+    finding = first_finding()
+    assert finding is not None
+    print(f"found by seed {finding[0]}")
+    assert finding[1].startswith("differing")
+
+
+def test_without_a_planted_bug_nothing_is_found() -> None:
+    spec = random_spec(FIRST_SEED)
+    assert [outcome(holds, spec, random_epochs(spec)) for holds in PROPERTIES] == [None] * len(PROPERTIES)
