@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -72,9 +73,7 @@ def write_lines(log: FileLog) -> Counter[str]:
     log.create_topic("lines", TopicConfig(partitions=PARTITIONS))
     expected: Counter[str] = Counter()
     for number in range(PARTITIONS):
-        lines = [
-            " ".join(random_words.choices(words, k=WORDS_PER_LINE)) for _ in range(LINES_PER_PARTITION)
-        ]
+        lines = [" ".join(random_words.choices(words, k=WORDS_PER_LINE)) for _ in range(LINES_PER_PARTITION)]
         for line in lines:
             expected.update(line.lower().split())
         times = list(range(len(lines)))
@@ -101,10 +100,8 @@ def kill_tree(pid: int) -> None:
             continue
         if int(fields[1]) == pid:
             kill_tree(int(stat.parent.name))
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def run_and_kill(target_lines: int) -> bool:

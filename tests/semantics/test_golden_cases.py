@@ -14,7 +14,7 @@ from millstream.testing import TopologyTestDriver
 FILES = sorted((Path(__file__).parents[1] / "golden").glob("*.txt"))
 CASES = {file.stem: golden.parse(file.read_text(encoding="utf-8")) for file in FILES}
 
-# Where Kafka is wrong and Millstream is not: docs/kafka_streams_map.md tells why. `describe()` still is Kafka's.
+# Where Kafka is wrong and Millstream is not; docs/kafka_streams_map.md tells why.
 RIGHTED = {
     "table_group_by_of_uncached_aggregate": "the first update's old value is the initializer's, never added",
     "table_group_by_counting_uncached_counts": "the same: a group never counts its second row",

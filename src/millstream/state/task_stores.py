@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from millstream import failpoints
+from millstream.durable import disk_errors_named
 from millstream.log.api import Log, TopicPartition
 from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier
@@ -82,7 +83,8 @@ def open_task_stores(
             backend = _open(directory, _maker(spec, default_backend), name, bring)
             opened[name] = resources.enter_context(backend)
             failpoints.hit("commit.store_applied")
-        directory.write_checkpoint(Checkpoint(wanted.version, dict(wanted.positions)))
+        with disk_errors_named(directory.path):
+            directory.write_checkpoint(Checkpoint(wanted.version, dict(wanted.positions)))
         yield opened
 
 
