@@ -107,6 +107,10 @@ class Graph:
             if twin.offset_reset != node.offset_reset:
                 _refuse(twin, node, "differ in offset_reset", "give both the same")
             self._root.children.remove(node)
+            self.copartitions = [
+                frozenset(twin.name if name == node.name else name for name in group)
+                for group in self.copartitions
+            ]
             for child in list(node.children):
                 node.children.remove(child)
                 child.parents.remove(node)

@@ -7,6 +7,7 @@ aggregator that answers None deletes the row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 from millstream.processors.batch import Batch
@@ -26,25 +27,50 @@ class Folding(TableOperator):
         batch = drop_nulls(self.context, batch)
         keys, batch = self.with_key_bytes(batch)
         cells = self.store.load(keys)
+        fold = self._fold_to_last if self.caching else self._fold_each
+        updates = fold(batch, keys, cells)
+        return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
+
+    def _fold_each(self, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
+        """Fold, with an update for every row."""
         updates = Updates()
 
         def fold_row(row: int) -> None:
-            self._fold_row(batch, row, keys[row], cells, updates)
+            key = keys[row]
+            cell = cells[key]
+            timestamp = batch.timestamps[row]
+            if cell is not None:
+                timestamp = max(timestamp, cell[1])
+            old = self.isolated(value_of(cell)) if self.send_old else None
+            new = self.fold(batch.keys[row], batch.values[row], cell)
+            cells[key] = None if new is None else (new, timestamp)
+            updates.add(row, key, self.isolated(new), old, timestamp)
 
         each_row(self.context, batch, fold_row)
-        return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
+        return updates
 
-    def _fold_row(
-        self, batch: Batch, row: int, key: bytes, cells: dict[bytes, Cell], updates: Updates
-    ) -> None:
-        cell = cells[key]
-        timestamp = batch.timestamps[row]
-        if cell is not None:
-            timestamp = max(timestamp, cell[1])
-        old = self.isolated(value_of(cell)) if self.send_old else None
-        new = self.fold(batch.keys[row], batch.values[row], cell)
-        cells[key] = None if new is None else (new, timestamp)
-        updates.add(row, key, self.isolated(new), old, timestamp)
+    def _fold_to_last(self, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
+        """Fold, with one update per key, at its last row: what a cached table remembers anyway."""
+        last: dict[bytes, int] = {}
+        batch_keys, values, timestamps, fold = batch.keys, batch.values, batch.timestamps, self.fold
+
+        def fold_row(row: int) -> None:
+            key = keys[row]
+            cell = cells[key]
+            timestamp = timestamps[row]
+            new = fold(batch_keys[row], values[row], cell)
+            if cell is not None and cell[1] > timestamp:
+                timestamp = cell[1]
+            cells[key] = None if new is None else (new, timestamp)
+            last[key] = row
+
+        each_row(self.context, batch, fold_row)
+        updates = Updates()
+        for key, row in sorted(last.items(), key=itemgetter(1)):
+            cell = cells[key]
+            new, timestamp = (None, timestamps[row]) if cell is None else cell
+            updates.add(row, key, new, None, timestamp)
+        return updates
 
 
 class StreamAggregate(Folding):

@@ -49,13 +49,18 @@ class TaskInput:
 
     def __init__(self, parts: Sequence[DecodedPart], stream_time: int) -> None:
         self._parts = parts
-        self._places = _merge_order(parts)
-        self.timestamps = [parts[part].timestamps[row] for part, row in self._places]
+        # One partition needs no merging: its rows are the task's rows.
+        self._places = None if len(parts) == 1 else _merge_order(parts)
+        self.timestamps: Sequence[int] = (
+            parts[0].timestamps
+            if self._places is None
+            else [parts[part].timestamps[row] for part, row in self._places]
+        )
         self._start_time = stream_time
         self._stream_times: list[int] | None = None
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.timestamps)
 
     @property
     def stream_times(self) -> list[int]:
@@ -71,17 +76,21 @@ class TaskInput:
 
     def raw_record(self, origin: int) -> tuple[RawBatch, int]:
         """The bytes behind a row."""
-        part, row = self._places[origin]
+        part, row = (0, origin) if self._places is None else self._places[origin]
         return self._parts[part].raw, self._parts[part].rows[row]
 
     def batches(self, start: int, end: int, *, ordered: bool) -> dict[str, Batch]:
         """Rows from `start` to `end` by source node."""
+        if self._places is None:
+            part = self._parts[0]
+            return {part.source: _slice(part, start, end, ordered=ordered)}
         rows: dict[str, list[int]] = {}
         for origin in range(start, end):
             rows.setdefault(self._parts[self._places[origin][0]].source, []).append(origin)
         return {source: self._batch(origins, ordered=ordered) for source, origins in rows.items()}
 
     def _batch(self, origins: Sequence[int], *, ordered: bool) -> Batch:
+        assert self._places is not None  # one partition is sliced
         places = [self._places[origin] for origin in origins]
         parts = self._parts
         headers = [parts[part].raw.headers_of(parts[part].rows[row]) for part, row in places]
@@ -97,10 +106,23 @@ class TaskInput:
         )
 
 
+def _slice(part: DecodedPart, start: int, end: int, *, ordered: bool) -> Batch:
+    """Consecutive rows of one partition: whole columns, or pieces of them."""
+    raw, rows = part.raw, part.rows[start:end]
+    headers = None if raw.headers is None else [raw.headers[row] for row in rows]
+    return Batch(
+        keys=part.keys[start:end],
+        values=part.values[start:end],
+        timestamps=part.timestamps[start:end],
+        headers=headers if headers is not None and any(headers) else None,
+        origins=range(start, end),
+        olds=None if part.olds is None else part.olds[start:end],
+        order=[(origin,) for origin in range(start, end)] if ordered else None,
+    )
+
+
 def _merge_order(parts: Sequence[DecodedPart]) -> list[tuple[int, int]]:
     """Where each row of the task's order stands: (part, row)."""
-    if len(parts) == 1:
-        return [(0, row) for row in range(len(parts[0].rows))]
     places = [
         (time, part, row)
         for part, decoded in enumerate(parts)

@@ -1,8 +1,8 @@
 """How many partitions a repartition has.
 
 An explicit number wins. Otherwise a repartition is as wide as the widest topic that feeds it; then all
-topics of a co-partition group take the same number: the explicit one, else that of the topics in the
-log, else the largest.
+topics of a co-partition group take the same number: the explicit one or that of the topics in the log
+(which must agree), else the largest.
 """
 
 from __future__ import annotations
@@ -65,16 +65,19 @@ def _check_inputs(sub: SubTopology, counts: Mapping[str, int]) -> None:
 
 
 def _equalise(plan: Plan, group: frozenset[str], counts: dict[str, int], external: Mapping[str, int]) -> None:
-    fixed = {topic: external[topic] for topic in group if topic in external}
+    fixed = {
+        topic: count
+        for topic in group
+        if (count := external.get(topic) or plan.repartition_topics.get(topic)) is not None
+    }
     if len(set(fixed.values())) > 1:
         message = (
             "topics that are grouped or joined together differ in their number of partitions: "
             + ", ".join(f"{topic} has {count}" for topic, count in sorted(fixed.items()))
-            + ".\n  Remedy: repartition() one of the streams first."
+            + ".\n  Remedy: repartition() one of the streams to the number of the others."
         )
         raise TopologyError(message)
     known = [counts[topic] for topic in group if topic in counts]
-    explicit = [count for topic in group if (count := plan.repartition_topics.get(topic))]
-    wanted = next(iter(fixed.values()), None) or next(iter(explicit), None) or max(known, default=None)
+    wanted = next(iter(fixed.values()), None) or max(known, default=None)
     if wanted is not None:
         counts.update((topic, wanted) for topic in group if topic in plan.repartition_topics)
