@@ -90,4 +90,4 @@ def test_rows_go_to_their_own_source() -> None:
 def test_a_slice_of_the_order_has_only_its_rows() -> None:
     batches = TaskInput([part("a", [1, 2, 3])], -1).batches(1, 2, ordered=False)
     assert batches["source"].keys == ["a1"]
-    assert batches["source"].origins == [1]
+    assert list(batches["source"].origins) == [1]
