@@ -1,0 +1,75 @@
+"""One Spark for all tests of a process, and a folder of topics for each test.
+
+All tests that start a Spark are in one group, so that `pytest -n 2 --dist loadgroup` starts one and not two.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+from tests.spark.lab import Lab
+
+from millstream.spark.session import make_context
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def import_path() -> Iterator[None]:
+    """Spark's workers and child processes can import what the tests can."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), before]))
+    yield
+    if before is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = before
+
+
+@pytest.fixture(scope="session")
+def spark(import_path: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkContext]:
+    settings = {
+        "spark.master": "local[2,4]",
+        "spark.ui.enabled": "false",
+        "spark.local.dir": str(tmp_path_factory.mktemp("spark")),
+    }
+    context = make_context("tests", settings)
+    yield context
+    context.stop()
+
+
+@pytest.fixture(scope="session")
+def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A private folder in memory, where there is such a thing: a killed process needs no disk to survive."""
+    if not os.access("/dev/shm", os.W_OK):  # noqa: S108 - a private folder is made in it
+        yield tmp_path_factory.mktemp("labs")
+        return
+    folder = Path(tempfile.mkdtemp(prefix="millstream-tests-", dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def folder(memory_folder: Path) -> Iterator[Path]:
+    """A folder for one test."""
+    folder = Path(tempfile.mkdtemp(dir=memory_folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def lab(folder: Path, spark: SparkContext) -> Lab:
+    """Topics and state of its own, on the shared Spark."""
+    return Lab(folder, spark)
+
+
+@pytest.fixture
+def bare_lab(folder: Path) -> Lab:
+    """The same for applications that run in child processes, with a Spark of their own."""
+    return Lab(folder, None)

@@ -1,0 +1,142 @@
+"""Child processes and everything that they start: watched, stopped and killed by process id."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.spark.lab import Lab
+
+LONGEST_S = 180.0
+_STEP_S = 0.02
+_LOOK_EVERY_S = 0.2
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition, not for ever."""
+    deadline = time.monotonic() + LONGEST_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for this: {what}"
+        time.sleep(_STEP_S)
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """All processes: parent and time of start, by id."""
+    found: dict[int, tuple[int, str]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()
+            if fields[0] != "Z":
+                found[int(stat.parent.name)] = (int(fields[1]), fields[19])
+    return found
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """The processes that a process has started, they and theirs, with their times of start."""
+    everybody = processes()
+    found: dict[int, str] = {}
+    parents = {pid}
+    while parents:
+        children = {child: born for child, (parent, born) in everybody.items() if parent in parents}
+        found.update(children)
+        parents = set(children)
+    return found
+
+
+class Child:
+    """An application in a child process. Leaving the `with` block leaves no process behind."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        program: str,
+        *,
+        failpoints: str = "",
+        environment: Mapping[str, str] | None = None,
+        until_caught_up: bool = True,
+        **settings: Any,
+    ) -> None:
+        order = {
+            "folder": str(lab.folder),
+            "program": program,
+            "settings": settings,
+            "until_caught_up": until_caught_up,
+        }
+        self.output = lab.folder / f"child-{time.monotonic_ns()}.txt"
+        with self.output.open("wb") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.child", json.dumps(order)],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **(environment or {}), "MILLSTREAM_FAILPOINTS": failpoints},
+            )
+        self._seen: dict[int, str] = {}
+        self._next_look = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def said(self) -> str:
+        return self.output.read_text(encoding="utf-8", errors="replace")
+
+    def is_running(self) -> bool:
+        """Looks at the process tree, too: what a dead driver leaves behind is found only by memory."""
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK_EVERY_S
+            self._seen.update(descendants(self.pid))
+        return self._process.poll() is None
+
+    def wait(self) -> int:
+        until(lambda: not self.is_running(), "the end of the child process")
+        return self._process.returncode
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def kill_one(self, pid: int) -> None:
+        """SIGKILL one of the processes that the child has started."""
+        assert pid in descendants(self.pid)
+        os.kill(pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        """SIGKILL the process and all that it has started."""
+        self._seen.update(descendants(self.pid))
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._seen.update(descendants(self.pid))
+        for pid, born in self._seen.items():
+            if processes().get(pid, (0, ""))[1] == born:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for something while the child runs; its words are shown if it ends before."""
+
+        def met_or_over() -> bool:
+            return condition() or not self.is_running()
+
+        until(met_or_over, what)
+        assert condition(), f"the child ended before {what}:\n{self.said()}"

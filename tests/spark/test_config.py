@@ -1,0 +1,100 @@
+"""`StreamsConfig` from keyword arguments, the environment and TOML: validated, and mistakes are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream import StreamsConfig, handlers, timestamps
+from millstream.errors import ConfigError
+
+
+def test_the_environment_gives_settings_of_every_kind() -> None:
+    config = StreamsConfig.from_env(
+        {
+            "MILLSTREAM_MAX_RECORDS_PER_EPOCH": "500",
+            "MILLSTREAM_STATE_DIR": "/var/lib/millstream",
+            "MILLSTREAM_OFFSET_RESET": "latest",
+            "MILLSTREAM_BACKEND": "rocksdb",
+            "MILLSTREAM_PROCESSING_HANDLER": "dead_letter",
+            "MILLSTREAM_DEAD_LETTER_TOPIC": "bad",
+            "MILLSTREAM_TIMESTAMP_EXTRACTOR": "wall_clock_timestamp",
+            "MILLSTREAM_SPARK_SETTINGS": '{"spark.executor.memory" = "2g"}',
+            "MILLSTREAM_FAILPOINTS": "commit.leased=kill",
+            "HOME": "/root",
+        }
+    )
+    assert config == StreamsConfig(
+        max_records_per_epoch=500,
+        state_dir=Path("/var/lib/millstream"),
+        offset_reset="latest",
+        backend="rocksdb",
+        processing_handler=handlers.dead_letter,
+        dead_letter_topic="bad",
+        timestamp_extractor=timestamps.wall_clock_timestamp,
+        spark_settings={"spark.executor.memory": "2g"},
+    )
+
+
+def test_the_environment_of_this_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLSTREAM_TICK_MS", "77")
+    assert StreamsConfig.from_env().tick_ms == 77
+
+
+@pytest.mark.parametrize("table", ["", "[millstream]\n"])
+def test_toml_gives_settings_alone_or_in_a_table_of_its_own(tmp_path: Path, table: str) -> None:
+    file = tmp_path / "app.toml"
+    spark = "[millstream.spark_settings]" if table else "[spark_settings]"
+    file.write_text(f'{table}tick_ms = 250\nprocessing_handler = "skip"\n{spark}\n"spark.cores.max" = 4\n')
+    assert StreamsConfig.from_toml(file) == StreamsConfig(
+        tick_ms=250, processing_handler=handlers.skip, spark_settings={"spark.cores.max": "4"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        (
+            {"MILLSTREAM_TIK_MS": "5"},
+            "the environment has a setting 'tik_ms', which is unknown. Did you mean 'tick_ms'?",
+        ),
+        ({"MILLSTREAM_TICK_MS": "often"}, "tick_ms is 'often', but it must be a whole number of at least 1"),
+        ({"MILLSTREAM_TICK_MS": "0"}, "tick_ms is 0, but it must be a whole number of at least 1"),
+        ({"MILLSTREAM_OFFSET_RESET": "first"}, "offset_reset is 'first'. Remedy: use 'earliest' or 'latest'"),
+        (
+            {"MILLSTREAM_PRODUCTION_HANDLER": "shrug"},
+            "the environment: production_handler is 'shrug'. Remedy: use one of dead_letter, fail, skip",
+        ),
+        (
+            {"MILLSTREAM_SPARK_SETTINGS": "a=b=c"},
+            "MILLSTREAM_SPARK_SETTINGS is 'a=b=c', which is no table of TOML",
+        ),
+        ({"MILLSTREAM_SPARK_SETTINGS": "7"}, "the environment: spark_settings is 7, but it must be a table"),
+    ],
+)
+def test_a_mistake_is_named(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        StreamsConfig.from_env(environment)
+    assert message in str(refusal.value)
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"missing\.toml can't be read as TOML"):
+        StreamsConfig.from_toml(tmp_path / "missing.toml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_restarts": -1}, "max_restarts is -1, but it must be a whole number of at least 0"),
+        ({"lease_ttl_ms": True}, "lease_ttl_ms is True, but it must be a whole number of at least 1"),
+        ({"processing_handler": handlers.dead_letter}, "there is no dead_letter_topic. Remedy: set one"),
+        ({"deserialization_handler": "skip"}, "Remedy: use one of millstream.handlers"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        StreamsConfig(**settings)
+    assert message in str(refusal.value)

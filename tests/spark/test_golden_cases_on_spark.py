@@ -1,0 +1,93 @@
+"""The golden cases through Spark: the same outputs per key and the same stores as Kafka Streams' own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark import SparkContext
+from tests.semantics import families, golden
+from tests.semantics.registry import TOPOLOGIES
+from tests.semantics.test_golden_cases import CASES, RIGHTED
+from tests.spark.golden_case import GoldenCase
+from tests.spark.many import ManyApplications
+
+from millstream.runtime.commit import PlanNotSupportedError
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+assert families.FAMILIES  # importing them registers the topologies
+
+# What the driver refuses today: global tables, and sub-topologies that feed themselves.
+NOT_SUPPORTED = {
+    name
+    for name, case in CASES.items()
+    if not case.refused
+    and (
+        (plan := TOPOLOGIES[name]().plan()).global_subtopologies
+        or any(sub.feeds_itself for sub in plan.subtopologies)
+    )
+}
+# One record becomes several behind a repartition, and a cached table there sends one update per key for all
+# of them: the last update of each key is Kafka's, those before are not sent.
+COLLAPSED = {"table_group_by_of_counts", "table_group_by_three_levels", "word_count"}
+
+# A processor lasts one epoch: what it keeps in fields, or schedules after `init`, is gone with it. The test
+# driver with `fresh_tasks=True` does the same.
+FORGETFUL = {
+    "punctuate_scheduled_by_a_punctuator": "the second schedule is made by the first",
+    "punctuate_wall_clock_scheduled_by_a_record": "the schedule is kept in a list",
+    "punctuate_wall_clock_until_cancelled_by_itself": "the times are kept in a list",
+}
+LEFT_OUT = NOT_SUPPORTED | RIGHTED.keys() | FORGETFUL.keys()
+RUN = [name for name, case in CASES.items() if not case.refused and name not in LEFT_OUT]
+
+
+@pytest.fixture(scope="module")
+def played(spark: SparkContext, memory_folder: Path) -> Iterator[dict[str, GoldenCase]]:
+    """All cases, played to their ends together: one Spark job for the next epoch of each."""
+    folder = _private(memory_folder / "golden")
+    cases = {
+        name: GoldenCase(CASES[name], TOPOLOGIES[name](), _private(folder / name), f"case-{number}")
+        for number, name in enumerate(RUN)
+    }
+    many = ManyApplications(spark, {name: case.program for name, case in cases.items()})
+    while jobs := {name: job for name, case in cases.items() if (job := case.next_job()) is not None}:
+        for name, answer in many.run(jobs).items():
+            cases[name].take(jobs[name], answer)
+    yield cases
+    many.close()
+    for case in cases.values():
+        case.close()
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_outputs_of_each_key_and_stores_are_kafkas(name: str, played: dict[str, GoldenCase]) -> None:
+    case = played[name]
+    if case.golden.completes and case.failed is not None:
+        raise case.failed
+    actual, expected = case.outputs(), case.expected_outputs()
+    if name in COLLAPSED:
+        actual = {key: lines[-1:] for key, lines in actual.items()}
+        expected = {key: lines[-1:] for key, lines in expected.items()}
+    assert actual == expected
+    assert (case.failed is None) == case.golden.completes
+    if case.golden.completes:
+        assert _lines(case.stores()) == _lines(case.golden.stores)
+
+
+@pytest.mark.parametrize("name", sorted(NOT_SUPPORTED))
+def test_what_epochs_can_not_do_yet_is_refused_at_the_start(name: str, tmp_path: Path) -> None:
+    with pytest.raises(PlanNotSupportedError):
+        GoldenCase(CASES[name], TOPOLOGIES[name](), _private(tmp_path / name), "case")
+
+
+def _lines(dumps: list[golden.Dump] | tuple[golden.Dump, ...]) -> dict[str, list[str]]:
+    """Each store's rows, in an order of their own: a store may be spread over several partitions."""
+    return {dump.name: sorted(str(entry) for entry in dump.entries) for dump in dumps}
+
+
+def _private(folder: Path) -> Path:
+    folder.mkdir(mode=0o700)
+    return folder

@@ -1,0 +1,71 @@
+"""An application is killed with its whole process tree, and goes on without losing or repeating anything."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import Any
+
+import pytest
+from tests.spark.judge import Trial
+from tests.spark.lab import Lab
+from tests.spark.processes import Child
+from tests.spark.programs import check_exact, words
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+SOAK = os.environ.get("MILLSTREAM_SOAK") == "1"
+KILLED = -9
+LONG_LEASE_MS = 600_000
+
+# The driver's steps of the commit, and how many hits pass before the kill: so that every run gets further.
+DRIVER_STEPS = {
+    "commit.leased": 0,
+    "commit.fenced": 0,
+    "commit.planned": 1,
+    "commit.checked": 1,
+    "commit.manifest_written": 2,
+    "commit.witness_written": 2,
+    "commit.published": 3,
+    "commit.ended": 1,
+}
+
+
+@pytest.mark.parametrize("name", ["ledger", "stock", "word count"] if SOAK else ["ledger"])
+def test_a_driver_killed_at_each_step_of_the_commit_is_resumed_exactly(bare_lab: Lab, name: str) -> None:
+    """Judged by the oracle after each kill, and at the end: everything once, in order, and nothing else."""
+    trial = Trial(bare_lab, name, records=500, seed=1)
+    settings: dict[str, Any] = {"max_records_per_epoch": 12, "lease_ttl_ms": LONG_LEASE_MS}
+    progress = []
+    for step, skip in DRIVER_STEPS.items():
+        with Child(bare_lab, name, failpoints=f"{step}=kill@{skip}", **settings) as child:
+            assert child.wait() == KILLED, f"{step} was not reached:\n{child.said()}"
+        progress.append(trial.check(settled=False).records)
+    assert progress == sorted(progress)
+    assert 0 < progress[-1] < trial.records, "the input was finished before the last kill"
+    with Child(bare_lab, name, lease_ttl_ms=LONG_LEASE_MS) as child:
+        assert child.wait() == 0, child.said()
+    trial.check_all()
+
+
+@pytest.mark.parametrize("program", ["one_level", "three_levels"] if SOAK else ["three_levels"])
+def test_kills_at_random_times_lose_and_repeat_nothing(bare_lab: Lab, program: str) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    chosen = random.Random(seed)
+    records, kills = (1_000_000, 100) if SOAK else (50_000, 3)
+    parts = words(records, seed=seed)
+    bare_lab.topic("in", parts)
+    settings: dict[str, Any] = {
+        "max_records_per_epoch": records // (5 * kills),
+        "lease_ttl_ms": LONG_LEASE_MS,
+    }
+    for number in range(kills):
+        target = chosen.randrange(records * number // (kills + 1), records * (number + 1) // (kills + 1))
+        with Child(bare_lab, program, **settings) as child:
+            child.wait_for(lambda goal=target: bare_lab.committed() > goal, f"{target} records are committed")  # type: ignore[misc]
+            child.kill()
+        assert bare_lab.committed() < records, "the input was finished before the kill"
+    with Child(bare_lab, program, lease_ttl_ms=LONG_LEASE_MS) as child:
+        assert child.wait() == 0, child.said()
+    check_exact(bare_lab, program, parts)

@@ -1,0 +1,317 @@
+"""`Streams`: its states, how it is started and ended, what it tells, and what it reads."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from tests.spark.lab import Lab
+from tests.spark.processes import Child, descendants, until
+from tests.spark.programs import check_exact, counted, one_level, two_levels, words
+
+from millstream import (
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    State,
+    Streams,
+    StreamsBuilder,
+    StreamsConfig,
+    serdes,
+)
+from millstream.app import Answer
+from millstream.errors import ConfigError, MillstreamError, ProcessingError, UnknownStoreError
+from millstream.spark.epochs import EpochFailedError
+from millstream.spark.session import check_context
+from millstream.state.errors import StateDirectoryError
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+CREATED, REBALANCING, RUNNING = State.CREATED, State.REBALANCING, State.RUNNING
+PENDING, ENDED, ERROR = State.PENDING_SHUTDOWN, State.NOT_RUNNING, State.ERROR
+
+
+def watched(app: Streams) -> list[State]:
+    """The states that the application goes through from now on."""
+    states = [app.state]
+    app.on_state(lambda _, after: states.append(after))
+    return states
+
+
+def test_it_goes_through_its_states_in_order_and_tells_listeners(lab: Lab) -> None:
+    lab.topic("in", parts := words(40, seed=20))
+    with lab.app(two_levels(), max_records_per_epoch=10) as app:
+        states, epochs = watched(app), []
+        app.on_epoch(lambda result: epochs.append((result.manifest.epoch, result.records)))
+        app.run(until="caught-up")
+        assert states == [CREATED, REBALANCING, RUNNING]
+    assert states == [CREATED, REBALANCING, RUNNING, PENDING, ENDED]
+    assert [epoch for epoch, _ in epochs] == list(range(2, 2 + len(epochs)))
+    assert sum(records for _, records in epochs) == 40
+    metrics = app.metrics()
+    assert (metrics["state"], metrics["records"], metrics["epochs"]) == ("not running", 40, len(epochs))
+    check_exact(lab, "two_levels", parts)
+
+
+def test_it_runs_in_the_background_until_it_is_closed(lab: Lab) -> None:
+    lab.topic("in", parts := words(40, seed=21))
+    app = lab.app(one_level())
+    app.start()
+    until(lambda: lab.committed() == 40, "all records are committed")
+    with pytest.raises(MillstreamError, match="runs in the background already"):
+        app.run()
+    app.close()
+    assert app.state is ENDED
+    assert app.error is None
+    with pytest.raises(MillstreamError, match="Remedy: make a new Streams object"):
+        app.run()
+    check_exact(lab, "one_level", parts)
+
+
+def test_it_runs_for_a_time_or_until_a_condition(lab: Lab) -> None:
+    lab.topic("in", words(40, seed=22))
+    with lab.app(one_level(), max_records_per_epoch=5) as app:
+        app.run(until=lambda app: app.metrics()["epochs"] == 2)
+        assert app.metrics()["epochs"] == 2
+        app.run(until=timedelta(milliseconds=1))
+        assert app.metrics()["epochs"] == 3
+
+
+def test_closing_what_never_ran_is_harmless(tmp_path: Path) -> None:
+    app = Streams(one_level(), app_id="idle", log=tmp_path / "log")
+    states = watched(app)
+    app.close()
+    app.close()
+    assert states == [CREATED, PENDING, ENDED]
+
+
+def failing() -> Any:
+    def fail(value: str) -> str:
+        raise ValueError(value)
+
+    builder = StreamsBuilder()
+    builder.stream("in", value=serdes.string).map_values(fail).to("out")
+    return builder.build()
+
+
+def test_an_uncaught_error_ends_it_unless_the_handler_says_otherwise(lab: Lab) -> None:
+    lab.topic("in", [[("a", "x")]])
+    app = lab.app(failing())
+    states, asked = watched(app), []
+
+    def replace_twice(error: Exception) -> Answer:
+        asked.append(error)
+        return Answer.REPLACE if len(asked) < 3 else Answer.SHUTDOWN
+
+    app.on_uncaught(replace_twice)
+    with pytest.raises(ProcessingError):
+        app.run(until="caught-up")
+    assert len(asked) == 3
+    assert states == [CREATED, REBALANCING, RUNNING, REBALANCING, RUNNING, REBALANCING, RUNNING, ERROR]
+    app.close()
+    assert app.state is ERROR
+
+
+def test_a_failure_of_the_machinery_is_mended_without_asking(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.topic("in", parts := words(40, seed=23))
+    with lab.app(two_levels(), max_records_per_epoch=10) as app:
+        run_epoch, failures = app._loop.run_epoch, iter([None, None])
+
+        def flaky(*, tick: bool) -> Any:
+            if lab.committed() >= 10 and next(failures, "done") is None:
+                raise EpochFailedError("the network was down")
+            return run_epoch(tick=tick)
+
+        monkeypatch.setattr(app._loop, "run_epoch", flaky)
+        app.on_uncaught(lambda error: pytest.fail(f"asked about {error}"))
+        app.run(until="caught-up")
+    check_exact(lab, "two_levels", parts)
+
+
+def test_an_error_in_the_background_is_kept_and_logged(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    lab.topic("in", [[("a", "x")]])
+    app = lab.app(failing())
+    app.start()
+    until(lambda: app.state is ERROR, "the application fails")
+    app.close()
+    assert isinstance(app.error, ProcessingError)
+    assert "has ended" in caplog.text
+
+
+class Clock(Processor[bytes, bytes, bytes, bytes]):
+    """Sends a record for each tick of the wall clock."""
+
+    def init(self, context: ProcessorContext[bytes, bytes]) -> None:
+        super().init(context)
+        context.schedule(50, PunctuationType.WALL_CLOCK_TIME, self._tick)
+
+    def _tick(self, now: int) -> None:
+        self.context.forward(Record(b"tick", str(now).encode(), now))
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        self.context.forward(record)
+
+
+def test_the_wall_clock_ticks_for_punctuators_without_any_input(lab: Lab) -> None:
+    lab.topic("in", [[]])
+    builder = StreamsBuilder()
+    builder.stream("in").process(Clock).to("out")
+    with lab.app(builder.build(), tick_ms=60, default_partitions=1) as app:
+        app.run(until="caught-up")
+        assert lab.rows("out") == [], "the clock stands still while input is caught up with"
+        app.run(until=lambda _: len(lab.rows("out")) >= 3)
+    times = [int(row.value or b"") for row in lab.rows("out")]
+    assert times == sorted(set(times))
+
+
+class Deaf(Clock):
+    """Schedules nothing."""
+
+    def init(self, context: ProcessorContext[bytes, bytes]) -> None:
+        Processor.init(self, context)
+
+
+def test_a_processor_that_schedules_nothing_costs_no_more_than_one_tick(lab: Lab) -> None:
+    lab.topic("in", [[]])
+    builder = StreamsBuilder()
+    builder.stream("in").process(Deaf).to("out")
+    with lab.app(builder.build(), tick_ms=1, commit_interval_ms=1) as app:
+        looks = iter(range(20))
+        app.run(until=lambda _: next(looks, None) is None)
+        assert app.metrics()["epochs"] == 1
+
+
+def test_a_store_is_read_at_the_last_commit(lab: Lab) -> None:
+    lab.topic("in", parts := words(60, seed=24))
+    expected = counted(parts)
+    with lab.app(two_levels()) as app:
+        counts = app.store("counts")
+        assert (counts.get("river"), counts.version) == (None, 0)
+        app.run(until="caught-up")
+        version = app.metrics()["last_epoch"]
+        assert (counts.get("river"), counts.version) == (expected["river"], version)
+        assert dict(counts.all()) == expected
+        assert len(counts) == len(expected)
+        between = {word: count for word, count in expected.items() if "m" <= word <= "rain"}
+        assert dict(counts.range("m", "rain")) == between
+        assert dict(counts.prefix_scan("s", serdes.string)) == {
+            word: count for word, count in expected.items() if word.startswith("s")
+        }
+        before = counts.all()
+        lab.append("in", [("river", "river")])
+        app.run(until="caught-up")
+        assert (counts.get("river"), counts.version) == (expected["river"] + 1, version + 1)
+        assert dict(before) == expected, "an answer belongs to one version"
+        with pytest.raises(UnknownStoreError, match="Stores are: counts"):
+            app.store("no-such")
+
+
+def test_cleanup_deletes_its_own_state_and_nothing_else(lab: Lab) -> None:
+    lab.topic("in", parts := words(40, seed=25))
+    lab.run(one_level(), "other")
+    app = lab.run(one_level())
+    assert sorted(path.name for path in lab.state_dir.iterdir() if path.is_dir()) == ["app", "other"]
+    app.cleanup()
+    assert [path.name for path in lab.state_dir.iterdir() if path.is_dir()] == ["other"]
+    with lab.app(one_level()) as again:
+        again.run(until="caught-up")
+        assert dict(again.store("counts").all()) == counted(parts)
+
+
+def test_cleanup_refuses_a_folder_without_our_marker(tmp_path: Path) -> None:
+    precious = tmp_path / "home" / "copy" / "letters.txt"
+    precious.parent.mkdir(parents=True, mode=0o700)
+    precious.parent.parent.chmod(0o700)
+    precious.touch()
+    config = StreamsConfig(state_dir=tmp_path / "home")
+    app = Streams(one_level(), app_id="copy", log=tmp_path / "log", config=config)
+    with pytest.raises(StateDirectoryError):
+        app.cleanup()
+    assert precious.exists()
+
+
+@pytest.mark.parametrize("app_id", ["..", ".", ".hidden", "a/b", "", "a" * 201])
+def test_an_application_id_that_is_no_name_of_a_folder_is_refused(app_id: str) -> None:
+    with pytest.raises(ConfigError, match="can't be an application id"):
+        Streams(one_level(), app_id=app_id)
+
+
+def test_a_session_with_wrong_settings_is_refused_and_told_which(
+    spark: SparkContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = spark.getConf().set("spark.speculation", "true").set("spark.master", "local[2]")
+    monkeypatch.setattr(spark, "getConf", lambda: conf)
+    with pytest.raises(ConfigError) as refusal:
+        check_context(spark)
+    assert "set .config('spark.speculation', 'false')" in str(refusal.value)
+    assert "the master is 'local[2]'" in str(refusal.value)
+
+
+def test_workers_run_the_interpreter_and_the_import_path_of_the_application(spark: SparkContext) -> None:
+    def environment(_: int) -> tuple[str, set[str]]:
+        return sys.executable, set(sys.path)
+
+    executable, path = spark.parallelize([0], 1).map(environment).first()
+    assert executable == sys.executable
+    assert set(filter(None, sys.path)) <= path
+
+
+def test_what_is_no_session_is_refused(lab: Lab) -> None:
+    lab.topic("in", [[]])
+    lab.spark = "spark://somewhere"
+    with lab.app(one_level()) as app, pytest.raises(ConfigError, match="neither a SparkSession"):
+        app.run(until="caught-up")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT])
+def test_ctrl_c_ends_it_in_order(bare_lab: Lab, number: signal.Signals) -> None:
+    bare_lab.topic("in", parts := words(40, seed=26))
+    with Child(bare_lab, "two_levels", until_caught_up=False) as child:
+        child.wait_for(lambda: bare_lab.committed() == 40, "all records are committed")
+        child.signal(number)
+        assert child.wait() == 0, child.said()
+        assert "running -> pending shutdown\npending shutdown -> not running" in child.said()
+        assert "Traceback" not in child.said()
+        assert "WARN" not in child.said(), "Spark is to be quiet"
+    check_exact(bare_lab, "two_levels", parts)
+
+
+def test_a_killed_jvm_is_replaced(bare_lab: Lab) -> None:
+    bare_lab.topic("in", parts := words(600, seed=27))
+    with Child(bare_lab, "two_levels", max_records_per_epoch=20) as child:
+        child.wait_for(lambda: bare_lab.committed() > 40, "some records are committed")
+        for pid in descendants(child.pid):
+            if "org.apache.spark.deploy.SparkSubmit" in _command_of(pid):
+                child.kill_one(pid)
+        assert bare_lab.committed() < 600, "the input was finished before the kill"
+        assert child.wait() == 0, child.said()
+        assert "running -> rebalancing\nrebalancing -> running" in child.said()
+    check_exact(bare_lab, "two_levels", parts)
+
+
+def _command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def test_two_threads_may_close_it(lab: Lab) -> None:
+    lab.topic("in", words(20, seed=28))
+    app = lab.app(one_level())
+    app.start()
+    closers = [threading.Thread(target=app.close) for _ in range(2)]
+    for closer in closers:
+        closer.start()
+    for closer in closers:
+        closer.join()
+    until(lambda: app.state is ENDED, "the application has ended")

@@ -1,0 +1,85 @@
+"""Who may run an application: one driver at a time, and a driver that was overtaken changes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from tests.spark.lab import Lab
+from tests.spark.processes import Child, until
+from tests.spark.programs import check_exact, one_level, two_levels, words
+
+from millstream import State, StreamsBuilder, serdes
+from millstream.runtime.lease import LeaseHeldError
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def test_a_second_driver_is_refused_and_told_who_the_first_is(lab: Lab) -> None:
+    lab.topic("in", words(20, seed=5))
+    with lab.app(one_level()) as first:
+        first.run(until="caught-up")
+        with lab.app(one_level()) as second:
+            with pytest.raises(LeaseHeldError) as refusal:
+                second.run(until="caught-up")
+            assert f"is run by process {os.getpid()} on " in str(refusal.value)
+            assert second.state is State.ERROR
+        assert first.state is State.RUNNING
+        first.run(until="caught-up")
+
+
+def test_a_driver_that_closed_is_followed_at_once(lab: Lab) -> None:
+    lab.topic("in", parts := words(20, seed=6))
+    lab.run(one_level(), lease_ttl_ms=600_000)
+    lab.run(one_level(), lease_ttl_ms=600_000)
+    check_exact(lab, "one_level", parts)
+
+
+def test_a_driver_that_was_stopped_and_overtaken_changes_nothing_and_says_so(lab: Lab) -> None:
+    parts = words(2_000, seed=7)
+    lab.topic("in", parts)
+    with Child(lab, "two_levels", max_records_per_epoch=50, lease_ttl_ms=1_000) as first:
+        first.wait_for(lambda: lab.committed() > 100, "some records are committed")
+        first.signal(signal.SIGSTOP)
+        assert lab.committed() < 2_000, "the input was finished before the stop"
+        until(lambda: _takes_over(lab), "the lease runs out")
+        check_exact(lab, "two_levels", parts)
+        before = lab.everything()
+        first.signal(signal.SIGCONT)
+        assert first.wait() != 0
+        assert "was overtaken by process" in first.said()
+        assert lab.everything() == before
+
+
+def _takes_over(lab: Lab) -> bool:
+    try:
+        lab.run(two_levels(), lease_ttl_ms=1_000)
+    except LeaseHeldError:
+        time.sleep(0.1)
+        return False
+    return True
+
+
+def test_an_epoch_may_take_longer_than_the_lease_lasts(lab: Lab) -> None:
+    lab.topic("in", [[("a", "x")]])
+    folder = lab.folder
+
+    def wait(value: str) -> str:
+        until((folder / "go").exists, "the test says go")
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", value=serdes.string).map_values(wait).to("out")
+    with lab.app(builder.build(), lease_ttl_ms=300) as first:
+        first.start()
+        until(lambda: first.state is State.RUNNING, "the first runs")
+        lease, began = first._loop.driver.lease, time.monotonic()
+        until(lambda: time.monotonic() > began + 3 * 0.3, "the lease would have run out thrice")
+        with lab.app(builder.build()) as second, pytest.raises(LeaseHeldError):
+            second.run(until="caught-up")
+        (folder / "go").touch()
+        until(lambda: len(lab.rows("out")) == 1, "the epoch is published")
+        lease.verify()
+    assert first.error is None
