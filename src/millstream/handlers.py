@@ -56,6 +56,8 @@ class ErrorContext:
     headers: Headers
     source_key: bytes | None
     source_value: bytes | None
+    site: str = ""
+    """The line of the program that added the operator."""
 
 
 Handler = Callable[[ErrorContext, Exception], Verdict]

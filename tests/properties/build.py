@@ -27,6 +27,7 @@ from millstream import (
     serdes,
     stores,
 )
+from millstream.errors import SerializationError
 
 CLOCKS = {"stream": PunctuationType.STREAM_TIME, "wall": PunctuationType.WALL_CLOCK_TIME}
 DEAD_LETTERS = "dead-letters"
@@ -57,9 +58,12 @@ def config_of(spec: s.Spec) -> StreamsConfig:
     handler = handlers.skip if spec.on_poison == "skip" else handlers.dead_letter
 
     def only_poison(context: handlers.ErrorContext, error: Exception) -> handlers.Verdict:
-        return handler(context, error) if isinstance(error, PoisonError) else handlers.Verdict.FAIL
+        is_poison = isinstance(error, PoisonError | SerializationError)
+        return handler(context, error) if is_poison else handlers.Verdict.FAIL
 
-    return StreamsConfig(processing_handler=only_poison, dead_letter_topic=DEAD_LETTERS)
+    return StreamsConfig(
+        processing_handler=only_poison, production_handler=only_poison, dead_letter_topic=DEAD_LETTERS
+    )
 
 
 class _Building:

@@ -16,7 +16,7 @@ Epochs = tuple[Epoch, ...]
 Check = Callable[[Spec, Epochs], str | None]
 """None, or what is wrong."""
 
-SHRINKING_SECONDS = 10.0
+SHRINKING_SECONDS = 6.0
 TEST_FILE = "tests/properties/test_random_topologies.py"
 
 

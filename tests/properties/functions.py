@@ -1,7 +1,7 @@
 """The functions that random topologies are made of: user code as data, called by engine and oracle alike.
 
 Keys are strings, values are whole numbers or lists of them, and either may be None. Every function is
-total, unless it is poisoned: then it raises on some values.
+total, unless it is poisoned: then it raises on some values, or makes values that no serde can write.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 Key = str | None
 Value = Any
-"""An int, a list of ints, or None."""
+"""An int, a list of ints, or None; a complex number is one that can't be written."""
 
 MODULUS = 9973
 
@@ -26,6 +26,8 @@ def number(value: Value) -> int:
         return 0
     if isinstance(value, int):
         return value
+    if isinstance(value, complex):
+        return int(value.real)
     total = 1
     for item in value:
         total = (total * 31 + item) % MODULUS
@@ -37,15 +39,27 @@ def key_number(key: Key) -> int:
     return 0 if key is None else sum(map(ord, key))
 
 
+def can_be_written(value: Value) -> bool:
+    """Whether a serde takes the value."""
+    return not isinstance(value, complex)
+
+
 @dataclass(frozen=True)
 class Poison:
-    """Raises on some values."""
+    """Raises on some values, and spoils others."""
 
     remainder: int = -1
+    spoiled: int = -1
 
     def check(self, value: Value) -> None:
         if number(value) % 13 == self.remainder:
             raise PoisonError(f"{value} is poison")
+
+    def spoil(self, value: Value, result: Value) -> Value:
+        """The result, but for some values one that can't be written."""
+        if result is not None and number(value) % 13 == self.spoiled:
+            return complex(number(result))
+        return result
 
 
 @dataclass(frozen=True)
@@ -87,7 +101,7 @@ class NewValue:
     def __call__(self, key: Key, value: Value) -> Value:
         self.poison.check(value)
         new = (number(value) * self.factor + self.shift + key_number(key)) % MODULUS
-        return None if new % 5 == self.null_at else new
+        return self.poison.spoil(value, None if new % 5 == self.null_at else new)
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,7 @@ class Combine:
     def __call__(self, so_far: Value, value: Value) -> Value:
         self.poison.check(value)
         result = (number(so_far) * self.factor + number(value)) % MODULUS
-        return None if result % 7 == self.null_at else result
+        return self.poison.spoil(value, None if result % 7 == self.null_at else result)
 
 
 @dataclass(frozen=True)
@@ -136,7 +150,7 @@ class Fold:
         self.poison.check(value)
         if result % 7 == self.null_at:
             return None
-        return so_far if self.in_place else result
+        return so_far if self.in_place else self.poison.spoil(value, result)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tests.properties.oracle_attach import compile_spec
 from tests.properties.oracle_graph import Graph
 from tests.properties.oracle_nodes import Metadata, Node, Rec, Rows, SinkNode
 from tests.properties.oracle_plan import SubTopology, flush_order, levels, partition_counts, task_count
-from tests.properties.oracle_tables import flush
+from tests.properties.oracle_tables import check_can_be_written, flush
 from tests.properties.spec import Punctuator, Spec
 
 Part = tuple[str, str, int, int]
@@ -81,6 +81,7 @@ class OracleTask:
             self.failures.append((source.key, source.timestamp))
 
     def write(self, node: SinkNode, topic: str, rec: Rec) -> None:
+        check_can_be_written(rec.value, rec.old)
         self.written.append((node, topic, rec))
 
     def saw(self, name: str, rec: Rec) -> None:

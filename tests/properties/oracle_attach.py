@@ -269,7 +269,7 @@ def _(op: s.TableAggregate, graph: Graph) -> TableNode:
     return graph.add(node, _behind_group(op, graph, graph.handles[op.parent]))
 
 
-# Helpers.
+# Pieces that several operators need.
 
 
 def _stateless(op: Any, graph: Graph, function: Callable[[Rec], list[Rec]]) -> Stream:

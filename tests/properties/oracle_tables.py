@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tests.properties.functions import Key, Value
+from tests.properties.functions import Key, PoisonError, Value, can_be_written
 from tests.properties.oracle_nodes import Cell, Context, Node, Rec, Rows
 from tests.properties.spec import TableStore, TransformValues
 from tests.properties.user_code import transform
@@ -36,6 +36,7 @@ class TableNode(Node):
 
     def update(self, task: OracleTask, rec: Rec, new: Value, old: Value, timestamp: int) -> None:
         """The row of the record's key becomes `new`: write it and send it, at once or when the epoch ends."""
+        check_can_be_written(new)
         rows = task.store(self.stores[0])
         rows.put(str(rec.key), None if new is None else Cell(new, timestamp))
         sent = replace(rec, value=deepcopy(new), old=old if self.sends_old else None, timestamp=timestamp)
@@ -48,6 +49,13 @@ class TableNode(Node):
             self,
             replace(sent, timestamp=timestamp if new is not None else rec.timestamp),
         )
+
+
+def check_can_be_written(*values: Value) -> None:
+    """A value that no serde takes is poison where it is to be written."""
+    for value in values:
+        if not can_be_written(value):
+            raise PoisonError(f"{value} can't be written")
 
 
 def flush(task: OracleTask, rows: Rows) -> Iterator[str]:

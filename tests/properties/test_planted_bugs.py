@@ -13,7 +13,6 @@ from tests.properties.generate import random_spec
 from tests.properties.inputs import random_epochs
 
 from millstream.processors import batch as batches
-from millstream.processors.aggregate import Folding
 from millstream.processors.batch import Batch
 from millstream.processors.stateless import DropNullKeys
 from millstream.processors.table import TableOperator
@@ -128,16 +127,12 @@ def aggregates_are_read_as_of_the_last_commit(patch: pytest.MonkeyPatch) -> None
 
 @bug
 def aggregates_take_the_time_of_the_record(patch: pytest.MonkeyPatch) -> None:
-    fold_row = Folding._fold_row
+    load = TimestampedKeyValueStore.load
 
-    def timeless(
-        self: Folding, batch: Batch, row: int, key: bytes, cells: dict[bytes, Any], updates: Any
-    ) -> None:
-        if cells[key] is not None:
-            cells[key] = (cells[key][0], 0)
-        fold_row(self, batch, row, key, cells, updates)
+    def timeless(self: Any, keys: Any) -> dict[bytes, Any]:
+        return {key: cell and (cell[0], 0) for key, cell in load(self, keys).items()}
 
-    patch.setattr(Folding, "_fold_row", timeless)
+    patch.setattr(TimestampedKeyValueStore, "load", timeless)
 
 
 @bug

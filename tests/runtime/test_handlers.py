@@ -124,7 +124,9 @@ def test_a_handler_of_the_users_own_is_told_everything(kind: str) -> None:
         headers=(("trace", b"7"),),
         source_key=b"b",
         source_value=BAD_VALUES[kind],
+        site=context.site,
     )
+    assert context.site.startswith(__file__)
 
 
 def test_a_processing_error_names_operator_task_record_and_the_users_line() -> None:
@@ -135,7 +137,8 @@ def test_a_processing_error_names_operator_task_record_and_the_users_line() -> N
     assert lines[1] == "  record: topic 'in', partition 0, offset 1, key 'b', timestamp 2"
     line = halved.__code__.co_firstlineno + 3
     assert lines[2] == f"  at {__file__}:{line} in halved: raise ValueError(message)"
-    assert lines[3].startswith("  Remedy: mend the function, or choose a processing_handler that skips")
+    assert lines[3].startswith(f"  added at {__file__}:")
+    assert lines[4].startswith("  Remedy: mend the function, or choose a processing_handler that skips")
     assert isinstance(caught.value.__cause__, ValueError)
 
 

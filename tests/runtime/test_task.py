@@ -144,7 +144,7 @@ def test_a_late_record_fires_no_punctuator() -> None:
 
 def test_when_a_punctuator_is_due_next_is_part_of_the_state() -> None:
     sealed = Bench(ticking()).epoch(rows_of("in", ("k", "0"), times=[25]))
-    assert sealed.state.punctuations == {("ticks", 0): 30}
+    assert sealed.state.punctuations == {("ticks stream time", 0): 30}
     later = Bench(ticking(), sealed.state)
     assert rows(later.epoch(rows_of("in", ("k", "1"), times=[29]))) == [(b"k", b"1", 29)]
 

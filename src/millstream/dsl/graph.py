@@ -129,7 +129,7 @@ def _same_topics(one: StreamSourceNode, other: StreamSourceNode) -> bool:
         return one.pattern is not None and one.pattern == other.pattern
     if not set(one.topics) & set(other.topics):
         return False
-    if one.topics != other.topics:
+    if set(one.topics) != set(other.topics):
         _refuse(one, other, "overlap but are not equal", "read each topic by itself and merge() the streams")
     return True
 

@@ -12,21 +12,21 @@ from typing import Any
 
 from millstream.processors.batch import Batch
 from millstream.processors.operator import each_row
-from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls, value_of
+from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls
 
 
 class Folding(TableOperator):
     """Folds each row into the cell of its key, in order."""
 
-    def fold(self, key: Any, value: Any, cell: Cell) -> Any:
-        """The new value of the cell."""
+    def fold(self, key: Any, value: Any, so_far: Any) -> Any:
+        """The new value; `so_far` is None for the first one of a key."""
         raise NotImplementedError
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         batch = drop_nulls(self.context, batch)
         keys, batch = self.with_key_bytes(batch)
-        cells = self.store.load(keys)
+        cells = self.store.load_settled(keys)
         fold = self._fold_to_last if self.caching else self._fold_each
         updates = fold(batch, keys, cells)
         return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
@@ -41,10 +41,10 @@ class Folding(TableOperator):
             timestamp = batch.timestamps[row]
             if cell is not None:
                 timestamp = max(timestamp, cell[1])
-            old = self.isolated(value_of(cell)) if self.send_old else None
-            new = self.fold(batch.keys[row], batch.values[row], cell)
-            cells[key] = None if new is None else (new, timestamp)
-            updates.add(row, key, self.isolated(new), old, timestamp)
+            old = self.current(cell) if self.send_old else None
+            new = self.fold(batch.keys[row], batch.values[row], self.current(cell))
+            cells[key] = self.settle(new, timestamp)
+            updates.add(row, key, new, old, timestamp)
 
         each_row(self.context, batch, fold_row)
         return updates
@@ -53,15 +53,18 @@ class Folding(TableOperator):
         """Fold, with one update per key, at its last row: what a cached table remembers anyway."""
         last: dict[bytes, int] = {}
         batch_keys, values, timestamps, fold = batch.keys, batch.values, batch.timestamps, self.fold
+        fresh, settled = self.store.fresh, self.store.settled
 
         def fold_row(row: int) -> None:
             key = keys[row]
             cell = cells[key]
             timestamp = timestamps[row]
-            new = fold(batch_keys[row], values[row], cell)
-            if cell is not None and cell[1] > timestamp:
-                timestamp = cell[1]
-            cells[key] = None if new is None else (new, timestamp)
+            if cell is None:
+                new = fold(batch_keys[row], values[row], None)
+            else:
+                new = fold(batch_keys[row], values[row], fresh(cell[0]))
+                timestamp = max(timestamp, cell[1])
+            cells[key] = None if new is None else (settled(new), timestamp)
             last[key] = row
 
         each_row(self.context, batch, fold_row)
@@ -89,9 +92,9 @@ class StreamAggregate(Folding):
         self.initializer = initializer
         self.aggregator = aggregator
 
-    def fold(self, key: Any, value: Any, cell: Cell) -> Any:
+    def fold(self, key: Any, value: Any, so_far: Any) -> Any:
         """See `Folding.fold`."""
-        return self.aggregator(key, value, self.initializer() if cell is None else cell[0])
+        return self.aggregator(key, value, self.initializer() if so_far is None else so_far)
 
 
 class StreamReduce(Folding):
@@ -103,6 +106,6 @@ class StreamReduce(Folding):
         super().__init__(store, caching=caching, send_old=send_old)
         self.reducer = reducer
 
-    def fold(self, key: Any, value: Any, cell: Cell) -> Any:
+    def fold(self, key: Any, value: Any, so_far: Any) -> Any:
         """See `Folding.fold`."""
-        return value if cell is None else self.reducer(cell[0], value)
+        return value if so_far is None else self.reducer(so_far, value)

@@ -10,6 +10,7 @@ last longer belongs into a state store.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -90,7 +91,7 @@ class _Context(Protocol):
         """The store of that name, if it is connected to this processor (or global)."""
 
     def schedule(
-        self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+        self, interval_ms: int | timedelta, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Cancellable:
         """Call `callback(timestamp_ms)` at every interval of the given clock."""
 

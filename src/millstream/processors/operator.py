@@ -128,6 +128,8 @@ def as_pair(result: Any) -> tuple[Any, Any]:
     """A mapper's answer, checked: anything but a pair is a mistake in the user's function."""
     try:
         key, value = result
+        if isinstance(result, str | bytes):  # two letters are no pair
+            raise TypeError  # noqa: TRY301 - explained below
     except (TypeError, ValueError):
         message = f"the mapper must return a (key, value) pair, but it returned {result!r}"
         raise TypeError(message) from None

@@ -7,19 +7,17 @@ that of the last epoch, and a key that came and went within the epoch is not hea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
+from millstream.errors import SerdeError
 from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator, OperatorContext
 from millstream.serdes import ColumnError, serde_failure
-from millstream.state.keyvalue import TimestampedKeyValueStore
+from millstream.state.keyvalue import Encoded, TimestampedKeyValueStore
 
 Cell = tuple[Any, int] | None
 """A value and its timestamp, or nothing."""
-
-_IMMUTABLE = frozenset({int, str, float, bool, bytes, UUID, type(None)})
 
 
 class Updates:
@@ -42,9 +40,9 @@ class Updates:
         self.olds.append(old)
         self.timestamps.append(timestamp)
 
-    def drop(self, key: bytes) -> None:
-        """Forget the updates of a key."""
-        kept = [place for place, one in enumerate(self.key_bytes) if one != key]
+    def keep(self, keys: Container[bytes]) -> None:
+        """Forget the updates of all other keys."""
+        kept = [place for place, key in enumerate(self.key_bytes) if key in keys]
         for name in self.__slots__:
             column = getattr(self, name)
             setattr(self, name, [column[place] for place in kept])
@@ -65,14 +63,29 @@ class TableOperator(Operator):
 
     def with_key_bytes(self, batch: Batch) -> tuple[list[bytes], Batch]:
         """The keys as the store's bytes; rows whose key can't be serialized are left out, or fail."""
-        while True:
+        try:
+            return self.store.encode_keys(batch.keys), batch
+        except ColumnError:
+            pass  # go through them one by one: there may be several
+        serde = self.store.key_serde
+        encoded: list[bytes] = []
+        kept: list[int] = []
+        for row, key in enumerate(batch.keys):
             try:
-                return self.store.encode_keys(batch.keys), batch
-            except ColumnError as bad:
-                serde, key = self.store.key_serde, batch.keys[bad.index]
-                error = serde_failure(bad.cause, serde=serde, value=key, part="key", store=self.store_name)
-                self.context.failed(batch, bad.index, error)
-                batch = batch.take([row for row in range(len(batch)) if row != bad.index])
+                encoded.append(serde.serialize(key))
+                kept.append(row)
+            except Exception as cause:  # noqa: BLE001 - a serde of the user's own may raise anything
+                error = serde_failure(cause, serde=serde, value=key, part="key", store=self.store_name)
+                self.context.failed(batch, row, error)
+        return encoded, batch.take(kept)
+
+    def settle(self, new: Any, timestamp: int) -> Cell:
+        """The cell for a new value. Raises if the store's serde does not take it."""
+        return None if new is None else (self.store.settled(new), timestamp)
+
+    def current(self, cell: Cell) -> Any:
+        """The value of a cell as a read of the store would give it: fresh, if it could be changed."""
+        return None if cell is None else self.store.fresh(cell[0])
 
     def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
         """Save the cells that the updates led to; hand the updates on, or keep them for the flush."""
@@ -91,15 +104,6 @@ class TableOperator(Operator):
             order=changed.order,
         )
 
-    def isolated(self, value: Any) -> Any:
-        """A value that may go on while the table goes on working with the original.
-
-        A user's aggregator may change a list in place. What was sent before must not change with it.
-        """
-        if self.caching or type(value) in _IMMUTABLE:
-            return value
-        return self.store.fresh_copy(value)
-
     def flush(self) -> Batch | None:
         """See `Operator.flush`."""
         # Held back by the store, not by the operator: the operators of a cogroup share one.
@@ -108,7 +112,7 @@ class TableOperator(Operator):
             return None
         before = self.store.load_committed(dirty)
         rows = [
-            (key, new, timestamp, headers, origin, None if before[data] is None else before[data][0])  # type: ignore[index]
+            (key, self.store.fresh(new), timestamp, headers, origin, value_of(before[data]))
             for data, (key, new, timestamp, headers, origin) in dirty.items()
             if new is not None or before[data] is not None
         ]
@@ -127,23 +131,27 @@ class TableOperator(Operator):
     def _save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
         try:
             self.store.save(cells)
-        except ColumnError as bad:
-            present = [(key, cell) for key, cell in cells.items() if cell is not None]
-            key, cell = present[bad.index]
-            row = updates.rows[max(place for place, one in enumerate(updates.key_bytes) if one == key)]
-            serde = self.store.value_serde
-            error = serde_failure(bad.cause, serde=serde, value=value_of(cell), store=self.store_name)
-            self.context.failed(batch, row, error)
-            # The value can't be kept, so the key keeps the one it had, and none of its updates goes on.
-            updates.drop(key)
-            self._save(batch, updates, {one: cell for one, cell in cells.items() if one != key})
+        except ColumnError:
+            pass  # go through them one by one: there may be several
+        else:
+            return
+        last = dict(zip(updates.key_bytes, updates.rows, strict=True))
+        good: dict[bytes, Cell] = {}
+        for key, cell in cells.items():
+            try:
+                good[key] = cell if cell is None else (Encoded(self.store.encode_value(cell[0])), cell[1])
+            except SerdeError as error:
+                self.context.failed(batch, last[key], error)
+        # A value that can't be kept leaves its key as it was, and none of its updates goes on.
+        updates.keep(good)
+        self.store.save(good)
 
     def _remember(self, batch: Batch, updates: Updates) -> None:
         last = {key: position for position, key in enumerate(updates.key_bytes)}
         dirty = self.store.held_back
         for key, position in sorted(last.items(), key=lambda item: item[1]):
             row = updates.rows[position]
-            new = updates.news[position]
+            new = self.store.settled(updates.news[position])
             dirty.pop(key, None)
             dirty[key] = (
                 batch.keys[row],

@@ -80,7 +80,7 @@ class Regrouping(TableOperator):
         """See `Operator.process`."""
         keys, batch = self.with_key_bytes(batch)
         olds = olds_of(batch)
-        cells = self.store.load(keys)
+        cells = self.store.load_settled(keys)
         updates = Updates()
 
         def apply_row(row: int) -> None:
@@ -96,16 +96,16 @@ class Regrouping(TableOperator):
         cell = cells[key]
         aggregate = before = None
         if cell is not None:
-            before = self.isolated(cell[0]) if self.send_old else None
-            aggregate = cell[0]
+            before = self.current(cell) if self.send_old else None
+            aggregate = self.current(cell)
             if removed is not None:
                 aggregate = self.subtract(group, removed, aggregate)
             if removed is not None or added is not None:
                 timestamp = max(timestamp, cell[1])
         if added is not None:
             aggregate = self.add(group, added, aggregate)
-        cells[key] = None if aggregate is None else (aggregate, timestamp)
-        updates.add(row, key, self.isolated(aggregate), before, timestamp)
+        cells[key] = self.settle(aggregate, timestamp)
+        updates.add(row, key, aggregate, before, timestamp)
 
 
 class TableAggregate(Regrouping):

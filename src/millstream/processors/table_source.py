@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from millstream.processors.batch import Batch
-from millstream.processors.operator import Operator
-from millstream.processors.table import TableOperator, Updates, drop_null_keys, value_of
+from millstream.processors.operator import Operator, each_row
+from millstream.processors.table import TableOperator, Updates, drop_null_keys
 
 
 class TableSource(Operator):
@@ -23,9 +23,15 @@ class StoredTableSource(TableOperator):
         batch = drop_null_keys(self.context, batch)
         keys, batch = self.with_key_bytes(batch)
         # With caching the old value is read at the flush; without it only if somebody wants it.
-        cells = self.store.load(keys) if self.send_old and not self.caching else dict.fromkeys(keys)
+        wants_old = self.send_old and not self.caching
+        cells = self.store.load_settled(keys) if wants_old else dict.fromkeys(keys)
         updates = Updates()
-        for row, (key, value, timestamp) in enumerate(zip(keys, batch.values, batch.timestamps, strict=True)):
-            updates.add(row, key, value, value_of(cells[key]), timestamp)
-            cells[key] = None if value is None else (value, timestamp)
-        return self.write(batch, updates, cells)
+
+        def put_row(row: int) -> None:
+            key, value, timestamp = keys[row], batch.values[row], batch.timestamps[row]
+            old = self.current(cells[key]) if wants_old else None
+            cells[key] = self.settle(value, timestamp)
+            updates.add(row, key, value, old, timestamp)
+
+        each_row(self.context, batch, put_row)
+        return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})

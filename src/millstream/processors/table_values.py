@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from millstream.processors.api import ValueTransformerWithKey
 from millstream.processors.batch import Batch
-from millstream.processors.operator import Operator, OperatorContext, collect, rest
-from millstream.processors.table import TableOperator, Updates, olds_of, value_of
+from millstream.processors.operator import Operator, OperatorContext, collect, each_row, rest
+from millstream.processors.table import TableOperator, Updates, olds_of
 
 T = TypeVar("T")
 
@@ -116,14 +116,18 @@ class StoredTableValues(TableOperator):
         """See `Operator.process`."""
         news, batch = collect(self.context, batch, lambda start: self.results(batch, start))
         keys, batch = self.with_key_bytes(batch.with_values(news))
-        cells = self.store.load(keys) if self.send_old else dict.fromkeys(keys)
+        cells = self.store.load_settled(keys) if self.send_old else dict.fromkeys(keys)
         updates = Updates()
-        for row, (key, new, timestamp) in enumerate(zip(keys, batch.values, batch.timestamps, strict=True)):
-            old = value_of(cells[key])
+
+        def put_row(row: int) -> None:
+            key, new, timestamp = keys[row], batch.values[row], batch.timestamps[row]
+            old = self.current(cells[key]) if self.send_old else None
             if self.skip_if_both_null and new is None and old is None:
-                continue
+                return
+            cells[key] = self.settle(new, timestamp)
             updates.add(row, key, new, old, timestamp)
-            cells[key] = None if new is None else (new, timestamp)
+
+        each_row(self.context, batch, put_row)
         return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
 
     def results(self, batch: Batch, start: int) -> Iterator[Any]:

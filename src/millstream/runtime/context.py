@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, Protocol
 
+from millstream.clock import milliseconds
 from millstream.errors import ProcessingError, UnknownStoreError
 from millstream.processors.api import Cancellable, PunctuationType
 from millstream.processors.batch import NO_ORIGIN, Batch, OrderKey
@@ -80,10 +82,10 @@ class TransformerContext:
         return self._services.store_for(self._node, name)
 
     def schedule(
-        self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+        self, interval_ms: int | timedelta, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Cancellable:
         """Call `callback(timestamp_ms)` at every interval of the given clock."""
-        return self._services.schedule(self._node, interval_ms, kind, callback)
+        return self._services.schedule(self._node, milliseconds(interval_ms), kind, callback)
 
     def current_stream_time_ms(self) -> int:
         """The largest timestamp that the task has taken in, -1 before the first record."""
@@ -200,6 +202,17 @@ class FixedKeyContext(ForwardingContext):
     """The context of a `FixedKeyProcessor`: only records with the same key may go on."""
 
     record_type = FixedKeyRecord
+
+    def forward(self, record: Any, child: str | None = None) -> None:
+        """See `ForwardingContext.forward`."""
+        is_fixed = isinstance(record, FixedKeyRecord)
+        if is_fixed and self._batch is not None and record.key is not self._batch.keys[self._row]:
+            message = (
+                f"node {self._node!r} forwards a record with another key. Remedy: make it from the record "
+                "that came in, with with_value() and its like, or use process() instead of process_values()"
+            )
+            raise ProcessingError(message)
+        super().forward(record, child)
 
 
 def unknown_store(node: str, name: str, connected: Sequence[str]) -> UnknownStoreError:

@@ -92,6 +92,7 @@ def explained(context: ErrorContext, error: Exception) -> MillstreamError:
         f"operator {context.node!r} of task {context.task_id} failed: {type(error).__name__}: {error}\n"
         f"  record: {where}, key {_short(context.key)}, timestamp {context.timestamp}\n"
         f"{_user_lines(error)}"
+        f"  added at {context.site}\n"
         f"  Remedy: mend the function, or choose a {context.kind.value}_handler that skips or dead-letters "
         "such records."
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from millstream.errors import InvalidTimestampError, ProcessingError
 from millstream.processors.batch import Batch
 from millstream.record import Headers, RecordMetadata
 from millstream.runtime.records import RawBatch
@@ -151,7 +152,26 @@ def extract_timestamps(
             raw.timestamps[row],
             raw.headers_of(row),
         )
-        timestamp = extractor(record, partition_time)
+        timestamp = _extracted(extractor, record, partition_time)
         partition_time = max(partition_time, timestamp)
         extracted.append(timestamp)
     return extracted
+
+
+def _extracted(extractor: Callable[[Any, int], int], record: ConsumedRecord, partition_time: int) -> int:
+    """An extractor's answer, checked; a failure names the record."""
+    place = f"topic {record.topic!r}, partition {record.partition}, offset {record.offset}"
+    try:
+        timestamp = extractor(record, partition_time)
+    except InvalidTimestampError as error:
+        raise InvalidTimestampError(f"{place}: {error}") from error
+    except Exception as error:
+        raise ProcessingError(
+            f"{place}: the timestamp extractor failed: {type(error).__name__}: {error}. Remedy: mend it, or "
+            "answer a negative time for records to leave out"
+        ) from error
+    if type(timestamp) is not int:
+        raise InvalidTimestampError(
+            f"{place}: the timestamp extractor answered {timestamp!r}. Remedy: return milliseconds as an int"
+        )
+    return timestamp

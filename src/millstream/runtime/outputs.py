@@ -111,17 +111,31 @@ class Sink:
     def _write_to(self, topic: str, batch: Batch) -> None:
         key_serde = self._book.bound(topic, "key", self._node.key)
         value_serde = self._book.bound(topic, "value", self._node.value)
-        while len(batch):
+        try:
+            rows = self._rows(topic, key_serde, value_serde, batch)
+        except _BadRowError:
+            batch = self._without_bad_rows(topic, key_serde, value_serde, batch)
+            rows = self._rows(topic, key_serde, value_serde, batch)
+        if len(batch):
+            self._outputs.add(topic, rows)
+
+    def _rows(self, topic: str, key_serde: Serde[Any], value_serde: Serde[Any], batch: Batch) -> _Rows:
+        keys = self._column(topic, "key", key_serde, batch.keys)
+        values = self._values(topic, value_serde, batch)
+        return _Rows(batch, keys, values, self._partitions(topic, batch))
+
+    def _without_bad_rows(
+        self, topic: str, key_serde: Serde[Any], value_serde: Serde[Any], batch: Batch
+    ) -> Batch:
+        """Go through the rows one by one: there may be several that can't be written."""
+        good: list[int] = []
+        for row in range(len(batch)):
             try:
-                keys = self._column(topic, "key", key_serde, batch.keys)
-                values = self._values(topic, value_serde, batch)
-                partitions = self._partitions(topic, batch)
+                self._rows(topic, key_serde, value_serde, batch.take((row,)))
+                good.append(row)
             except _BadRowError as bad:
-                self._failed(batch, bad.row, bad.error)
-                batch = batch.take([row for row in range(len(batch)) if row != bad.row])
-            else:
-                self._outputs.add(topic, _Rows(batch, keys, values, partitions))
-                return
+                self._failed(batch, row, bad.error)
+        return batch.take(good)
 
     def _values(self, topic: str, serde: Serde[Any], batch: Batch) -> list[bytes | None]:
         news = self._column(topic, "value", serde, batch.values)
@@ -178,6 +192,7 @@ def _interleaved(topic: str, parts: list[_Rows]) -> OutputBatch:
         return OutputBatch(
             topic, part.keys, part.values, part.batch.timestamps, part.batch.headers, part.partitions
         )
+    assert all(part.batch.order is not None for part in parts), f"several sinks of {topic!r} and no order"
     runs = [
         [(order, number, row) for row, order in enumerate(part.batch.order or ())]
         for number, part in enumerate(parts)

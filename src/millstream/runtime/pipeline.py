@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from millstream.errors import MillstreamError, ProcessingError
 from millstream.processors.batch import Batch, interleave
 from millstream.processors.operator import Emission, Operator
 from millstream.runtime.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
@@ -84,6 +85,7 @@ class Pipeline:
         self._sinks = sinks
         self._inbox: dict[str, list[Batch]] = {}
         self._flushed = 0
+        self.is_opening = False
         self._contexts: dict[str, NodeContext] = {}
         self._operators: dict[str, Operator] = {}
         self._region_of: dict[str, Unit] = {
@@ -92,20 +94,40 @@ class Pipeline:
 
     def open(self) -> None:
         """Make the operators and show them their context, parents first."""
+        self.is_opening = True
         for node in self._sub.nodes.values():
             if isinstance(node, ProcessorNode):
-                context = self._contexts[node.name] = NodeContext(self._host, self._sub, node.name)
-                operator = self._operators[node.name] = node.make()
-                operator.open(context)
-                if node.name in self._region_of and isinstance(context.user, ForwardingContext):
-                    context.user.dispatch = self._dispatcher(node.name)
+                self._open_node(node)
+        self.is_opening = False
+
+    def _open_node(self, node: ProcessorNode) -> None:
+        context = self._contexts[node.name] = NodeContext(self._host, self._sub, node.name)
+        try:
+            operator = node.make()
+            operator.open(context)
+        except MillstreamError:
+            raise
+        except Exception as error:
+            raise ProcessingError(
+                f"operator {node.name!r} of task {self._host.task_id} could not be started: "
+                f"{type(error).__name__}: {error}\n  added at {node.site}"
+            ) from error
+        self._operators[node.name] = operator
+        if node.name in self._region_of and isinstance(context.user, ForwardingContext):
+            context.user.dispatch = self._dispatcher(node.name)
 
     def close(self) -> None:
-        """Let go of the operators, parents first."""
+        """Let go of the operators, parents first; one that fails does not keep the others open."""
+        first_error: Exception | None = None
         for operator in self._operators.values():
-            operator.close()
+            try:
+                operator.close()
+            except Exception as error:  # noqa: BLE001 - a user's processor may raise anything
+                first_error = first_error or error
         self._operators.clear()
         self._contexts.clear()
+        if first_error is not None:
+            raise first_error
 
     def run(self, roots: Mapping[str, Batch]) -> None:
         """Send rows of the sources through."""
@@ -126,11 +148,12 @@ class Pipeline:
             try:
                 callback(timestamp)
             finally:
+                # Also when it failed: what it had forwarded before goes on, ahead of the next record.
                 context.end_punctuation()
                 self._deliver(node, context.emitted())
+                self._drain(self._no_flush)
         else:
             callback(timestamp)
-        self._drain(self._no_flush)
 
     def _drain(self, flush: Callable[[str], Batch | None]) -> None:
         for unit in self._sub.units:

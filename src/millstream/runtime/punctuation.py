@@ -3,14 +3,16 @@
 Stream time: due from time 0 on, so the first record fires one. Wall clock: first due one interval after
 it was scheduled. Intervals that were missed collapse into one call, with the time as it is now.
 
-A schedule belongs to its node and to its number there (the first one that `init` makes, the second,
-...), so a task that is opened again goes on where the last one stopped, and a cancelled one stays so.
+A schedule that `init` makes belongs to its node, its clock and its number there (the first, the second,
+...), so a task that is opened again goes on where the last one stopped, and a cancelled one stays so. A
+schedule that is made later lasts as long as its task does: its callback can't be made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from millstream.errors import ProcessingError
 from millstream.processors.api import PunctuationType
@@ -46,6 +48,7 @@ class Punctuations:
     def __init__(self, remembered: Mapping[ScheduleKey, int]) -> None:
         self._remembered = dict(remembered)
         self._schedules: dict[ScheduleKey, Schedule] = {}
+        self._short_lived: list[Schedule] = []
         self._sequence = 0
 
     def schedule(
@@ -55,27 +58,40 @@ class Punctuations:
         kind: PunctuationType,
         callback: Callable[[int], None],
         now: int,
+        *,
+        is_initial: bool = True,
     ) -> Schedule:
-        """A new punctuator, or the one that an earlier task had under the same number."""
+        """A new punctuator, or the one that an earlier task had under the same number.
+
+        Only one that `init` schedules (`is_initial`) outlives the task: its callback is made again.
+        """
         if interval_ms < 1:
             message = f"node {node!r} schedules a punctuator every {interval_ms} ms: at least 1 is needed"
             raise ProcessingError(message)
-        number = sum(1 for at, _ in self._schedules if at == node)
         first = 0 if kind is PunctuationType.STREAM_TIME else now + interval_ms
-        due = self._remembered.get((node, number), first)
-        schedule = Schedule(node, kind, interval_ms, callback, due, self._sequence)
+        schedule = Schedule(node, kind, interval_ms, callback, first, self._sequence)
         self._sequence += 1
-        self._schedules[node, number] = schedule
+        if is_initial:
+            place = f"{node} {kind.value}"
+            key = (place, sum(1 for at, _ in self._schedules if at == place))
+            schedule.due = self._remembered.get(key, first)
+            self._schedules[key] = schedule
+        else:
+            self._short_lived = [one for one in self._short_lived if not one.is_cancelled]
+            self._short_lived.append(schedule)
         return schedule
+
+    def _all(self) -> Iterator[Schedule]:
+        return chain(self._schedules.values(), self._short_lived)
 
     def has(self, kind: PunctuationType) -> bool:
         """Whether a punctuator of that clock is waiting."""
-        return any(one.kind is kind and not one.is_cancelled for one in self._schedules.values())
+        return any(one.kind is kind and not one.is_cancelled for one in self._all())
 
     def next_due(self, kind: PunctuationType) -> int | None:
         """When the next punctuator of that clock is due."""
         return min(
-            (one.due for one in self._schedules.values() if one.kind is kind and not one.is_cancelled),
+            (one.due for one in self._all() if one.kind is kind and not one.is_cancelled),
             default=None,
         )
 
@@ -98,9 +114,5 @@ class Punctuations:
         return {**self._remembered, **{key: one.due for key, one in self._schedules.items()}}
 
     def _due(self, kind: PunctuationType, now: int) -> Schedule | None:
-        waiting = [
-            one
-            for one in self._schedules.values()
-            if one.kind is kind and not one.is_cancelled and one.due <= now
-        ]
+        waiting = [one for one in self._all() if one.kind is kind and not one.is_cancelled and one.due <= now]
         return min(waiting, key=lambda one: (one.due, one.sequence), default=None)

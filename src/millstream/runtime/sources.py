@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from millstream.errors import InvalidTimestampError
 from millstream.processors.batch import OrderKey
 from millstream.runtime.change import decode_change
 from millstream.runtime.inputs import DecodedPart, extract_timestamps
@@ -81,14 +80,9 @@ class SourceReader:
         own = [raw.timestamps[row] for row in part.rows]
         if self._extractor is fail_on_invalid_timestamp and min(own, default=0) >= 0:
             return _with_timestamps(part, own)
-        try:
-            timestamps = extract_timestamps(
-                raw, part.rows, part.keys, part.values, self._extractor, partition_time
-            )
-        except InvalidTimestampError as error:
-            row = next((row for row in part.rows if raw.timestamps[row] < 0), part.rows[0])
-            message = f"topic {raw.topic!r}, partition {raw.partition}, offset {raw.offsets[row]}: {error}"
-            raise InvalidTimestampError(message) from error
+        timestamps = extract_timestamps(
+            raw, part.rows, part.keys, part.values, self._extractor, partition_time
+        )
         kept = [position for position, timestamp in enumerate(timestamps) if timestamp >= 0]
         if len(kept) == len(timestamps):
             return _with_timestamps(part, timestamps)

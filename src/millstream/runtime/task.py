@@ -182,7 +182,9 @@ class Task:
         """See `TaskServices.schedule`."""
         if kind is STREAM_TIME and self._rows_at_work > 1:
             raise _ScheduledInBatch
-        return self._punctuations.schedule(node, interval_ms, kind, callback, self._environment.clock())
+        return self._punctuations.schedule(
+            node, interval_ms, kind, callback, self._environment.clock(), is_initial=self._pipeline.is_opening
+        )
 
     def metadata(self, origin: int) -> RecordMetadata:
         """See `TaskServices.metadata`."""
@@ -298,8 +300,9 @@ class Task:
     def _error_context(
         self, kind: ErrorKind, node: str, source: tuple[RawBatch, int] | None, key: Any
     ) -> ErrorContext:
+        site = self._sub.nodes[node].site
         if source is None:
-            return ErrorContext(kind, node, self.task_id, None, None, None, key, None, (), None, None)
+            return ErrorContext(kind, node, self.task_id, None, None, None, key, None, (), None, None, site)
         raw, row = source
         return ErrorContext(
             kind,
@@ -313,4 +316,5 @@ class Task:
             raw.headers_of(row),
             raw.keys[row],
             raw.values[row],
+            site,
         )

@@ -65,6 +65,11 @@ class BaseSerde(Generic[T]):
     """
 
     name: str = ""
+    exact_types: frozenset[type] = frozenset()
+    """Immutable types whose values come back from their bytes as they were: a copy by bytes is no copy.
+
+    Values of other types are put through their bytes wherever one record at a time would do so.
+    """
 
     def serialize(self, value: T, /) -> bytes:
         """Return the value's bytes."""

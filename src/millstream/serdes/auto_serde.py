@@ -71,6 +71,7 @@ _LEARNED: dict[type, str] = {
     dict: "json",
     list: "json",
 }
+_EXACT: frozenset[type] = frozenset().union(*(serde.exact_types for serde in _SERDES.values()))
 _TAKES = "str, int, float, bool, bytes, uuid.UUID, dict and list"
 
 
@@ -122,6 +123,11 @@ class AutoSerde(BaseSerde[Any]):
         self.bound_to = bound_to
         self._learned: str | None = None
         self._inner: BaseSerde[Any] | None = None
+
+    @property
+    def exact_types(self) -> frozenset[type]:  # type: ignore[override]
+        """Those of the serde that was learned; before that, all that may be."""
+        return _EXACT if self._inner is None else self._inner.exact_types
 
     @property
     def learned(self) -> str | None:

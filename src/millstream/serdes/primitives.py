@@ -16,6 +16,7 @@ from millstream.serdes.api import BaseSerde, wrong_type
 __all__ = ["BooleanSerde", "BytesSerde", "FloatSerde", "IntSerde", "StringSerde", "UuidSerde"]
 
 _UUID_LENGTH = 36
+_DOUBLE_BYTES = 8
 _SHOWN_BITS = 256
 
 
@@ -28,6 +29,7 @@ class BytesSerde(BaseSerde[bytes]):
     """
 
     name = "serdes.bytes"
+    exact_types = frozenset({bytes})
 
     def serialize(self, value: bytes, /) -> bytes:
         """Return the bytes themselves."""
@@ -53,6 +55,7 @@ class StringSerde(BaseSerde[str]):
     """
 
     name = "serdes.string"
+    exact_types = frozenset({str})
 
     def serialize(self, value: str, /) -> bytes:
         """Encode the text."""
@@ -84,6 +87,8 @@ class IntSerde(BaseSerde[int]):
     Traceback (most recent call last):
     ValueError: 70000 does not fit into 16 bits
     """
+
+    exact_types = frozenset({int})
 
     def __init__(self, name: str, code: str) -> None:
         self.name = name
@@ -132,6 +137,7 @@ class FloatSerde(BaseSerde[float]):
     def __init__(self, name: str, code: str) -> None:
         self.name = name
         self._struct = struct.Struct(code)
+        self.exact_types = frozenset({float} if self._struct.size == _DOUBLE_BYTES else ())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name, self._struct.format)
@@ -169,6 +175,7 @@ class BooleanSerde(BaseSerde[bool]):
     """
 
     name = "serdes.boolean"
+    exact_types = frozenset({bool})
 
     def serialize(self, value: bool, /) -> bytes:  # noqa: FBT001 - the value is what is serialized
         """Return one byte."""
@@ -196,6 +203,7 @@ class UuidSerde(BaseSerde[UUID]):
     """
 
     name = "serdes.uuid"
+    exact_types = frozenset({UUID})
 
     def serialize(self, value: UUID, /) -> bytes:
         """Return the 36 characters."""

@@ -194,7 +194,7 @@ class TaskDirectory:
         """Return the last export; None if it is missing or torn, which is harmless."""
         try:
             return msgspec.json.decode(self._small_file(_CHECKPOINT_FILE), type=Checkpoint)
-        except msgspec.DecodeError:
+        except ValueError:
             return None
 
     def note_unsynced_writes(self) -> None:
@@ -262,7 +262,7 @@ def _check_name(name: str, what: str, allowed: re.Pattern[str]) -> str:
 def _read_instance(marker: Path) -> _Instance:
     try:
         return msgspec.json.decode(read_bounded(marker, _SMALL_FILE_BYTES), type=_Instance)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise StateDirectoryError(
             f"{marker} does not say which instance this is ({error}). Likely cause: it was edited, or a "
             "fault of the disk. Remedy: delete the state directory; the state is then restored from its "
@@ -312,7 +312,7 @@ def _still_named(descriptor: int, path: Path) -> bool:
 def _read_owner(content: bytes) -> LockOwner | None:
     try:
         return msgspec.json.decode(content, type=LockOwner)
-    except msgspec.DecodeError:  # empty: let go in order; torn: being written right now
+    except ValueError:  # empty: let go in order; torn: being written right now
         return None
 
 

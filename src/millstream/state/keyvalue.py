@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -23,6 +24,17 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 _TIMESTAMP = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A value that stays bytes until somebody reads it, and is decoded anew for each reader.
+
+    A user's function may change a list or an object in place. One record at a time, every read of a store
+    gives a fresh object; a batch keeps values in a dictionary, so it keeps such values as bytes.
+    """
+
+    data: bytes
 
 
 class KeyValueIterator(Generic[K, V]):
@@ -319,6 +331,60 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         """
         return self._cells(self.overlay.get_many(keys))
 
+    def load_settled(self, keys: Iterable[bytes]) -> dict[bytes, tuple[Any, int] | None]:
+        """Like `load`, but what a user's function might change in place stays bytes: see `Encoded`.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> lists = TimestampedKeyValueStore("lists", Overlay(MemoryBackend()), serdes.string, serdes.json)
+        >>> lists.save({b"a": ([1], 5)})
+        >>> lists.load_settled([b"a"])
+        {b'a': (Encoded(data=b'[1]'), 5)}
+        """
+        if getattr(self.value_serde, "exact_types", None):
+            return self.load(keys)
+        unpack = _TIMESTAMP.unpack_from
+        return {
+            key: None if data is None else (Encoded(data[8:]), unpack(data)[0])
+            for key, data in self.overlay.get_many(keys).items()
+        }
+
+    def settled(self, value: Any) -> Any:
+        """A value as a cell keeps it: itself, if nobody can change it and its bytes give it back; else bytes.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> lists = TimestampedKeyValueStore("lists", Overlay(MemoryBackend()), serdes.string, serdes.json)
+        >>> lists.settled([1])
+        Encoded(data=b'[1]')
+        """
+        kind = type(value)
+        if value is None or kind is Encoded or kind in getattr(self.value_serde, "exact_types", ()):
+            return value
+        return Encoded(self._value_bytes(value))
+
+    def encode_value(self, value: Any) -> bytes:
+        """The bytes of a value, settled or not.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> names = TimestampedKeyValueStore("names", Overlay(MemoryBackend()), serdes.string, serdes.string)
+        >>> names.encode_value("a")
+        b'a'
+        """
+        return value.data if type(value) is Encoded else self._value_bytes(value)
+
+    def fresh(self, settled: Any) -> Any:
+        """What a reader of a cell gets: an object that nobody else holds.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> lists = TimestampedKeyValueStore("lists", Overlay(MemoryBackend()), serdes.string, serdes.json)
+        >>> lists.fresh(lists.settled([1]))
+        [1]
+        """
+        return self.value_serde.deserialize(settled.data) if type(settled) is Encoded else settled
+
     def load_committed(self, keys: Iterable[bytes]) -> dict[bytes, tuple[Any, int] | None]:
         """Value and timestamp of each distinct key, as of the end of the last epoch.
 
@@ -343,26 +409,17 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         {b'a': (1, 5), b'b': None}
         """
         present = [(key, cell) for key, cell in cells.items() if cell is not None]
-        encoded = serialize_column(self.value_serde, [cell[0] for _, cell in present])
+        encoded = self._encoded([cell[0] for _, cell in present])
         pack = _TIMESTAMP.pack
         self.overlay.put_many((key, None) for key, cell in cells.items() if cell is None)
         self.overlay.put_many(
-            (key, pack(cell[1]) + data)  # type: ignore[operator]
-            for (key, cell), data in zip(present, encoded, strict=True)
+            (key, pack(cell[1]) + data) for (key, cell), data in zip(present, encoded, strict=True)
         )
 
-    def fresh_copy(self, value: Any) -> Any:
-        """The value as the store would give it back: nobody else holds the object.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> lists = TimestampedKeyValueStore("lists", Overlay(MemoryBackend()), serdes.string, serdes.json)
-        >>> words = ["to", "the"]
-        >>> copy = lists.fresh_copy(words)
-        >>> copy == words, copy is words
-        (True, False)
-        """
-        return self.value_serde.deserialize(self.value_serde.serialize(value))
+    def _encoded(self, values: Sequence[Any]) -> list[bytes]:
+        if not any(type(value) is Encoded for value in values):
+            return serialize_column(self.value_serde, values)  # type: ignore[return-value]
+        return [self.encode_value(value) for value in values]
 
     def _cells(self, found: Mapping[bytes, bytes | None]) -> dict[bytes, tuple[Any, int] | None]:
         cells: dict[bytes, tuple[Any, int] | None] = dict.fromkeys(found)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from millstream.clock import milliseconds
 from millstream.config import StreamsConfig, check_application_id
 from millstream.errors import DriverClosedError, MillstreamError, UnknownStoreError
 from millstream.record import Headers
@@ -22,7 +25,7 @@ from millstream.runtime.serde_book import SerdeBook
 from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
 from millstream.serdes import Serde
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.keyvalue import KeyValueStore, TimestampedKeyValueStore
+from millstream.state.keyvalue import KeyValueStore, TimestampedKeyValueStore, forget_epoch
 from millstream.state.opening import open_store
 from millstream.testing.stores import PlainValues
 from millstream.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
@@ -164,7 +167,7 @@ class TopologyTestDriver:
 
         return TestOutputTopic(name, key, value, records)
 
-    def advance_wall_clock(self, by_ms: int) -> None:
+    def advance_wall_clock(self, by_ms: int | timedelta) -> None:
         """Move the wall clock and run the punctuators that are due.
 
         >>> from millstream import Processor, PunctuationType, StreamsBuilder
@@ -180,13 +183,18 @@ class TopologyTestDriver:
         1500
         """
         self._check_open()
-        if by_ms < 0:
-            message = f"the wall clock can't go back by {-by_ms} ms"
+        step_ms = milliseconds(by_ms)
+        if step_ms < 0:
+            message = f"the wall clock can't go back by {-step_ms} ms"
             raise MillstreamError(message)
-        self._now += by_ms
-        for one in self._running:
-            one.task.punctuate()
-            self._commit(one)
+        self._now += step_ms
+        try:
+            for one in self._running:
+                one.task.punctuate()
+                self._commit(one)
+        except BaseException:
+            self._abandon()
+            raise
         self._complete()
 
     def store(self, name: str) -> Any:
@@ -336,6 +344,13 @@ class TopologyTestDriver:
 
     def _complete(self) -> None:
         """Process what is pending, always the oldest head first; topics with equal heads take turns."""
+        try:
+            self._complete_pending()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _complete_pending(self) -> None:
         while self._pending:
             topic = min(self._pending, key=lambda name: self._pending[name][0].timestamp)
             queue = self._pending.pop(topic)
@@ -367,6 +382,16 @@ class TopologyTestDriver:
         self._publish(sealed.outputs)
         if self._fresh_tasks:
             one.task.close()
+            self._open_task(one)
+
+    def _abandon(self) -> None:
+        """A record failed: forget what was not committed, as an engine does, so that tests may go on."""
+        self._pending = {}
+        for one in (*self._globals, *self._running):
+            for store in one.stores.values():
+                forget_epoch(store)
+            with suppress(Exception):
+                one.task.close()
             self._open_task(one)
 
     def _publish(self, outputs: Iterable[OutputBatch]) -> None:

@@ -222,6 +222,16 @@ class Topology:
         """Write to a topic."""
         self._check_name(name)
         known = self._check_parents(name, tuple(parents))
+        if isinstance(topic, str) and not _NAME.fullmatch(topic):
+            self._clash(
+                f"sink {name!r} writes to {topic!r}, which can't be the name of a topic",
+                [],
+                "use letters, digits, '.', '_' and '-', at most 249 of them",
+            )
+        if not isinstance(topic, str) and not callable(topic):
+            self._clash(
+                f"sink {name!r} writes to {topic!r}", [], "give a topic's name, or a function that does"
+            )
         static = topic if isinstance(topic, str) else None
         extractor = None if isinstance(topic, str) else topic
         self.nodes[name] = SinkNode(
@@ -292,6 +302,10 @@ class Topology:
                 f"source {name!r} names {len(topics)} topics and patterns",
                 [],
                 "a source reads one or more topics, or one pattern",
+            )
+        if offset_reset not in {None, "earliest", "latest"}:
+            self._clash(
+                f"source {name!r} has offset_reset={offset_reset!r}", [], "use 'earliest' or 'latest'"
             )
         if len(set(names)) < len(names):
             self._clash(f"source {name!r} names a topic twice", [], "name it once")

@@ -188,7 +188,7 @@ def _write_format(path: Path, content: Format) -> None:
 def _read_format(file: Path) -> Format:
     try:
         return msgspec.json.decode(read_bounded(file, _FORMAT_MAX_BYTES), type=Format)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise DamagedStoreError(
             f"{file} does not say what the folder holds ({error}). Likely cause: a fault of the disk, or the "
             "file was edited. Remedy: remove the folder; the store is then restored from its changelog."

@@ -1,0 +1,201 @@
+"""Every failpoint, in this process and by SIGKILL of a child: whoever comes next finds everything in order.
+
+"Before" a step is the failpoint of the step in front of it, "after" is its own, and a torn write is one that
+was half done when the process ended. A life is a driver's start and an epoch. In the ordinary run every
+single hit of a life is a crash site, on LMDB; on RocksDB, and in killed children, the first hit of each
+failpoint is, and the last one for torn writes. All of them get all with MILLSTREAM_SOAK=1.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from millstream import failpoints
+from millstream.testing import fault_child
+from millstream.testing.fault_world import LEASE_TTL_MS, World
+
+SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
+UNREACHED = {
+    "log.start_moved": "retention is not part of the commit",
+    "log.tail_cut": "only after a torn write: see below",
+    "log.topic_built": "only in an application's first life: see below",
+    "log.topic_named": "only in an application's first life: see below",
+}
+POINTS = [name for name in failpoints.REGISTRY if name not in UNREACHED]
+
+
+@pytest.fixture(scope="module")
+def histories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
+    """A world per backend, after some epochs and an orderly end, with input that is left.
+
+    Four entries fill a segment of a topic, so the epoch that follows starts new ones.
+    """
+    worlds: dict[str, World] = {}
+    for backend in ("lmdb", "rocksdb"):
+        with World(tmp_path_factory.mktemp(backend), "ledger", backend).create_topics() as world:
+            world.append(48)
+            for _ in range(4):
+                world.epoch()
+            world.close()
+        worlds[backend] = world
+    return worlds
+
+
+@pytest.fixture(scope="module")
+def hits(histories: dict[str, World], tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
+    """How often each failpoint is passed in a life."""
+    counted: Counter[str] = Counter()
+    with histories["lmdb"].copy_to(tmp_path_factory.mktemp("dry") / "run") as world, ExitStack() as arms:
+        for name in failpoints.REGISTRY:
+            arms.enter_context(failpoints.armed(name, partial(counted.update, [name])))
+        live(world)
+    return counted
+
+
+def live(world: World) -> None:
+    world.open()
+    world.epoch()
+
+
+def first_or_last(hits: int, action: failpoints.Action) -> Sequence[int]:
+    return range(hits) if SOAK else [hits - 1 if action in ("torn", "torn-raise") else 0]
+
+
+def recover(world: World) -> None:
+    """Start a new driver after a crash, run to the end of the input; the oracle looks at every stage."""
+    assert world.backlog() > 0
+    world.check_versions()
+    world.open()
+    world.check()
+    world.finish()
+    world.check()
+    world.remove()
+
+
+def test_every_failpoint_is_passed_in_a_life(hits: Counter[str]) -> None:
+    assert set(hits) == set(POINTS)
+
+
+@pytest.mark.parametrize("action", ["raise", "torn-raise"])
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+def test_a_crash_at_any_site_is_recovered_from(
+    histories: dict[str, World],
+    hits: Counter[str],
+    tmp_path: Path,
+    backend: str,
+    point: str,
+    action: failpoints.Action,
+) -> None:
+    for skip in range(hits[point]) if backend == "lmdb" else first_or_last(hits[point], action):
+        with histories[backend].copy_to(tmp_path / str(skip)) as world:
+            with failpoints.armed(point, action, skip=skip) as armed:
+                try:
+                    live(world)
+                    world.epoch()  # what is torn comes after the point: after the last one, here
+                except failpoints.InjectedCrash:
+                    world.die()
+            assert armed.fired
+            assert world.app is None, "nothing was torn"
+            recover(world)
+
+
+CHILDREN = multiprocessing.get_context("forkserver")
+CHILDREN.set_forkserver_preload([fault_child.__name__])
+
+
+@pytest.mark.parametrize("action", ["kill", "torn"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_process_is_recovered_from(
+    histories: dict[str, World], hits: Counter[str], tmp_path: Path, point: str, action: failpoints.Action
+) -> None:
+    for skip in first_or_last(hits[point], action):
+        with histories["lmdb"].copy_to(tmp_path / str(skip)) as world:
+            child = CHILDREN.Process(
+                target=fault_child.run,
+                args=(world.folder, world.name, world.backend, world.now, f"{point}={action}@{skip}"),
+            )
+            child.start()
+            child.join(60)
+            assert child.exitcode == -9
+            world.now -= LEASE_TTL_MS  # the lease has not run out: its owner is dead, and that is enough
+            recover(world)
+
+
+def test_a_program_killed_by_its_environment_is_recovered_from(
+    histories: dict[str, World], tmp_path: Path
+) -> None:
+    with histories["rocksdb"].copy_to(tmp_path / "world") as world:
+        command = [sys.executable, "-m", fault_child.__name__]
+        done = subprocess.run(
+            [*command, str(world.folder), world.name, world.backend, str(world.now)],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                failpoints.ENVIRONMENT_VARIABLE: "commit.store_applied=kill@8",
+            },
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == -9
+        assert world.backlog() > 0
+        world.check()
+        world.check_to_the_end()
+
+
+@pytest.mark.parametrize("action", ["raise", "torn-raise"])
+@pytest.mark.parametrize("point", ["log.topic_built", "log.topic_named"])
+def test_a_crash_while_topics_are_made_is_recovered_from(
+    tmp_path: Path, point: str, action: failpoints.Action
+) -> None:
+    with World(tmp_path, "ledger", "lmdb").create_topics() as world:
+        world.crash(point, action)
+        world.check_to_the_end()
+
+
+@pytest.mark.parametrize("action", ["raise", "torn-raise"])
+def test_a_crash_while_a_torn_tail_is_cut_is_recovered_from(
+    histories: dict[str, World], tmp_path: Path, action: failpoints.Action
+) -> None:
+    with histories["lmdb"].copy_to(tmp_path / "world") as world:
+        world.open()
+        world.crash("log.locked", "torn-raise")
+        with failpoints.armed("log.tail_cut", action) as armed, pytest.raises(failpoints.InjectedCrash):
+            world.open()
+        assert armed.fired
+        world.check_to_the_end()
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+def test_stores_of_one_task_recover_from_a_crash_between_their_applies(
+    histories: dict[str, World], tmp_path: Path, backend: str
+) -> None:
+    with histories[backend].copy_to(tmp_path / "world") as world:
+        before = versions(world, "0_0")
+        world.open()
+        world.crash_at(("commit.ended", "commit.store_applied"))
+        between = versions(world, "0_0")
+        assert before == {"latest": 5, "large": 5, "visits": 5}
+        assert between == {"latest": 7, "large": 5, "visits": 5}
+
+        world.open()
+        world.check()
+        world.epoch()
+
+        assert versions(world, "0_0") == {"latest": 9, "large": 9, "visits": 9}
+        world.check_to_the_end()
+
+
+def versions(world: World, task: str) -> dict[str, int]:
+    copies = world.facts(settled=False).stores
+    return {store: copy.version for (at, store), copy in copies.items() if at == task}

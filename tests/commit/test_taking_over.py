@@ -1,0 +1,94 @@
+"""Step 1: a driver starts. Whatever the last one left, and whoever else is awake."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from millstream.log import FileLog, TopicConfig
+from millstream.log.errors import OffsetOutOfRangeError
+from millstream.runtime.lease import LeaseLostError
+from millstream.runtime.manifest import LostManifestError
+from millstream.testing.fault_world import World
+from millstream.testing.faulty_files import FaultyFiles
+
+
+def test_a_driver_that_died_twice_before_its_witness_can_be_followed(world: World) -> None:
+    world.crash("commit.manifest_written")
+    world.crash("commit.manifest_written")
+    world.crash("commit.manifest_written")
+
+    world.check_to_the_end()
+
+
+def test_a_head_is_durable_before_it_is_published(running: World) -> None:
+    """The manifest got its name and its driver died; another one publishes it; then the power fails."""
+    running.crash_at(("commit.checked", "durable.linked"))
+    running.crash("commit.published")
+    assert isinstance(running.files, FaultyFiles)
+    running.files.power_cut()
+
+    running.check_to_the_end()
+
+
+def test_a_driver_that_stood_still_in_its_start_is_told_that_it_was_overtaken(running: World) -> None:
+    running.stall(("commit.leased",), opening=True)
+    running.epoch()
+
+    error = running.wake()
+
+    assert isinstance(error, LeaseLostError)
+    running.check_to_the_end()
+
+
+@pytest.mark.parametrize("wakes_at", ["commit.leased", "commit.published"])
+def test_an_epoch_that_was_being_committed_when_the_lease_changed_hands_counts(
+    running: World, wakes_at: str
+) -> None:
+    """The old driver had checked its lease; the new one has read the head; then the old one commits."""
+    running.stall(("commit.checked", "durable.file_synced"))
+    running.stall((wakes_at,), opening=True)
+
+    assert running.wake() is None
+    assert running.wake() is None
+
+    running.check_to_the_end()
+
+
+def test_a_driver_that_is_refused_lets_the_lease_go(running: World) -> None:
+    running.close()
+    (head,) = sorted((running.application_folder / "manifests").iterdir())[-1:]
+    taken = head.read_bytes()
+    head.unlink()
+    with pytest.raises(LostManifestError):
+        running.open()
+
+    head.write_bytes(taken)
+    running.app = running.new_executor()  # without waiting for the lease to run out
+
+    running.check_to_the_end()
+
+
+def test_an_application_whose_whole_folder_is_gone_does_not_begin_again(running: World) -> None:
+    running.close()
+    shutil.rmtree(running.application_folder)
+
+    with pytest.raises(LostManifestError) as caught:
+        running.open()
+
+    assert "shows epoch" in str(caught.value)
+    assert "the last manifest of application 'app' is 0" in str(caught.value)
+
+
+def test_a_source_that_ends_before_the_committed_position_is_refused(running: World) -> None:
+    running.close()
+    shutil.rmtree(running.log_root / "topics" / "orders")
+    running.files = FaultyFiles(running.disk)
+    FileLog(running.log_root, files=running.files).create_topic("orders", TopicConfig(partitions=2))
+
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        running.epoch()
+
+    assert "orders-" in str(caught.value)
+    assert "were committed" in str(caught.value)

@@ -1,0 +1,152 @@
+"""A changelog replayed into an empty store gives the same bytes as the store: every kind, every backend."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from millstream import (
+    Processor,
+    ProcessorContext,
+    Record,
+    StreamsBuilder,
+    Topology,
+    ValueAndTimestamp,
+    serdes,
+)
+from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
+from millstream.runtime.manifest import Manifest
+from millstream.state.backends import NAMES, Row, supplier
+from millstream.state.changelog import changelog_topic
+from millstream.state.follow import Marker, Target, follow, marker_of
+from millstream.state.specs import StoreBuilder, StoreKind
+from millstream.testing.executor import InProcessExecutor
+from millstream.types import Partition, Version
+
+PARTITIONS = [Partition(0), Partition(1)]
+EPOCHS = 4
+VALUES = [None, "", "x", "y" * 100]
+KEYS = ["", "\0", "a", "ab", "river", "ä", "long" * 300]
+
+Write = Callable[[Any, str, str | None, int], None]
+
+
+def put(store: Any, key: str, value: str | None, timestamp: int) -> None:
+    store.put(key, value)
+
+
+def put_timestamped(store: Any, key: str, value: str | None, timestamp: int) -> None:
+    store.put(key, None if value is None else ValueAndTimestamp(value, timestamp))
+
+
+WRITES: dict[StoreKind, Write] = {
+    StoreKind.KEY_VALUE: put,
+    StoreKind.TIMESTAMPED_KEY_VALUE: put_timestamped,
+}
+"""How each kind of store is written to."""
+
+
+class WriteToAll(Processor[str, str, str, str]):
+    """Writes every record to a store of each kind."""
+
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        self.stores = {kind: context.state_store(kind.value.replace(" ", "-")) for kind in WRITES}
+
+    def process(self, record: Record[str, str]) -> None:
+        for kind, store in self.stores.items():
+            WRITES[kind](store, record.key, record.value, record.timestamp)
+
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    names = [kind.value.replace(" ", "-") for kind in WRITES]
+    for kind, name in zip(WRITES, names, strict=True):
+        builder.add_state_store(StoreBuilder(name, kind, key=serdes.string, value=serdes.string))
+    builder.stream("writes", key=serdes.string, value=serdes.string).process(WriteToAll, *names)
+    return builder.build()
+
+
+def append_writes(log: FileLog, rng: random.Random) -> None:
+    """Some writes and deletes for each partition; none for one of them, now and then."""
+    for partition in PARTITIONS:
+        rows = [
+            (rng.choice(KEYS), rng.choice([None, "", "x", "y" * 100]))
+            for _ in range(rng.choice([0, 1, 4, 8]))
+        ]
+        records = record_batch(
+            [key.encode() for key, _ in rows],
+            [None if value is None else value.encode() for _, value in rows],
+            [rng.randint(0, 1000) for _ in rows],
+        )
+        log.append(TopicPartition("writes", partition), records)
+
+
+def rows_on_disk(state: Path, task: str, backend: str, store: str) -> tuple[Marker, list[Row]]:
+    """What a local store holds, as it is."""
+    with supplier(backend).open(state / "app" / task / backend / store) as opened:
+        return marker_of(opened, store), list(opened.scan())
+
+
+def replayed(log: FileLog, target: Target, backend: str, path: Path) -> tuple[Marker, list[Row]]:
+    """What an empty store holds after it has followed the changelog."""
+    with supplier(backend).open(path) as opened:
+        follow(opened, target, log)
+        return marker_of(opened, target.store), list(opened.scan())
+
+
+def folded(log: FileLog, target: Target) -> list[Row]:
+    """What the changelog says, read with a dictionary."""
+    rows: dict[bytes | None, bytes | None] = {}
+    for batch in log.read(target.changelog, log.earliest(target.changelog), target.marker.position):
+        rows.update(zip(batch.keys(), batch.values(), strict=True))
+    return sorted((key, value) for key, value in rows.items() if key is not None and value is not None)
+
+
+def targets(manifest: Manifest) -> list[tuple[str, Target]]:
+    """Every store of every task, and what it must hold according to a manifest."""
+    return [
+        (
+            task,
+            Target(
+                store,
+                TopicPartition(changelog_topic("app", store), Partition(int(task.split("_")[1]))),
+                Marker(Version(entry.version), position),
+            ),
+        )
+        for task, entry in manifest.tasks.items()
+        for store, position in entry.changelogs.items()
+    ]
+
+
+def test_every_kind_of_store_is_tried() -> None:
+    assert set(WRITES) == set(StoreKind)
+
+
+def test_a_changelog_replayed_into_an_empty_store_gives_its_bytes_at_every_version(
+    tmp_path: Path, backend: str
+) -> None:
+    seed = os.environ.get("MILLSTREAM_SEED") or str(random.SystemRandom().randrange(2**32))
+    print(f"replay with: MILLSTREAM_SEED={seed} pytest tests/state/test_replay.py")
+    rng = random.Random(seed)
+    tmp_path.chmod(0o700)
+    state = tmp_path / "state"
+    log = FileLog(tmp_path / "log")
+    log.create_topic("writes", TopicConfig(partitions=len(PARTITIONS)))
+    compared = 0
+    with InProcessExecutor(
+        topology(), application_id="app", log_root=log.root, state_dir=state, backend=backend
+    ) as executor:
+        for epoch in range(EPOCHS):
+            append_writes(log, rng)
+            manifest = executor.run_epoch()
+            for task, target in targets(manifest) if manifest is not None else ():
+                expected = rows_on_disk(state, task, backend, target.store)
+                assert expected == (target.marker, folded(log, target))
+                for other in NAMES:
+                    path = tmp_path / "replayed" / f"{epoch}-{task}-{other}-{target.store}"
+                    assert expected == replayed(log, target, other, path), (task, target, other)
+                compared += bool(expected[1])
+    assert compared >= EPOCHS
