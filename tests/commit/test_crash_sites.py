@@ -23,6 +23,7 @@ import pytest
 from millstream import failpoints
 from millstream.testing import fault_child
 from millstream.testing.fault_world import LEASE_TTL_MS, World
+from millstream.testing.faults import EPOCH_POINTS, OPENING_POINTS
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
 UNREACHED = {
@@ -194,6 +195,28 @@ def test_stores_of_one_task_recover_from_a_crash_between_their_applies(
 
         assert versions(world, "0_0") == {"latest": 9, "large": 9, "visits": 9}
         world.check_to_the_end()
+
+
+STARTS = ["commit.leased", "durable.linked", "commit.manifest_written", "commit.fenced", "commit.published"]
+
+
+@pytest.mark.parametrize("second", OPENING_POINTS if SOAK else STARTS)
+@pytest.mark.parametrize("first", EPOCH_POINTS if SOAK else ["durable.linked", "commit.manifest_written"])
+def test_a_crash_in_the_start_after_a_crash_is_recovered_from(
+    histories: dict[str, World], tmp_path: Path, first: str, second: str
+) -> None:
+    """With and without a power cut at the end: what the second driver built on must be durable."""
+    for number, cut in enumerate((False, True)):
+        with histories["lmdb"].copy_to(tmp_path / str(number)) as world:
+            world.open()
+            if first.startswith("durable"):
+                world.crash_at(("commit.checked", first))
+            else:
+                world.crash(first)
+            world.crash(second)
+            if cut:
+                world.power_cut()
+            recover(world)
 
 
 def versions(world: World, task: str) -> dict[str, int]:

@@ -47,7 +47,7 @@ class EndingFiles(FaultyFiles):
 def first_life(folder: Path, syncs: int) -> tuple[World, bool]:
     """A driver's first start and its first epoch, up to a sync; whether it got that far."""
     world = World(folder, "ledger", "memory", make_files=EndingFiles)
-    world.create_topics().create_changelogs()
+    world.create_topics()
     world.append(30)
     assert isinstance(world.files, EndingFiles)
     world.files.left = syncs

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import socket
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import msgspec
@@ -22,8 +22,6 @@ from millstream.runtime.process import boot_id, process_started
 from millstream.types import Term
 
 TTL_MS = 30_000
-CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload([lease.__name__])
 
 
 @dataclass
@@ -67,9 +65,9 @@ def test_a_second_driver_is_refused_and_told_who_the_first_is(
         take(folder, clock)
 
     assert str(caught.value) == (
-        f"Application 'orders' is run by process {os.getpid()} on {socket.gethostname()} already. Likely cause: "
-        "it was started twice. Remedy: end the other driver, or give this program another app_id. The lease of "
-        "a dead driver is taken over by itself."
+        f"Application 'orders' is run by process {os.getpid()} on {socket.gethostname()} already. Likely "
+        "cause: it was started twice. Remedy: end the other driver, or give this program another app_id. The "
+        "lease of a dead driver is taken over by itself."
     )
     first.verify()
 
@@ -103,9 +101,9 @@ def test_a_lease_that_has_run_out_is_taken_over_and_its_owner_is_told(
     here = f"process {os.getpid()} on {socket.gethostname()}"
     assert second.term == 2
     assert str(caught.value) == (
-        f"This driver of application 'orders' ({here}, term 1) was overtaken by {here} (term 2). Nothing more "
-        "is committed here. Likely cause: it was stopped or cut off for longer than its lease. Remedy: end it; "
-        "the other one goes on."
+        f"This driver of application 'orders' ({here}, term 1) was overtaken by {here} (term 2). Nothing "
+        "more is committed here. Likely cause: it was stopped or cut off for longer than its lease. Remedy: "
+        "end it; the other one goes on."
     )
     second.verify()
 
@@ -188,48 +186,68 @@ def test_old_terms_may_be_forgotten_by_two_at_once(
     assert {path.name[:20] for path in folder.leases.iterdir()} == {f"{4:020d}"}
 
 
-def die_with_the_lease(root: Path) -> None:
-    take(ApplicationFolder(root, "orders"), Clock())
-    os._exit(9)
+DRIVER = """
+import os, pathlib, sys
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.lease import LeaseHeldError, acquire
+print("ready", flush=True)
+for line in sys.stdin:
+    folder = ApplicationFolder(pathlib.Path(sys.argv[1]), line.strip())
+    try:
+        print("won", acquire(folder, clock=lambda: 1_000_000, ttl_ms=30_000).term, flush=True)
+    except LeaseHeldError as error:
+        print(error, flush=True)
+"""
 
 
-def test_the_lease_of_a_dead_driver_is_taken_over_at_once(folder: ApplicationFolder, clock: Clock) -> None:
-    child = CHILDREN.Process(target=die_with_the_lease, args=(folder.log_root,))
-    child.start()
-    child.join(60)
-    assert child.exitcode == 9
-    assert (folder.leases / f"{1:020d}").exists()
+@contextmanager
+def driver(folder: ApplicationFolder) -> Iterator[subprocess.Popen[str]]:
+    """A process that takes the lease of each application that it is told of."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", DRIVER, str(folder.log_root)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
+        assert answer(process) == "ready"
+        yield process
+        process.kill()
+
+
+def tell(process: subprocess.Popen[str], application: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(application + "\n")
+    process.stdin.flush()
+
+
+def answer(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_the_lease_of_a_killed_driver_is_taken_over_at_once(folder: ApplicationFolder, clock: Clock) -> None:
+    with driver(folder) as other:
+        tell(other, "orders")
+        assert answer(other) == "won 1"
+        with pytest.raises(LeaseHeldError) as caught:
+            take(folder, clock)
+    assert f"is run by process {other.pid} on" in str(caught.value)
 
     assert take(folder, clock).term == 2
 
 
-def race(root: Path, start: Barrier, result: Connection) -> None:
-    folder = ApplicationFolder(root, "orders")
-    start.wait(60)
-    try:
-        result.send((os.getpid(), take(folder, Clock()).term, ""))
-    except LeaseHeldError as error:
-        result.send((os.getpid(), None, str(error)))
-    start.wait(60)  # a winner that has ended would be taken over
-
-
-@pytest.mark.parametrize("attempt", range(5))
-def test_of_drivers_that_race_for_a_term_one_wins(folder: ApplicationFolder, attempt: int) -> None:
-    racers = 4
-    start = CHILDREN.Barrier(racers)
-    pipes = [CHILDREN.Pipe(duplex=False) for _ in range(racers)]
-    children = [CHILDREN.Process(target=race, args=(folder.log_root, start, sender)) for _, sender in pipes]
-    for child in children:
-        child.start()
-    results = [receiver.recv() for receiver, _ in pipes]
-    for child in children:
-        child.join(60)
-        assert child.exitcode == 0
-
-    winners = [pid for pid, term, _ in results if term is not None]
-    assert [term for _, term, _ in results if term is not None] == [1]
-    for _, term, message in results:
-        assert term == 1 or f"is run by process {winners[0]} on" in message
+def test_of_two_drivers_that_race_for_a_term_one_wins(folder: ApplicationFolder) -> None:
+    wins: set[int] = set()
+    with driver(folder) as one, driver(folder) as two:
+        for number in range(20):
+            application = f"orders-{number}"
+            ApplicationFolder(folder.log_root, application).ensure()
+            for process in (one, two):
+                tell(process, application)
+            answers = {process.pid: answer(process) for process in (one, two)}
+            (winner,) = (pid for pid, text in answers.items() if text == "won 1")
+            (loser,) = (text for text in answers.values() if text != "won 1")
+            assert f"Application '{application}' is run by process {winner} on" in loser
+            wins.add(winner)
+    assert wins <= {one.pid, two.pid}
 
 
 def test_an_owner_is_known_by_process_and_start(folder: ApplicationFolder, clock: Clock) -> None:

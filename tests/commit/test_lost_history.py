@@ -35,6 +35,19 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def put_head_in_place_of(world: World, epoch: int) -> None:
+    manifest(world, epoch).write_bytes(head(world).read_bytes())
+
+
+def delete_all(world: World) -> None:
+    for path in (world.application_folder / "manifests").iterdir():
+        path.unlink()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
 def go_back_to(world: World, epoch: int) -> None:
     """As if the application's folder, and nothing else, came from an older backup."""
     for later in range(epoch + 1, 5):
@@ -57,11 +70,11 @@ LOST: dict[str, tuple[Damage, str]] = {
         "there is no manifest before 2",
     ),
     "all deleted": (
-        lambda world: [path.unlink() for path in (world.application_folder / "manifests").iterdir()],
+        delete_all,
         "epoch 4 was committed, but the last manifest is 0",
     ),
     "head in the place of another": (
-        lambda world: manifest(world, 3).write_bytes(head(world).read_bytes()),
+        lambda world: put_head_in_place_of(world, 3),
         "holds manifest 4 of application 'app'",
     ),
     "witness deleted": (
@@ -76,7 +89,7 @@ LOST: dict[str, tuple[Damage, str]] = {
 DAMAGED: dict[str, Damage] = {
     "head cut": lambda world: cut(head(world)),
     "head flipped": lambda world: flip(head(world)),
-    "head emptied": lambda world: head(world).write_bytes(b""),
+    "head emptied": lambda world: empty(head(world)),
     "middle cut": lambda world: cut(manifest(world, 2)),
     "middle flipped": lambda world: flip(manifest(world, 2)),
     "witness cut": lambda world: cut(witness(world)),

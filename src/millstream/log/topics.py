@@ -66,7 +66,11 @@ class TopicFolder:
         """Return the names of all topics, sorted."""
         if not self._folder.is_dir():
             return []
-        return sorted(path.name for path in self._folder.iterdir() if (path / _CONFIG).exists())
+        return sorted(
+            path.name
+            for path in self._folder.iterdir()
+            if not is_temporary(path.name) and (path / _CONFIG).exists()  # a crash may leave one half made
+        )
 
     def find(self, name: str) -> Topic:
         """Return a topic; UnknownTopicError names those that exist."""

@@ -13,6 +13,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -162,7 +163,8 @@ def _forget_before(folder: ApplicationFolder, term: Term) -> None:
     for path in folder.leases.iterdir():
         number = path.name.removesuffix(_RENEWED)
         if not is_temporary(path.name) and number.isdigit() and int(number) < term:
-            folder.files.unlink(path)
+            with suppress(FileNotFoundError):  # two drivers may tidy up at once
+                folder.files.unlink(path)
 
 
 def _name(term: Term) -> str:

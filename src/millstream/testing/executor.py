@@ -132,8 +132,10 @@ class InProcessExecutor:
         for run in range(MAX_RUNS):
             try:
                 return self.driver.commit(job, self.run_tasks(job))
-            except (EpochMismatchError, MisplacedError):
-                if run == MAX_RUNS - 1:
+            except Exception as error:
+                # A driver that was overtaken says so, whatever else went wrong because of it.
+                self.driver.lease.verify()
+                if run == MAX_RUNS - 1 or not isinstance(error, EpochMismatchError | MisplacedError):
                     raise
         raise AssertionError  # the loop returns or raises
 

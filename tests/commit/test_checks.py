@@ -1,0 +1,202 @@
+"""Step 7: what the driver demands before it commits; and what follows when a later step fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from millstream.durable import DiskFullError
+from millstream.log.files import FileLog
+from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
+from millstream.runtime.epoch import EpochJob, Misplaced, Sent, TaskReport
+from millstream.runtime.lease import LeaseLostError
+from millstream.testing.executor import MAX_RUNS, InProcessExecutor
+from millstream.testing.fault_programs import APPLICATIONS
+from millstream.testing.fault_world import Executor, World
+
+
+def planned(world: World) -> tuple[Executor, EpochJob]:
+    """The next epoch of a new driver."""
+    world.close()
+    app = world.open()
+    job = app.driver.plan_epoch()
+    assert job is not None
+    return app, job
+
+
+def files_in(world: World) -> set[Path]:
+    return set((world.application_folder / "manifests").iterdir())
+
+
+def refused(world: World, app: Executor, job: EpochJob, reports: list[TaskReport | Misplaced]) -> str:
+    before = files_in(world)
+    with pytest.raises((EpochMismatchError, MisplacedError)) as caught:
+        app.driver.commit(job, reports)
+    assert files_in(world) == before
+    return str(caught.value)
+
+
+def test_an_epoch_with_a_report_missing_is_not_committed(running: World) -> None:
+    app, job = planned(running)
+    reports = app.run_tasks(job)
+
+    message = refused(running, app, job, reports[1:])
+
+    assert message == "epoch 5: no report of ['0_0'], and unplanned reports of []"
+
+
+def test_an_epoch_with_a_report_too_many_is_not_committed(running: World) -> None:
+    app, job = planned(running)
+    reports = app.run_tasks(job)
+
+    assert refused(running, app, job, [*reports, reports[0]]) == "epoch 5: task 0_0 reported twice"
+    stranger = replace(reports[0], task_id="7_0")
+    assert "unplanned reports of ['7_0']" in refused(running, app, job, [*reports, stranger])
+
+
+def test_an_epoch_in_which_other_rows_were_consumed_than_sent_is_not_committed(running: World) -> None:
+    app, job = planned(running)
+    reports = app.run_tasks(job)
+    first = reports[0]
+    assert isinstance(first, TaskReport)
+    sent = {place: Sent("another", sent.count) for place, sent in first.sent.items()}
+
+    message = refused(running, app, job, [replace(first, sent=sent), *reports[1:]])
+
+    assert message == (
+        "epoch 5: task 1_0 consumed rows of another attempt than those that are named: the epoch has to run "
+        "again"
+    )
+
+
+def test_rows_of_another_attempt_that_are_equal_are_as_good(running: World) -> None:
+    app, job = planned(running)
+    named, heard = app.run_tasks(job), app.run_tasks(job)
+
+    manifest = app.driver.commit(job, [*named[:2], *heard[2:]])
+
+    app.driver.publish(manifest)
+    running.check_to_the_end()
+
+
+def test_a_task_that_is_cold_while_another_instance_is_warm_says_so(tmp_path: Path) -> None:
+    with World(tmp_path, "ledger", "lmdb").create_topics() as world:
+        world.append(18)
+        world.epoch()
+        world.lose_local_state("0_0")
+        app = world.app or world.open()
+        job = app.driver.plan_epoch(instances={"0_0": "elsewhere", "0_1": "elsewhere"})
+        assert job is not None
+
+        reports = app.run_tasks(job)
+
+        misplaced = [report for report in reports if isinstance(report, Misplaced)]
+        here = app.worker.directory.instance_id
+        assert misplaced == [Misplaced("0_0", here, "elsewhere")]
+        message = refused(world, app, job, reports)
+        assert message == f"task 0_0 ran on instance {here}, where its state is not; it is on elsewhere"
+        world.check_to_the_end()
+
+
+def test_an_epoch_runs_again_when_its_attempts_disagree(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = disagreeing(monkeypatch, times=MAX_RUNS - 1)
+
+    running.epoch()
+
+    assert len(runs) == MAX_RUNS
+    running.check()
+    running.check_to_the_end()
+
+
+def test_an_epoch_runs_again_a_bounded_number_of_times(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = disagreeing(monkeypatch, times=100)
+
+    with pytest.raises(EpochMismatchError):
+        running.epoch()
+
+    assert len(runs) == MAX_RUNS
+    monkeypatch.undo()
+    running.check_to_the_end()
+
+
+def disagreeing(monkeypatch: pytest.MonkeyPatch, times: int) -> list[EpochJob]:
+    """Let the first runs of an epoch lose a report."""
+    runs: list[EpochJob] = []
+
+    def run_tasks(self: InProcessExecutor, job: EpochJob) -> list[TaskReport | Misplaced]:
+        runs.append(job)
+        return real(self, job)[1:] if len(runs) <= times else real(self, job)
+
+    real = InProcessExecutor.run_tasks
+    monkeypatch.setattr(Executor, "run_tasks", run_tasks)
+    return runs
+
+
+def test_the_next_epoch_waits_until_the_last_is_published(running: World) -> None:
+    app, job = planned(running)
+    app.driver.commit(job, app.run_tasks(job))
+    waiting = app.driver.head
+
+    following = replace(job, epoch=type(job.epoch)(job.epoch + 1))
+    message = refused(running, app, following, app.run_tasks(job))
+
+    assert message == "epoch 6 can't be committed before epoch 5 is published"
+    app.driver.publish(waiting)
+    running.check()
+
+
+def test_an_epoch_whose_publication_failed_is_published_before_the_next(
+    running: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise DiskFullError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileLog, "publish_all", full)
+        with pytest.raises(DiskFullError):
+            running.epoch()
+
+    running.epoch()
+
+    running.check()
+    running.check_to_the_end()
+
+
+def test_a_driver_that_was_overtaken_commits_nothing_ever_again(running: World) -> None:
+    running.stall(("commit.reported",))
+    old = running.stalled[0]
+    running.epoch()
+
+    assert isinstance(old.wake(), LeaseLostError)
+
+    running.stalled.clear()
+    running.check_to_the_end()
+
+
+def test_a_source_that_begins_at_the_end_reads_what_comes_after(running: World) -> None:
+    """Also what comes before its first epoch: the end is looked up once."""
+    app = running.app
+    assert app is not None
+    driver = Driver(
+        replace(app.worker.folder, application_id="late"),
+        app.log,
+        APPLICATIONS["ledger"].build().plan(),
+        clock=lambda: running.now,
+        settings=DriverSettings(offset_reset="latest"),
+    )
+    driver.open()
+    ends = [len(rows) for rows in running.inputs]
+    assert driver.plan_epoch() is None
+
+    running.append(12)
+
+    job = driver.plan_epoch()
+    assert job is not None
+    assert [start for start, _ in job.cut["orders"].values()] == ends
+    assert [end for _, end in job.cut["orders"].values()] == [len(rows) for rows in running.inputs]
