@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CHECKED := src tests $(wildcard examples)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types pytest demo oracle constraints clean
+.PHONY: help setup test lint format types pytest soak demo oracle constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ pytest: $(STAMP) ## Run the tests only; choose some with ARGS="-k serde"
 format: $(STAMP) ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet $(CHECKED) || true
 	@$(BIN)/ruff format $(CHECKED)
+
+soak: $(STAMP) ## Run the long fault tests: 20,000 scripts, 100 kills of a Spark run (takes hours)
+	@MILLSTREAM_SOAK=1 $(BIN)/pytest --quiet -n 2 tests/commit tests/spark/test_kills.py $(ARGS)
 
 demo: $(STAMP) ## Run the word count: in this process, then on Spark, killed twice and checked
 	@$(BIN)/python examples/wordcount.py
