@@ -224,7 +224,7 @@ class Driver:
             raise EpochMismatchError(message)
         self.lease.verify()
         # The epoch is committed by the manifest alone: what fails from here on does not undo it.
-        self._head = self._chain.place(manifest)
+        self._head = self._chain.write(manifest)
         self._chain.witness(self._head)
 
     # Step 8 -------------------------------------------------------------------------------------------

@@ -148,19 +148,8 @@ class ManifestChain:
             )
         return manifest
 
-    def write(self, manifest: Manifest) -> None:
-        """Commit.
-
-        1. Place the manifest. This is the commit.
-        2. Rewrite the witness.
-        """
-        # 1.
-        placed = self.place(manifest)
-        # 2.
-        self.witness(placed)
-
-    def place(self, manifest: Manifest) -> Manifest:
-        """Step 1: commit, and return what is committed.
+    def write(self, manifest: Manifest) -> Manifest:
+        """Commit, and return what is committed.
 
         The manifest is written under its name, exclusively and all at once. This is the commit. If an
         earlier try of the same driver failed only after that, its manifest stands and is returned.
@@ -183,7 +172,7 @@ class ManifestChain:
         return manifest
 
     def witness(self, manifest: Manifest) -> None:
-        """Step 2: say which manifest was the last. A driver that was overtaken in between says nothing."""
+        """Say which manifest was the last. A driver that was overtaken in between says nothing."""
         self._write_witness(manifest)
         failpoints.hit("commit.witness_written")
 
