@@ -214,7 +214,6 @@ class PartitionFiles:
             chunks += [ENTRY.encode(self._timed(entry)), *blocks]
         path = self.place.folder / segment_name(mark.segment_base)
         with disk_errors_named(path), opened(path, os.O_RDWR, files=self._files) as fd:
-            is_marking = False
             try:
                 # 2
                 end = write_all(fd, chunks, mark.length, files=self._files)
@@ -224,15 +223,12 @@ class PartitionFiles:
                 failpoints.hit("log.frame_synced")
                 # 4
                 moved = replace(mark, length=end, next_offset=entries[-1][0].next_offset)
-                is_marking = True
                 write_watermark(self.place.folder, moved, self._files)
             except OSError:
                 # Nobody has seen it: take it back, so that the caller may try again without a duplicate.
-                # But not once the watermark may have moved: what it covers must stay.
-                if not is_marking:
-                    with suppress(OSError):
-                        self._files.truncate(fd, mark.length)
-                        self._files.fsync(fd)
+                with suppress(OSError):
+                    self._files.truncate(fd, mark.length)
+                    self._files.fsync(fd)
                 raise
         failpoints.hit("log.watermark_written")
 

@@ -38,10 +38,6 @@ class Marker(msgspec.Struct, frozen=True):
 
     version: Version
     position: Offset
-    sealed: str = ""
-    """Digest of the file that was sealed for the version: two histories may count the same versions."""
-    toward: Version = Version(0)
-    """While restoring: the version that the sealed file belongs to."""
 
     def encoded(self) -> bytes:
         """The marker as the backend keeps it."""
@@ -125,7 +121,7 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     watch.start()
     try:
         for entries, position, size in _batches(log, target, here.position):
-            backend.bulk_load(entries, marker=_on_the_way(target.marker, position))
+            backend.bulk_load(entries, marker=Marker(RESTORING, position).encoded())
             failpoints.hit("follow.batch_applied")
             watch.applied(position, size)
         # Also without new rows: the version of every store of a task advances with each commit.
@@ -134,10 +130,6 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
         watch.suspend()
         raise
     watch.end()
-
-
-def _on_the_way(wanted: Marker, position: Offset) -> bytes:
-    return Marker(RESTORING, position, wanted.sealed, wanted.version).encoded()
 
 
 def ahead(store: str, partition: int, here: Marker, wanted: Marker) -> StoreAheadError:
