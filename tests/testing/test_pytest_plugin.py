@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -20,22 +20,23 @@ def copying() -> StreamsBuilder:
     return builder
 
 
-MADE: list[TopologyTestDriver] = []
+@pytest.fixture
+def closed_in_the_end() -> Iterator[list[TopologyTestDriver]]:
+    """A list; the drivers put into it must be closed when the fixtures asked for after it have ended."""
+    made: list[TopologyTestDriver] = []
+    yield made
+    assert len(made) == 2
+    for driver in made:
+        with pytest.raises(DriverClosedError):
+            driver.store_names()
 
 
-def test_it_makes_drivers_with_settings(
+def test_it_makes_drivers_with_settings_and_closes_them(
+    closed_in_the_end: list[TopologyTestDriver],
     topology_test_driver: Callable[..., TopologyTestDriver],
 ) -> None:
     driver = topology_test_driver(copying().build(), start_ms=7)
     driver.input_topic("in", key=serdes.bytes, value=serdes.bytes).pipe(b"k", b"v")
     out = driver.output_topic("out", key=serdes.bytes, value=serdes.bytes)
     assert [record.timestamp for record in out.read_all()] == [7]
-    MADE.append(driver)
-    MADE.append(topology_test_driver(copying().build()))
-
-
-def test_it_has_closed_all_drivers_of_the_test_before() -> None:
-    assert len(MADE) == 2
-    for driver in MADE:
-        with pytest.raises(DriverClosedError):
-            driver.store_names()
+    closed_in_the_end += [driver, topology_test_driver(copying().build())]
