@@ -18,7 +18,18 @@ PACKAGE = "millstream"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 # Level 0: names that everything speaks. They may import each other and nothing above.
-BASE = ("errors", "config", "record", "clock", "types", "timestamps", "handlers", "metrics", "failpoints")
+BASE = (
+    "errors",
+    "config",
+    "record",
+    "clock",
+    "types",
+    "timestamps",
+    "handlers",
+    "metrics",
+    "failpoints",
+    "offset_reset",
+)
 
 # From the bottom to the top. "package" is millstream/__init__.py, the list of public names.
 MAY_IMPORT: dict[str, set[str]] = {

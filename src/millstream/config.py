@@ -7,14 +7,16 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from difflib import get_close_matches
 from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 from millstream import handlers, timestamps
 from millstream.errors import ConfigError
+from millstream.offset_reset import OffsetReset, how_to_reset, is_offset_reset
 
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 _PREFIX = "MILLSTREAM_"
@@ -37,8 +39,13 @@ class StreamsConfig:
         How long an epoch that found little to do waits for more: the trigger interval.
     max_records_per_epoch
         How many records of each source partition an epoch takes at most.
+    max_bytes_per_epoch
+        How many bytes of each source partition an epoch takes at most, as they stand in the log. A record
+        that alone is larger goes alone.
     offset_reset
-        Where a source that was never read begins: "earliest" or "latest".
+        Where a source that was never read begins, unless it says so itself: "earliest", "latest", at a time
+        (milliseconds, or a datetime with its zone), or a timedelta before now. By the timestamps of the
+        records: the first that is not older, or the end if there is none.
     state_dir
         Where local state is kept, on a disk of each host.
     backend
@@ -69,7 +76,8 @@ class StreamsConfig:
     timestamp_extractor: timestamps.TimestampExtractor = timestamps.fail_on_invalid_timestamp
     commit_interval_ms: int = 100
     max_records_per_epoch: int = 100_000
-    offset_reset: Literal["earliest", "latest"] = "earliest"
+    max_bytes_per_epoch: int = 64 << 20
+    offset_reset: OffsetReset = "earliest"
     state_dir: Path = Path("millstream-state")
     backend: Any = "lmdb"
     default_partitions: int = 1
@@ -83,6 +91,7 @@ class StreamsConfig:
         for name in (
             "commit_interval_ms",
             "max_records_per_epoch",
+            "max_bytes_per_epoch",
             "default_partitions",
             "lease_ttl_ms",
             "tick_ms",
@@ -90,9 +99,8 @@ class StreamsConfig:
             _check_at_least(name, getattr(self, name), 1)
         for name in ("max_epoch_retries", "max_restarts"):
             _check_at_least(name, getattr(self, name), 0)
-        if self.offset_reset not in {"earliest", "latest"}:
-            message = f"offset_reset is {self.offset_reset!r}. Remedy: use 'earliest' or 'latest'"
-            raise ConfigError(message)
+        if not is_offset_reset(self.offset_reset):
+            raise ConfigError(f"offset_reset is {self.offset_reset!r}. Remedy: {how_to_reset()}")
         for kind in handlers.ErrorKind:
             field = f"{kind.value}_handler"
             handler = getattr(self, field)
@@ -169,6 +177,11 @@ def _from_text(name: str, text: str) -> Any:
             return tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{name} is {text!r}, which is no table of TOML: {error}") from error
+    if name == f"{_PREFIX}OFFSET_RESET" and re.match(r"\d+-", text):
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError as error:
+            raise ConfigError(f"{name} is {text!r}, which is no time: {error}") from error
     return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 

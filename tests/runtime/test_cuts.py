@@ -8,15 +8,21 @@ from typing import cast
 
 from millstream import StreamsBuilder, serdes
 from millstream.log.api import Log, TopicPartition
-from millstream.runtime.cuts import Ranges, align, meeting_partitions
+from millstream.runtime.cuts import Ranges, align, meeting_partitions, quota
 from millstream.types import Offset, Partition
 
 
 class Times:
-    """A log that knows timestamps only."""
+    """A log that knows timestamps and sizes only."""
 
-    def __init__(self, columns: list[list[int]]) -> None:
+    def __init__(self, columns: list[list[int]], sizes: list[list[int]]) -> None:
         self.columns = columns
+        self.sizes = sizes
+
+    def end_within(self, place: TopicPartition, start: int, end: int, max_bytes: int) -> int:
+        column = self.sizes[place.partition]
+        fitting = (stop for stop in range(end, start, -1) if sum(column[start:stop]) <= max_bytes)
+        return next(fitting, start + 1)
 
     def max_timestamp(self, place: TopicPartition, start: int, end: int) -> int | None:
         return max(self.columns[place.partition][start:end], default=None)
@@ -42,17 +48,21 @@ def _merge(columns: list[list[int]], starts: list[int]) -> Iterator[tuple[int, i
         heads[partition] += 1
 
 
-def _epochs(columns: list[list[int]], quota: int) -> Iterator[list[int]]:
-    log, starts = cast("Log", Times(columns)), [0] * len(columns)
+def _epochs(
+    columns: list[list[int]], sizes: list[list[int]], max_records: int, max_bytes: int
+) -> Iterator[list[int]]:
+    log, starts = cast("Log", Times(columns, sizes)), [0] * len(columns)
     while any(start < len(column) for start, column in zip(starts, columns, strict=True)):
-        ranges: Ranges = {
-            _place(p): (Offset(s), Offset(min(len(columns[p]), s + quota)), Offset(len(columns[p])))
-            for p, s in enumerate(starts)
-        }
+        ranges: Ranges = {}
+        for p, start in enumerate(starts):
+            limits = Offset(start), Offset(len(columns[p]))
+            ranges[_place(p)] = limits[0], quota(log, _place(p), *limits, max_records, max_bytes), limits[1]
         ends = align(log, ranges, [list(ranges)])
         following = [int(ends[_place(p)]) for p in range(len(columns))]
         assert following != starts, "a cut admitted nothing"
-        assert all(end - start <= quota for start, end in zip(starts, following, strict=True))
+        for p, (start, end) in enumerate(zip(starts, following, strict=True)):
+            assert end - start <= max_records
+            assert end - start <= 1 or sum(sizes[p][start:end]) <= max_bytes
         starts = following
         yield starts
 
@@ -65,7 +75,8 @@ def test_every_cut_is_a_prefix_of_the_merge_and_within_the_quota() -> None:
             for _ in range(rng.randint(1, 4))
         ]
         order = list(_merge(columns, [0] * len(columns)))
-        for ends in _epochs(columns, rng.randint(1, 5)):
+        sizes = [[rng.choice([0, 1, 9, 40]) for _ in column] for column in columns]
+        for ends in _epochs(columns, sizes, rng.randint(1, 5), rng.choice([1, 10, 30, 1_000])):
             admitted = {(p, offset) for p, end in enumerate(ends) for offset in range(end)}
             assert admitted == set(order[: len(admitted)]), f"seed {seed}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ def test_the_environment_gives_settings_of_every_kind() -> None:
         {
             "MILLSTREAM_MAX_RECORDS_PER_EPOCH": "500",
             "MILLSTREAM_STATE_DIR": "/var/lib/millstream",
+            "MILLSTREAM_MAX_BYTES_PER_EPOCH": "1000000",
             "MILLSTREAM_OFFSET_RESET": "latest",
             "MILLSTREAM_BACKEND": "rocksdb",
             "MILLSTREAM_PROCESSING_HANDLER": "dead_letter",
@@ -28,6 +30,7 @@ def test_the_environment_gives_settings_of_every_kind() -> None:
     )
     assert config == StreamsConfig(
         max_records_per_epoch=500,
+        max_bytes_per_epoch=1_000_000,
         state_dir=Path("/var/lib/millstream"),
         offset_reset="latest",
         backend="rocksdb",
@@ -62,7 +65,22 @@ def test_toml_gives_settings_alone_or_in_a_table_of_its_own(tmp_path: Path, tabl
         ),
         ({"MILLSTREAM_TICK_MS": "often"}, "tick_ms is 'often', but it must be a whole number of at least 1"),
         ({"MILLSTREAM_TICK_MS": "0"}, "tick_ms is 0, but it must be a whole number of at least 1"),
-        ({"MILLSTREAM_OFFSET_RESET": "first"}, "offset_reset is 'first'. Remedy: use 'earliest' or 'latest'"),
+        (
+            {"MILLSTREAM_OFFSET_RESET": "first"},
+            "offset_reset is 'first'. Remedy: use 'earliest', 'latest', a",
+        ),
+        (
+            {"MILLSTREAM_OFFSET_RESET": "2026-13-01"},
+            "MILLSTREAM_OFFSET_RESET is '2026-13-01', which is no time",
+        ),
+        (
+            {"MILLSTREAM_OFFSET_RESET": "2026-01-01"},
+            "Remedy: use 'earliest', 'latest', a time (milliseconds, or",
+        ),
+        (
+            {"MILLSTREAM_MAX_BYTES_PER_EPOCH": "0"},
+            "max_bytes_per_epoch is 0, but it must be a whole number of at least 1",
+        ),
         (
             {"MILLSTREAM_PRODUCTION_HANDLER": "shrug"},
             "the environment: production_handler is 'shrug'. Remedy: use one of dead_letter, fail, skip",
@@ -80,6 +98,19 @@ def test_a_mistake_is_named(environment: dict[str, str], message: str) -> None:
     assert message in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("86400000", 86_400_000), ("1970-01-02T02:00:00+02:00", datetime(1970, 1, 2, tzinfo=UTC))],
+)
+def test_a_time_to_begin_at_comes_from_the_environment_and_from_toml(
+    tmp_path: Path, text: str, expected: int | datetime
+) -> None:
+    file = tmp_path / "app.toml"
+    file.write_text(f"offset_reset = {text}\nmax_bytes_per_epoch = 5_000")
+    assert StreamsConfig.from_toml(file) == StreamsConfig(offset_reset=expected, max_bytes_per_epoch=5_000)
+    assert StreamsConfig.from_env({"MILLSTREAM_OFFSET_RESET": text}) == StreamsConfig(offset_reset=expected)
+
+
 def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.toml can't be read as TOML"):
         StreamsConfig.from_toml(tmp_path / "missing.toml")
@@ -91,6 +122,8 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
         ({"max_restarts": -1}, "max_restarts is -1, but it must be a whole number of at least 0"),
         ({"lease_ttl_ms": True}, "lease_ttl_ms is True, but it must be a whole number of at least 1"),
         ({"processing_handler": handlers.dead_letter}, "there is no dead_letter_topic. Remedy: set one"),
+        ({"offset_reset": timedelta(seconds=-1)}, "or a timedelta before now"),
+        ({"offset_reset": True}, "offset_reset is True. Remedy: use 'earliest', 'latest'"),
         ({"deserialization_handler": "skip"}, "Remedy: use one of millstream.handlers"),
     ],
 )

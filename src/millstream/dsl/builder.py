@@ -12,6 +12,7 @@ from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import GlobalKTable, KTable, write_table_source
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_state import SourceState
+from millstream.offset_reset import OffsetReset
 from millstream.processors.api import Processor
 from millstream.processors.table_source import StoredTableSource
 from millstream.serdes import Serde
@@ -55,10 +56,13 @@ class StreamsBuilder:
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         timestamp_extractor: Callable[..., int] | None = None,
-        offset_reset: str | None = None,
+        offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KStream[K, V]:
         """Read a topic, several, or all that match a pattern, as a stream.
+
+        `offset_reset` says where to begin if the application has never read it: "earliest", "latest", a time
+        (milliseconds or a datetime) or a timedelta before now; else the application's own setting counts.
 
         >>> import re
         >>> from millstream import StreamsBuilder
@@ -95,7 +99,7 @@ class StreamsBuilder:
         value: Serde[V] | None = None,
         store: StoreLike = None,
         timestamp_extractor: Callable[..., int] | None = None,
-        offset_reset: str | None = None,
+        offset_reset: OffsetReset | None = None,
         name: str | None = None,
     ) -> KTable[K, V]:
         """Read a topic as a table: the last value of each key; None deletes.

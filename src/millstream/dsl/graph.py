@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.errors import TopologyError
+from millstream.offset_reset import OffsetReset
 from millstream.topology.blame import call_site, on_behalf_of
 from millstream.topology.topology import Topology
 
@@ -36,7 +37,7 @@ class StreamSourceNode(GraphNode):
 
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
-    offset_reset: str | None = None
+    offset_reset: OffsetReset | None = None
 
 
 class Graph:

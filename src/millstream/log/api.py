@@ -235,6 +235,15 @@ class Log(Protocol):
     def max_timestamp(self, topic_partition: TopicPartition, start: Offset, end: Offset) -> int | None:
         """Return the largest timestamp in the range; ``None`` if the range is empty."""
 
+    def end_within(
+        self, topic_partition: TopicPartition, start: Offset, end: Offset, max_bytes: int
+    ) -> Offset:
+        """Return an offset up to ``end`` such that the records before it fit into ``max_bytes``.
+
+        It need not be the furthest one, but it is always beyond ``start`` if ``end`` is: a record that alone
+        is larger than ``max_bytes`` goes alone.
+        """
+
     def wait(self, positions: Mapping[TopicPartition, Offset], timeout_ms: int) -> bool:
         """Wait until any partition has a record at or after its position; False if none came in time."""
 

@@ -37,6 +37,7 @@ __all__ = [
     "decode_header",
     "encode_blocks",
     "record_batch",
+    "rows_within",
 ]
 
 HEADERS_TYPE: Final = pa.list_(
@@ -68,6 +69,7 @@ _MAGIC: Final = b"MSBK"
 _VERSION: Final = 1
 _NO_HEADERS: Final = 1
 _ALIGNMENT: Final = 64
+_TIMESTAMP_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,16 @@ def _row_sizes(records: pa.RecordBatch) -> pa.Array:
             f"{MAX_RECORD_BYTES}. Remedy: keep large objects elsewhere and send their address."
         )
     return sizes
+
+
+def rows_within(records: pa.RecordBatch, max_bytes: int) -> int:
+    """Return how many records from the first on fit into ``max_bytes``: at least one.
+
+    >>> rows_within(record_batch([None] * 3, [b"x" * 12] * 3, [1, 2, 3]), 40)
+    2
+    """
+    sizes = pc.cumulative_sum(pc.add(_row_sizes(records), _TIMESTAMP_BYTES))
+    return max(1, sum_of(pc.less_equal(sizes, max_bytes).cast(pa.int64())))
 
 
 def sum_of(column: pa.Array) -> int:

@@ -208,6 +208,16 @@ class FileLog:
         """Return the largest timestamp in the range; ``None`` if the range is empty."""
         return self._reader(topic_partition).max_timestamp(start, end)
 
+    def end_within(
+        self, topic_partition: TopicPartition, start: Offset, end: Offset, max_bytes: int
+    ) -> Offset:
+        """Return an offset up to ``end`` such that the records before it fit into ``max_bytes``.
+
+        Bytes are those of whole blocks in the file, as the index has them. One block is opened at most: the
+        first, if it does not fit as a whole; then its records are counted.
+        """
+        return self._reader(topic_partition).end_within(start, end, max_bytes)
+
     def wait(self, positions: Mapping[TopicPartition, Offset], timeout_ms: int) -> bool:
         """Wait until any partition has a record at or after its position; False if none came in time."""
         deadline = time.monotonic() + timeout_ms / 1000

@@ -8,8 +8,8 @@ before the first batch: a range that is gone, or not there yet, is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from millstream.durable import FileLayer
 from millstream.log.api import LogRecordBatch, TimestampType
-from millstream.log.blocks import SCHEMA, BlockHeader, decode_block
+from millstream.log.blocks import SCHEMA, BlockHeader, decode_block, rows_within
 from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError
 from millstream.log.partition import PartitionFiles
 from millstream.log.segment import Entry, Located, Window, block_headers
@@ -104,6 +104,35 @@ class PartitionReader:
                 highest = max(highest, _max_within(block, start, end))
         return highest if start < end else None
 
+    def end_within(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
+        """Return an offset beyond ``start`` such that the records up to it fit, or are a single one."""
+        self._checked(start, end)
+        left = max_bytes
+        reached = start
+        for item in self._entries(start, end):
+            entry = item[1].entry
+            if entry.length > left:
+                return self._end_within_entry(item, reached, end, left, is_first=reached == start)
+            left -= entry.length
+            reached = Offset(min(end, entry.next_offset))
+        return reached
+
+    def _end_within_entry(
+        self, item: tuple[Path, Located], start: Offset, end: Offset, left: int, *, is_first: bool
+    ) -> Offset:
+        """How far whole blocks of an entry reach; if not even the first one does, how far its records do."""
+        reached = start
+        with closing(self._blocks([item], start, end)) as blocks:
+            for block in blocks:
+                if block.header.length > left:
+                    if is_first and reached == start:
+                        first = max(start - block.base_offset, 0)
+                        return Offset(min(end, start + rows_within(block.records().slice(first), left)))
+                    break
+                left -= block.header.length
+                reached = Offset(min(end, block.next_offset))
+        return reached
+
     def sealed_files(self) -> set[str]:
         """Return the sealed files that any entry points into, from the partition's first offset on."""
         earliest, latest = self._partition.bounds()
@@ -186,7 +215,9 @@ class PartitionReader:
             )
         return found
 
-    def _blocks(self, entries: list[tuple[Path, Located]], start: int, end: int) -> Iterator[_Block]:
+    def _blocks(
+        self, entries: list[tuple[Path, Located]], start: int, end: int
+    ) -> Generator[_Block, None, None]:
         """Yield the blocks that hold a range, with one open file at a time."""
         with ExitStack() as stack:
             window: Window | None = None

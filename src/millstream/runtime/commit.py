@@ -13,8 +13,9 @@ from millstream import failpoints
 from millstream.errors import MillstreamError, MixedTypesError
 from millstream.log.api import SealedLog, SealedRange, Stamp, TopicConfig, TopicPartition
 from millstream.log.errors import OffsetOutOfRangeError
+from millstream.offset_reset import OffsetReset, reset_time
 from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.cuts import Ranges, align, meeting_partitions
+from millstream.runtime.cuts import Ranges, align, meeting_partitions, quota
 from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.lease import Lease, LeaseLostError, acquire
 from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section, TaskEntry
@@ -48,10 +49,12 @@ class DriverSettings:
 
     max_records: int = 100_000
     """How many records of each partition an epoch takes at most."""
+    max_bytes: int = 64 << 20
+    """How many bytes of each partition an epoch takes at most, unless a single record has more."""
     lease_ttl_ms: int = 30_000
     default_partitions: int = 1
     """Partitions of an output topic that does not exist yet."""
-    offset_reset: str = "earliest"
+    offset_reset: OffsetReset = "earliest"
     """Where a source that was never read begins, unless it says so itself."""
 
 
@@ -290,7 +293,8 @@ class Driver:
                         "and created anew, or restored from an older backup than the application. Remedy: "
                         "restore both from the same backup, or start the application under another app_id."
                     )
-                ranges[place] = (start, Offset(min(latest, start + self._settings.max_records)), latest)
+                limits = self._settings.max_records, self._settings.max_bytes
+                ranges[place] = (start, quota(self._log, place, start, latest, *limits), latest)
         ends = align(self._log, ranges, meeting_partitions(self._plan, self.counts, topics))
         cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
         for place, (start, _, _) in ranges.items():
@@ -302,8 +306,10 @@ class Driver:
         committed = self.head.position(place.topic, place.partition)
         if committed is not None:
             return committed
-        # Chosen once: the end of a topic moves on while nothing of it is committed.
-        return self._first_offsets.setdefault(place, self._first_offset(place))
+        if place not in self._first_offsets:
+            # Chosen once: the end of a topic moves on while nothing of it is committed.
+            self._first_offsets[place] = self._first_offset(place)
+        return self._first_offsets[place]
 
     def lag(self) -> dict[str, int]:
         """Per source topic, how many records are in the log and not committed yet."""
@@ -318,8 +324,14 @@ class Driver:
         reset = self._settings.offset_reset
         for sub in self._plan.subtopologies:
             source = sub.source_of(place.topic)
-            reset = (source.offset_reset if source is not None else None) or reset
-        return self._log.latest(place) if reset == "latest" else self._log.earliest(place)
+            if source is not None and source.offset_reset is not None:
+                reset = source.offset_reset
+        if reset == "earliest":
+            return self._log.earliest(place)
+        if reset == "latest":
+            return self._log.latest(place)
+        found = self._log.offset_for_time(place, reset_time(reset, self._clock()))
+        return self._log.latest(place) if found is None else found
 
     def _source_topics(self) -> list[str]:
         known = self._log.topics()

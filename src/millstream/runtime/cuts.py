@@ -5,8 +5,8 @@ another, and the other's records would be late. So the partitions whose records 
 the bound is the smallest, over the partitions that have more than their quota, of (running maximum of the
 timestamp, partition, offset) of the last record that the quota allows; every record at or below the bound
 is admitted. The running maximum counts from the partition's own position, so that one old outlier does
-not hold a partition back. No partition gets more than its quota, and the one that set the bound gets all
-of it: a cut is never stuck.
+not hold a partition back. No partition gets more than its quota (in records and in bytes), and the one that
+set the bound gets all of it: a cut is never stuck.
 """
 
 from __future__ import annotations
@@ -18,10 +18,18 @@ from millstream.topology.grouping import UnionFind
 from millstream.topology.plan import Plan
 from millstream.types import Offset, Partition
 
-__all__ = ["Ranges", "align", "meeting_partitions"]
+__all__ = ["Ranges", "align", "meeting_partitions", "quota"]
 
 Ranges = dict[TopicPartition, tuple[Offset, Offset, Offset]]
 """Per partition: where the epoch begins, where its quota ends, where the partition ends."""
+
+
+def quota(
+    log: Log, place: TopicPartition, start: Offset, latest: Offset, max_records: int, max_bytes: int
+) -> Offset:
+    """Up to where an epoch may read a partition: so many records and bytes, but at least one record."""
+    end = Offset(min(latest, start + max_records))
+    return end if start == end else log.end_within(place, start, end, max_bytes)
 
 
 def align(

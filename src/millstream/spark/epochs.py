@@ -71,6 +71,7 @@ class EpochLoop:
             clock=now_ms,
             settings=DriverSettings(
                 max_records=config.max_records_per_epoch,
+                max_bytes=config.max_bytes_per_epoch,
                 lease_ttl_ms=config.lease_ttl_ms,
                 default_partitions=config.default_partitions,
                 offset_reset=config.offset_reset,

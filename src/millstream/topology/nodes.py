@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.offset_reset import OffsetReset
 from millstream.processors.operator import Operator
 
 
@@ -20,7 +21,7 @@ class SourceNode:
     key: Any
     value: Any
     timestamp_extractor: Any
-    offset_reset: str | None
+    offset_reset: OffsetReset | None
     site: str
     carries_changes: bool = False
     """A table's repartition: each value on the wire is a new and an old one."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from millstream.errors import TopologyError
+from millstream.offset_reset import OffsetReset, how_to_reset, is_offset_reset
 from millstream.processors.api import FixedKeyProcessor, Processor
 from millstream.processors.operator import Operator
 from millstream.processors.user import UserFixedKeyProcessor, UserProcessor
@@ -62,7 +63,7 @@ class Topology:
         key: Any = None,
         value: Any = None,
         timestamp_extractor: Any = None,
-        offset_reset: str | None = None,
+        offset_reset: OffsetReset | None = None,
     ) -> Self:
         """Read one or more topics, or those that match one pattern.
 
@@ -290,7 +291,7 @@ class Topology:
         key: Any,
         value: Any,
         timestamp_extractor: Any,
-        offset_reset: str | None,
+        offset_reset: OffsetReset | None,
         *,
         carries_changes: bool = False,
     ) -> None:
@@ -303,10 +304,8 @@ class Topology:
                 [],
                 "a source reads one or more topics, or one pattern",
             )
-        if offset_reset not in {None, "earliest", "latest"}:
-            self._clash(
-                f"source {name!r} has offset_reset={offset_reset!r}", [], "use 'earliest' or 'latest'"
-            )
+        if offset_reset is not None and not is_offset_reset(offset_reset):
+            self._clash(f"source {name!r} has offset_reset={offset_reset!r}", [], how_to_reset())
         if len(set(names)) < len(names):
             self._clash(f"source {name!r} names a topic twice", [], "name it once")
         pattern = patterns[0] if patterns else None
