@@ -6,11 +6,15 @@ segment and the backend's write batch when the epoch is committed, and is forgot
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 Entry = tuple[bytes, bytes | None]
 """A key and its new value, or None for a delete."""
+
+_FEW: Final = 64
+"""Up to so many new keys are moved into their places one by one; more are sorted in."""
 
 
 class CommittedReader(Protocol):
@@ -32,6 +36,8 @@ class Overlay:
     def __init__(self, committed: CommittedReader) -> None:
         self.committed = committed
         self._writes: dict[bytes, bytes | None] = {}
+        self._ordered: list[bytes] | None = None
+        """The keys in order, from the first scan on: an epoch that never scans never sorts them."""
 
     def __len__(self) -> int:
         return len(self._writes)
@@ -56,11 +62,24 @@ class Overlay:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write one value; None deletes."""
+        if self._ordered is not None and key not in self._writes:
+            insort(self._ordered, key)
         self._writes[key] = value
 
     def put_many(self, entries: Iterable[Entry]) -> None:
         """Write many values; None deletes."""
-        self._writes.update(entries)
+        if self._ordered is None:
+            self._writes.update(entries)
+            return
+        new = dict(entries)
+        keys = [key for key in new if key not in self._writes]
+        if len(keys) <= _FEW:
+            for key in keys:
+                insort(self._ordered, key)
+        else:
+            self._ordered += sorted(keys)
+            self._ordered.sort()  # two runs that are in order: merged, not sorted
+        self._writes.update(new)
 
     def scan(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Entries from `start` (inclusive) to `end` (exclusive), ascending.
@@ -76,18 +95,23 @@ class Overlay:
 
     def sorted_entries(self) -> list[Entry]:
         """All writes by key: the changelog segment and the backend's write batch."""
-        return sorted(self._writes.items())
+        return [(key, self._writes[key]) for key in self._in_order()]
 
     def clear(self) -> None:
         """Forget the writes: they were committed, or their epoch never will be."""
         self._writes = {}
+        self._ordered = None
 
     def _between(self, start: bytes | None, end: bytes | None) -> list[Entry]:
-        return sorted(
-            (key, value)
-            for key, value in self._writes.items()
-            if (start is None or key >= start) and (end is None or key < end)
-        )
+        if not self._writes:
+            return []
+        keys = self._ordered = self._in_order()
+        first = 0 if start is None else bisect_left(keys, start)
+        last = len(keys) if end is None else bisect_left(keys, end)
+        return [(key, self._writes[key]) for key in keys[first:last]]
+
+    def _in_order(self) -> list[bytes]:
+        return sorted(self._writes) if self._ordered is None else self._ordered
 
 
 def _merge(

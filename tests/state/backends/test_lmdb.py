@@ -109,12 +109,12 @@ class _NoMoreRoom:
 def test_a_full_disk_is_named_and_nothing_of_the_write_is_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(txn: object, entries: object) -> None:
+    def full(txn: object, name: object) -> None:
         raise lmdb.Error(f"mdb_txn_commit: {os.strerror(errno.ENOSPC)}")
 
     with SMALL_MAP.open(tmp_path / "store") as store:
         store.write([(b"a", b"1")], marker=b"v1")
-        monkeypatch.setattr(store, "_apply", full)
+        monkeypatch.setattr(store, "_part", full)
         with pytest.raises(
             StoreDiskFullError, match=r"The disk is full: the store .* Remedy: free space"
         ) as named:
@@ -152,3 +152,23 @@ def test_space_is_used_again(tmp_path: Path) -> None:
 def _run(program: str, *arguments: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", program, *map(str, arguments)], env=environment, check=True)
+
+
+def test_a_write_that_drops_segments_and_does_not_fit_is_done_again_with_a_larger_map(tmp_path: Path) -> None:
+    def rows(segment: bytes) -> list[tuple[bytes, bytes | None]]:
+        return [(segment + key, value) for key, value in ROWS[:1000]]
+
+    with SMALL_MAP.open(tmp_path / "store", segment_bytes=2) as store:
+        store.write(rows(b"00") + rows(b"01"), marker=b"v1")
+        store.write(rows(b"02") + rows(b"03") + rows(b"04"), marker=b"v2", drop=(b"00", b"02"))
+        assert rows(b"02") + rows(b"03") + rows(b"04") == list(store.scan())
+        assert store.marker() == b"v2"
+
+
+def test_the_pages_of_dropped_segments_are_used_again(tmp_path: Path) -> None:
+    with SMALL_MAP.open(tmp_path / "store", segment_bytes=8) as store:
+        for number in range(30):
+            drop = (b"", b"%08d" % (number - 1)) if number else None
+            store.write([(b"%08d" % number + key, value) for key, value in ROWS[:2000]], b"", drop=drop)
+        assert store.size().approximate_entries == 4000
+        assert store.size().bytes < 8 << 20  # all that was ever written is about 15 MB

@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import Final
 
 from millstream.errors import ConfigError
-from millstream.state.backends.api import Backend, BackendSupplier, Entry, Row, StoreSize
+from millstream.state.backends.api import Backend, BackendSupplier, Entry, KeyRange, Row, StoreSize
 
-__all__ = ["NAMES", "Backend", "BackendSupplier", "Entry", "Row", "StoreSize", "supplier"]
+__all__ = ["NAMES", "Backend", "BackendSupplier", "Entry", "KeyRange", "Row", "StoreSize", "supplier"]
 
 _SUPPLIERS: Final = {
     "lmdb": "LmdbSupplier",

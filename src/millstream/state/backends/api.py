@@ -24,6 +24,9 @@ Where it departs from the obvious, and why:
 - **A scan holds nothing open**: it reads in pages, and ends with an error if the store is written or closed
   in between. A cursor left open would pin old pages (LMDB), the database's lock (RocksDB) or a copy (memory).
 - **restore belongs to the supplier**: it makes a store where there is none.
+- **A write may drop a range of keys**, because windows expire by the million: a delete per row would cost as
+  much as writing them did. A store whose keys begin with a segment is opened with ``segment_bytes``, so that
+  a backend that has no cheap way to delete a range can keep the rows of each segment apart.
 """
 
 from __future__ import annotations
@@ -34,13 +37,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias, runtime_checkable
 
-__all__ = ["Backend", "BackendSupplier", "Entry", "Row", "StoreSize"]
+__all__ = ["Backend", "BackendSupplier", "Entry", "KeyRange", "Row", "StoreSize"]
 
 Entry: TypeAlias = tuple[bytes, bytes | None]
 """A key and its new value, or None to delete it."""
 
 Row: TypeAlias = tuple[bytes, bytes]
 """A key and its value."""
+
+KeyRange: TypeAlias = tuple[bytes, bytes]
+"""From a key (inclusive) to another one (exclusive)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +64,13 @@ class Backend(Protocol):
     def get_many(self, keys: Sequence[bytes], /) -> list[bytes | None]:
         """Return the values of strictly ascending keys, in their order; None where there is none."""
 
-    def write(self, entries: Iterable[Entry], /, marker: bytes) -> None:
-        """Apply strictly ascending entries and set the marker, atomically. What is deleted may be absent."""
+    def write(self, entries: Iterable[Entry], /, marker: bytes, drop: KeyRange | None = None) -> None:
+        """Apply strictly ascending entries and set the marker, atomically. What is deleted may be absent.
 
-    def bulk_load(self, entries: Iterable[Entry], /, marker: bytes) -> None:
+        All rows in the range ``drop`` are removed first, in the same atomic step.
+        """
+
+    def bulk_load(self, entries: Iterable[Entry], /, marker: bytes, drop: KeyRange | None = None) -> None:
         """Do what :meth:`write` does, the fastest way for one of many large batches (a restore).
 
         Fastest if each batch lies behind the last one. 50,000 entries and more are a good batch; it is held
@@ -117,12 +126,16 @@ class BackendSupplier(Protocol):
     def persistent(self) -> bool:
         """Whether another process finds what this one wrote; else it is restored from the changelog."""
 
-    def open(self, path: Path) -> Backend:
+    def open(self, path: Path, *, segment_bytes: int = 0) -> Backend:
         """Open the store in the folder ``path``, or make a new one if there is no such folder or it is empty.
+
+        With ``segment_bytes`` the first so many bytes of a key (of each that is as long) name its segment,
+        and ranges of whole segments will be dropped. It is the same at every open of a store, and changes
+        nothing that can be seen.
 
         Raise ``StoreFormatError`` if the folder holds something else, ``DamagedStoreError`` if the store is
         damaged, ``StoreInUseError`` if it is open already.
         """
 
-    def restore(self, snapshot: Path, path: Path) -> Backend:
+    def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> Backend:
         """Make the store at ``path`` (no such folder yet, or an empty one) from a snapshot, and open it."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from millstream.state.backends.api import Backend, Entry, Row, StoreSize
+from millstream.state.backends.api import Backend, Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.folder import StoreFolder, whole_folder
 from millstream.state.errors import ScanInvalidatedError, StoreClosedError, UnsortedKeysError
 
@@ -44,13 +44,13 @@ class CheckedBackend(Backend, ABC):
         check_ascending(wanted)
         return self._get_many(wanted) if wanted else []
 
-    def write(self, entries: Iterable[Entry], /, marker: bytes) -> None:
+    def write(self, entries: Iterable[Entry], /, marker: bytes, drop: KeyRange | None = None) -> None:
         """Check, end open scans, then :meth:`_write`."""
-        self._write(self._checked(entries), marker)
+        self._write(self._checked(entries), marker, _not_empty(drop))
 
-    def bulk_load(self, entries: Iterable[Entry], /, marker: bytes) -> None:
+    def bulk_load(self, entries: Iterable[Entry], /, marker: bytes, drop: KeyRange | None = None) -> None:
         """Check, end open scans, then :meth:`_bulk_load`."""
-        self._bulk_load(self._checked(entries), marker)
+        self._bulk_load(self._checked(entries), marker, _not_empty(drop))
 
     def marker(self) -> bytes | None:
         """Check, then :meth:`_marker`."""
@@ -113,11 +113,11 @@ class CheckedBackend(Backend, ABC):
         """Values of the keys (strictly ascending, at least one)."""
 
     @abstractmethod
-    def _write(self, entries: list[Entry], marker: bytes) -> None:
-        """Apply the entries (strictly ascending, perhaps none) and set the marker, atomically."""
+    def _write(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
+        """Drop a range, apply the entries (strictly ascending, perhaps none), set the marker, atomically."""
 
-    def _bulk_load(self, entries: list[Entry], marker: bytes) -> None:
-        self._write(entries, marker)
+    def _bulk_load(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
+        self._write(entries, marker, drop)
 
     @abstractmethod
     def _marker(self) -> bytes | None:
@@ -215,6 +215,10 @@ def check_ascending(keys: Sequence[bytes]) -> None:
             f"({_shortened(keys[at - 1])}). Likely cause: keys that were not sorted by their bytes, or one "
             "key twice. Remedy: sort them, and keep the last entry of each key."
         )
+
+
+def _not_empty(drop: KeyRange | None) -> KeyRange | None:
+    return drop if drop is not None and drop[0] < drop[1] else None
 
 
 def _next_limit(rows: list[Row]) -> int:

@@ -3,6 +3,9 @@
 Three named tables: ``data`` and ``nodes`` for the rows (:mod:`.long_keys`), ``meta`` for the marker. A
 transaction covers all three, so a write is atomic with its marker.
 
+LMDB can empty a table in no time, but deletes a range row by row. So where keys begin with a segment, the
+rows of each segment have tables of their own, ``data-<segment>`` and ``nodes-<segment>`` (in hexadecimal).
+
 Nothing is synced by :meth:`write`: a transaction is handed to the operating system, which still has it after
 a ``kill -9``; the changelog is what survives a power cut. Without syncs a power cut may also tear the file,
 so a store that was not synced since the last boot must be removed
@@ -21,6 +24,7 @@ from __future__ import annotations
 
 import errno
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,7 +37,7 @@ import lmdb
 
 from millstream.durable.layer import FILE_MODE, FOLDER_MODE
 from millstream.errors import StoreError
-from millstream.state.backends.api import Entry, Row, StoreSize
+from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.base import CheckedBackend
 from millstream.state.backends.folder import StoreFolder, restored_folder, store_folder
 from millstream.state.backends.long_keys import LongKeyTree, short_key_bytes
@@ -49,7 +53,12 @@ _FORMAT: Final = 1
 _MAX_KEY_BYTES: Final = 511
 """Part of the format: what LMDB takes where it was not compiled otherwise."""
 _SHORT_KEY_BYTES: Final = short_key_bytes(_MAX_KEY_BYTES)
-_TABLES: Final = (b"data", b"nodes", b"meta")
+_META_TABLE: Final = b"meta"
+_UNNAMED: Final = b""
+_UNNAMED_TABLES: Final = (b"data", b"nodes")
+_MOST_SEGMENTS: Final = 1000
+_MOST_TABLES: Final = 2 * _MOST_SEGMENTS + 8
+_ROWS_PER_DELETE: Final = 1000
 _MARKER: Final = b"marker"
 _DATA_FILE: Final = "data.mdb"
 _DAMAGE: Final = (
@@ -65,13 +74,14 @@ _DAMAGE: Final = (
 class LmdbBackend(CheckedBackend):
     """A store in an LMDB environment of its own."""
 
-    def __init__(self, folder: StoreFolder, path: Path, map_bytes: int) -> None:
+    def __init__(self, folder: StoreFolder, path: Path, map_bytes: int, segment_bytes: int) -> None:
         self._path = path
+        self._segment_bytes = segment_bytes
         with _errors_named(path):
             self._env = _open_environment(path, map_bytes)
             try:
                 _check_whole(self._env, path)
-                self._data, self._nodes, self._meta = _open_tables(self._env)
+                self._meta, self._parts = _open_tables(self._env)
             except BaseException:
                 self._env.close()
                 raise
@@ -79,24 +89,29 @@ class LmdbBackend(CheckedBackend):
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         def read(txn: lmdb.Transaction[bytes]) -> list[bytes | None]:
-            # Twice as fast as getmulti, which answers with pairs and leaves missing keys out.
-            get: Callable[[bytes], bytes | None] = txn.cursor(self._data).get
-            # Where no long key was ever put there are no links that one could be mistaken for.
-            if not txn.stat(self._nodes)["entries"] or max(map(len, keys)) <= _SHORT_KEY_BYTES:
-                return list(map(get, lift_keys(keys)))
-            tree = self._tree(txn)
-            return [get(lift(key)) if len(key) <= _SHORT_KEY_BYTES else tree.get(key) for key in keys]
+            values: list[bytes | None] = []
+            for name, group in self._grouped(keys, keys):
+                part = self._parts.get(name)
+                values += [None] * len(group) if part is None else part.get_many(txn, group)
+            return values
 
         return self._reading(read)
 
-    def _write(self, entries: list[Entry], marker: bytes) -> None:
+    def _write(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         while True:
             try:
                 with _errors_named(self._path), self._begin(write=True) as txn:
-                    self._apply(txn, entries)
+                    if drop is not None:
+                        self._drop(txn, *drop)
+                    for name, group in self._grouped(entries, [key for key, _ in entries]):
+                        self._part(txn, name).apply(txn, group)
                     txn.put(_MARKER, marker, db=self._meta)
             except lmdb.MapFullError:
                 self._grow()
+                self._find_parts()
+            except BaseException:
+                self._find_parts()
+                raise
             else:
                 return
 
@@ -105,45 +120,33 @@ class LmdbBackend(CheckedBackend):
 
     def _page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
         def read(txn: lmdb.Transaction[bytes]) -> list[Row]:
-            cursor = txn.cursor(self._data)
-            if _is_long(start, end):
-                rows = None
-            elif cursor.set_range(lift(start)):
-                behind = None if end is None else lift(end)
-                rows = _without_links(list(islice(cursor.iternext(), limit)))
-                while rows and behind is not None and rows[-1][0] >= behind:
-                    rows.pop()
-            else:
-                return []
-            if rows is not None:
-                return lower_page(rows)
-            walk = self._tree(txn).ascend(start)
-            return list(islice(_until(walk, lambda key: end is not None and key >= end), limit))
+            rows: list[Row] = []
+            for part, first, behind in self._stretches(start, end):
+                rows += part.page(txn, first, behind, limit - len(rows))
+                if len(rows) == limit:
+                    break
+            return rows
 
         return self._reading(read)
 
     def _page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
         def read(txn: lmdb.Transaction[bytes]) -> list[Row]:
-            cursor = txn.cursor(self._data)
-            if _is_long(start, end):
-                rows = None
-            elif cursor.prev() if end is not None and cursor.set_range(lift(end)) else cursor.last():
-                first = lift(start)
-                rows = _without_links(list(islice(cursor.iterprev(), limit)))
-                while rows and rows[-1][0] < first:
-                    rows.pop()
-            else:
-                return []
-            if rows is not None:
-                return lower_page(rows)
-            walk = self._tree(txn).descend(end)
-            return list(islice(_until(walk, lambda key: key < start), limit))
+            rows: list[Row] = []
+            for part, first, behind in reversed(self._stretches(start, end)):
+                rows += part.page_reverse(txn, first, behind, limit - len(rows))
+                if len(rows) == limit:
+                    break
+            return rows
 
         return self._reading(read)
 
     def _size(self) -> StoreSize:
         def read(txn: lmdb.Transaction[bytes]) -> int:
-            return int(txn.stat(self._data)["entries"]) + int(txn.stat(self._nodes)["entries"])
+            return sum(
+                int(txn.stat(table)["entries"])
+                for part in self._parts.values()
+                for table in (part.data, part.nodes)
+            )
 
         return StoreSize(self._reading(read), (self._path / _DATA_FILE).stat().st_size)
 
@@ -181,7 +184,126 @@ class LmdbBackend(CheckedBackend):
                 "Remedy: raise that limit, or use the rocksdb backend."
             ) from error
 
-    def _apply(self, txn: lmdb.Transaction[bytes], entries: list[Entry]) -> None:
+    # Where rows are: those of each segment in a part of their own, all others in the part without a name.
+
+    def _grouped(self, items: list[T], keys: list[bytes]) -> Iterator[tuple[bytes, list[T]]]:
+        """Ascending items by the part that they belong to, still ascending."""
+        length = self._segment_bytes
+        if not length or not items:
+            yield _UNNAMED, items
+            return
+        at = 0
+        while at < len(items):
+            name = keys[at][:length]
+            if len(name) < length:
+                yield _UNNAMED, items[at : at + 1]
+                at += 1
+                continue
+            behind = _behind_all(name)
+            stop = len(items) if behind is None else bisect_left(keys, behind, at)
+            yield name, items[at:stop]
+            at = stop
+
+    def _stretches(self, start: bytes, end: bytes | None) -> list[tuple[_Part, bytes, bytes | None]]:
+        """Cut a range into ascending stretches, each inside one part."""
+        unnamed = self._parts[_UNNAMED]
+        if len(self._parts) == 1:
+            return [(unnamed, start, end)]
+        found: list[tuple[_Part, bytes, bytes | None]] = []
+        position = start
+        for name in sorted(self._parts):
+            if name == _UNNAMED or (end is not None and name >= end):
+                continue
+            if name < start and not start.startswith(name):
+                continue
+            if position < name:  # keys too short to have a segment
+                found.append((unnamed, position, name))
+            found.append((self._parts[name], start, end))
+            position = max(position, name)
+        found.append((unnamed, position, end))
+        return found
+
+    def _part(self, txn: lmdb.Transaction[bytes], name: bytes) -> _Part:
+        if name not in self._parts:
+            if len(self._parts) > _MOST_SEGMENTS:
+                raise StoreError(
+                    f"The store {self._path} has {_MOST_SEGMENTS} segments and cannot have more. Likely "
+                    "cause: its retention is very long against its segment interval. Remedy: use the "
+                    "rocksdb backend, or delete the store's state and choose a longer segment interval."
+                )
+            tables = [self._env.open_db(table, txn=txn) for table in _tables_of(name)]
+            self._parts[name] = _Part(*tables)
+        return self._parts[name]
+
+    def _drop(self, txn: lmdb.Transaction[bytes], start: bytes, end: bytes) -> None:
+        for name in sorted(self._parts):
+            is_whole = name != _UNNAMED and start <= name < end and not end.startswith(name)
+            if is_whole:
+                part = self._parts.pop(name)
+                txn.drop(part.data)
+                txn.drop(part.nodes)
+            else:
+                part = self._parts[name]
+                while rows := part.page(txn, start, end, _ROWS_PER_DELETE):
+                    part.apply(txn, [(key, None) for key, _ in rows])
+
+    def _find_parts(self) -> None:
+        """After a write that failed: tables that it made are gone, and those that it dropped are there."""
+        with _errors_named(self._path):
+            self._meta, self._parts = _open_tables(self._env)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows that have tables of their own: all of a store, or those of one segment."""
+
+    data: lmdb._Database
+    nodes: lmdb._Database
+
+    def get_many(self, txn: lmdb.Transaction[bytes], keys: list[bytes]) -> list[bytes | None]:
+        # Twice as fast as getmulti, which answers with pairs and leaves missing keys out.
+        get: Callable[[bytes], bytes | None] = txn.cursor(self.data).get
+        # Where no long key was ever put there are no links that one could be mistaken for.
+        if not txn.stat(self.nodes)["entries"] or max(map(len, keys)) <= _SHORT_KEY_BYTES:
+            return list(map(get, lift_keys(keys)))
+        tree = self._tree(txn)
+        return [get(lift(key)) if len(key) <= _SHORT_KEY_BYTES else tree.get(key) for key in keys]
+
+    def page(self, txn: lmdb.Transaction[bytes], start: bytes, end: bytes | None, limit: int) -> list[Row]:
+        cursor = txn.cursor(self.data)
+        if _is_long(start, end):
+            rows = None
+        elif cursor.set_range(lift(start)):
+            behind = None if end is None else lift(end)
+            rows = _without_links(list(islice(cursor.iternext(), limit)))
+            while rows and behind is not None and rows[-1][0] >= behind:
+                rows.pop()
+        else:
+            return []
+        if rows is not None:
+            return lower_page(rows)
+        walk = self._tree(txn).ascend(start)
+        return list(islice(_until(walk, lambda key: end is not None and key >= end), limit))
+
+    def page_reverse(
+        self, txn: lmdb.Transaction[bytes], start: bytes, end: bytes | None, limit: int
+    ) -> list[Row]:
+        cursor = txn.cursor(self.data)
+        if _is_long(start, end):
+            rows = None
+        elif cursor.prev() if end is not None and cursor.set_range(lift(end)) else cursor.last():
+            first = lift(start)
+            rows = _without_links(list(islice(cursor.iterprev(), limit)))
+            while rows and rows[-1][0] < first:
+                rows.pop()
+        else:
+            return []
+        if rows is not None:
+            return lower_page(rows)
+        walk = self._tree(txn).descend(end)
+        return list(islice(_until(walk, lambda key: key < start), limit))
+
+    def apply(self, txn: lmdb.Transaction[bytes], entries: list[Entry]) -> None:
         short = entries
         if entries and max(map(len, map(itemgetter(0), entries))) > _SHORT_KEY_BYTES:
             short = [entry for entry in entries if len(entry[0]) <= _SHORT_KEY_BYTES]
@@ -190,10 +312,10 @@ class LmdbBackend(CheckedBackend):
         if not all(map(itemgetter(1), puts)):  # some values are None, or empty
             for key, value in puts:
                 if value is None:
-                    txn.delete(key, db=self._data)
+                    txn.delete(key, db=self.data)
             puts = [entry for entry in puts if entry[1] is not None]
         if puts:
-            cursor = txn.cursor(self._data)
+            cursor = txn.cursor(self.data)
             behind_all = not cursor.last() or cursor.key() < puts[0][0]
             cursor.putmulti(puts, append=behind_all)
 
@@ -206,7 +328,7 @@ class LmdbBackend(CheckedBackend):
                 tree.put(key, value)
 
     def _tree(self, txn: lmdb.Transaction[bytes]) -> LongKeyTree:
-        return LongKeyTree(_TxnTable(txn, self._data), _TxnTable(txn, self._nodes), _MAX_KEY_BYTES)
+        return LongKeyTree(_TxnTable(txn, self.data), _TxnTable(txn, self.nodes), _MAX_KEY_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,15 +341,15 @@ class LmdbSupplier:
     map_bytes: int = 16 << 20
     """How large the map of a new store is; it grows as needed."""
 
-    def open(self, path: Path) -> LmdbBackend:
+    def open(self, path: Path, *, segment_bytes: int = 0) -> LmdbBackend:
         """Open the store; about 0.5 ms."""
         folder = store_folder(path, _NAME, _FORMAT)
-        return LmdbBackend(folder, path, self.map_bytes)
+        return LmdbBackend(folder, path, self.map_bytes, segment_bytes)
 
-    def restore(self, snapshot: Path, path: Path) -> LmdbBackend:
+    def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> LmdbBackend:
         """Make a store from a snapshot: a copy of its file."""
         restored_folder(snapshot, path, _NAME, _FORMAT, shareable=lambda _: False)
-        return self.open(path)
+        return self.open(path, segment_bytes=segment_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,17 +378,39 @@ def _open_environment(path: Path, map_bytes: int) -> lmdb.Environment:
     file = path / _DATA_FILE
     used = file.stat().st_size if file.exists() else 0
     env = lmdb.open(
-        str(path), map_size=max(map_bytes, used + used // 2), max_dbs=len(_TABLES), sync=False, mode=FILE_MODE
+        str(path), map_size=max(map_bytes, used + used // 2), max_dbs=_MOST_TABLES, sync=False, mode=FILE_MODE
     )
     env.reader_check()
     return env
 
 
-def _open_tables(env: lmdb.Environment) -> list[lmdb._Database]:
+def _open_tables(env: lmdb.Environment) -> tuple[lmdb._Database, dict[bytes, _Part]]:
     """Open the tables; make them in an environment that was never written to."""
     new = env.info()["last_txnid"] == 0
     with env.begin(write=True) as txn:  # handles that a read transaction opened would end with it
-        return [env.open_db(name, txn=txn, create=new) for name in _TABLES]
+        meta = env.open_db(_META_TABLE, txn=txn, create=new)
+        names = [_UNNAMED, *(_segment_of(table) for table in txn.cursor().iternext(values=False))]
+        parts = {
+            name: _Part(*(env.open_db(table, txn=txn, create=new) for table in _tables_of(name)))
+            for name in names
+            if name is not None
+        }
+    return meta, parts
+
+
+def _tables_of(part: bytes) -> tuple[bytes, bytes]:
+    return (b"data-" + part.hex().encode(), b"nodes-" + part.hex().encode()) if part else _UNNAMED_TABLES
+
+
+def _segment_of(table: bytes) -> bytes | None:
+    kind, _, name = table.partition(b"-")
+    return bytes.fromhex(name.decode()) if kind == b"data" and name else None
+
+
+def _behind_all(prefix: bytes) -> bytes | None:
+    """The smallest key above all that begin with the prefix; None if there is none."""
+    kept = prefix.rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
 def _check_whole(env: lmdb.Environment, path: Path) -> None:

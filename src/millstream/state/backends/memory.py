@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final
 
 from millstream.durable import DamagedFileError, FrameKind, create_exclusive
 from millstream.durable.layer import FOLDER_MODE
-from millstream.state.backends.api import Entry, Row, StoreSize
+from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.base import CheckedBackend
 from millstream.state.backends.folder import FORMAT_FILE, Format, StoreFolder, check_snapshot, store_folder
 from millstream.state.errors import DamagedStoreError, StoreFormatError
@@ -64,8 +64,14 @@ class MemoryBackend(CheckedBackend):
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         return list(map(self._content.rows.get, keys))
 
-    def _write(self, entries: list[Entry], marker: bytes) -> None:
+    def _write(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         content = self._content
+        if drop is not None:
+            ordered = self._ordered()
+            gone = slice(bisect_left(ordered, drop[0]), bisect_left(ordered, drop[1]))
+            for key in ordered[gone]:
+                del content.rows[key]
+            del ordered[gone]
         rows = content.rows
         deleted = [key for key, value in entries if value is None]
         put: Any = entries if not deleted else [entry for entry in entries if entry[1] is not None]
@@ -130,15 +136,17 @@ class MemorySupplier:
     name: ClassVar[str] = _NAME
     persistent: ClassVar[bool] = False
 
-    def open(self, path: Path) -> MemoryBackend:
+    def open(self, path: Path, *, segment_bytes: int = 0) -> MemoryBackend:
         """Open the store; what this process knew of it is there again."""
+        del segment_bytes  # a range is dropped quickly anyway
         folder = store_folder(path, _NAME, _FORMAT)
         _forget_removed()
         _, content = _kept.setdefault(folder.format.id, (path, _Content()))
         return MemoryBackend(folder, content)
 
-    def restore(self, snapshot: Path, path: Path) -> MemoryBackend:
+    def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> MemoryBackend:
         """Make a store from a snapshot."""
+        del segment_bytes
         check_snapshot(snapshot, _NAME, _FORMAT)
         if path.exists() and any(path.iterdir()):
             raise StoreFormatError(

@@ -43,7 +43,7 @@ from rocksdict import (
 )
 
 from millstream.errors import StoreError
-from millstream.state.backends.api import Entry, Row, StoreSize
+from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.base import CheckedBackend
 from millstream.state.backends.folder import StoreFolder, restored_folder, store_folder
 from millstream.state.backends.zero_keys import lift, lift_entries, lift_keys, lower_page
@@ -93,17 +93,17 @@ class RocksDbBackend(CheckedBackend):
             parts = (lifted[at : at + _KEYS_PER_GET] for at in range(0, len(lifted), _KEYS_PER_GET))
             return list(chain.from_iterable(map(self._get_list, parts)))
 
-    def _write(self, entries: list[Entry], marker: bytes) -> None:
-        if _is_large(entries) and self._level_0_files() < _MANY_LEVEL_0_FILES:
+    def _write(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
+        if drop is None and _is_large(entries) and self._level_0_files() < _MANY_LEVEL_0_FILES:
             self._ingest(entries, marker)
         else:
-            self._write_logged(entries, marker)
+            self._write_logged(entries, marker, drop)
 
-    def _bulk_load(self, entries: list[Entry], marker: bytes) -> None:
-        if entries and self._level_0_files() < _MANY_LEVEL_0_FILES:
+    def _bulk_load(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
+        if drop is None and entries and self._level_0_files() < _MANY_LEVEL_0_FILES:
             self._ingest(entries, marker)
         else:
-            self._write_logged(entries, marker)
+            self._write_logged(entries, marker, drop)
 
     def _marker(self) -> bytes | None:
         with _errors_named(self._path):
@@ -157,9 +157,11 @@ class RocksDbBackend(CheckedBackend):
         values: Any = self._db.get(keys)  # type: ignore[arg-type]  # its type says list[str | int | ...]
         return values  # type: ignore[no-any-return]  # a list of keys gives a list
 
-    def _write_logged(self, entries: list[Entry], marker: bytes) -> None:
+    def _write_logged(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
+        if drop is not None:  # one tombstone for the whole range; an ingested file could not bring it along
+            batch.delete_range(lift(drop[0]), lift(drop[1]))
         for key, value in lift_entries(entries):
             if value is None:
                 delete(key)
@@ -218,15 +220,16 @@ class RocksDbSupplier:
     """Of these, what may be written and not yet flushed."""
     config_setter: ConfigSetter | None = None
 
-    def open(self, path: Path) -> RocksDbBackend:
+    def open(self, path: Path, *, segment_bytes: int = 0) -> RocksDbBackend:
         """Open the store; about 5 ms."""
+        del segment_bytes  # dropping a range is one tombstone anyway
         folder = store_folder(path, _NAME, _FORMAT)
         return RocksDbBackend(folder, path, self._options(path.name))
 
-    def restore(self, snapshot: Path, path: Path) -> RocksDbBackend:
+    def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> RocksDbBackend:
         """Make a store from a snapshot; its sorted files never change, so they are shared where possible."""
         restored_folder(snapshot, path, _NAME, _FORMAT, shareable=_is_sorted_file)
-        return self.open(path)
+        return self.open(path, segment_bytes=segment_bytes)
 
     def _options(self, store: str) -> Options:
         cache, buffers = _process_memory(self.cache_bytes, self.write_buffer_bytes)
