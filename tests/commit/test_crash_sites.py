@@ -2,8 +2,9 @@
 
 "Before" a step is the failpoint of the step in front of it, "after" is its own, and a torn write is one that
 was half done when the process ended. A life is a driver's start and an epoch. In the ordinary run every
-single hit of a life is a crash site, on LMDB; on RocksDB, and in killed children, the first hit of each
-failpoint is, and the last one for torn writes. All of them get all with MILLSTREAM_SOAK=1.
+single hit of a life is a crash site, on LMDB; on RocksDB, and in killed children (half of them on each
+backend), the first hit of each failpoint is, and the last one for torn writes. All of them get all with
+MILLSTREAM_SOAK=1.
 """
 
 from __future__ import annotations
@@ -115,22 +116,50 @@ CHILDREN = multiprocessing.get_context("forkserver")
 CHILDREN.set_forkserver_preload([fault_child.__name__])
 
 
+def kill_a_child(world: World, armed: str) -> None:
+    """Let a process of its own live in the world until the failpoint kills it."""
+    child = CHILDREN.Process(
+        target=fault_child.run, args=(world.folder, world.name, world.backend, world.now, armed)
+    )
+    child.start()
+    child.join(60)
+    assert child.exitcode == -9
+    world.now -= LEASE_TTL_MS  # the lease has not run out: its owner is dead, and that is enough
+
+
 @pytest.mark.parametrize("action", ["kill", "torn"])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_killed_process_is_recovered_from(
     histories: dict[str, World], hits: Counter[str], tmp_path: Path, point: str, action: failpoints.Action
 ) -> None:
     for skip in first_or_last(hits[point], action):
-        with histories["lmdb"].copy_to(tmp_path / str(skip)) as world:
-            child = CHILDREN.Process(
-                target=fault_child.run,
-                args=(world.folder, world.name, world.backend, world.now, f"{point}={action}@{skip}"),
-            )
-            child.start()
-            child.join(60)
-            assert child.exitcode == -9
-            world.now -= LEASE_TTL_MS  # the lease has not run out: its owner is dead, and that is enough
+        # Every other hit on the other backend: each of them meets each failpoint in the long run.
+        backend = ("lmdb", "rocksdb")[(POINTS.index(point) + skip) % 2]
+        with histories[backend].copy_to(tmp_path / str(skip)) as world:
+            kill_a_child(world, f"{point}={action}@{skip}")
             recover(world)
+
+
+@pytest.mark.parametrize("action", ["kill", "torn"])
+@pytest.mark.parametrize("point", ["log.topic_built", "log.topic_named"])
+def test_a_process_killed_while_it_makes_topics_is_recovered_from(
+    tmp_path: Path, point: str, action: failpoints.Action
+) -> None:
+    with World(tmp_path, "ledger", "lmdb").create_topics() as world:
+        world.append(24)
+        kill_a_child(world, f"{point}={action}@0")
+        world.check_to_the_end()
+
+
+def test_a_process_killed_while_it_cuts_a_torn_tail_is_recovered_from(
+    histories: dict[str, World], tmp_path: Path
+) -> None:
+    with histories["lmdb"].copy_to(tmp_path / "world") as world:
+        for partition in world.folder.rglob("topics/app-latest-changelog/*/end"):
+            with max(partition.parent.glob("*.segment")).open("ab") as segment:
+                segment.write(b"MSEN")  # a write that was torn
+        kill_a_child(world, "log.tail_cut=kill@0")
+        recover(world)
 
 
 def test_a_program_killed_by_its_environment_is_recovered_from(

@@ -149,6 +149,53 @@ def test_a_tail_that_is_there_in_length_only_is_cut(kit: Kit, log: FileLog) -> N
     assert cut_off >= len(whole) - len(acknowledged) - padding
 
 
+def test_damage_above_an_old_watermark_is_no_torn_tail_if_a_later_append_follows(
+    kit: Kit, log: FileLog
+) -> None:
+    folder = kit.root / "topics" / "orders" / "0"
+    segment, end = folder / "00000000000000000000.segment", folder / "end"
+    log.append(kit.orders, kit.batch("a"))
+    acknowledged, watermark = segment.read_bytes(), end.read_bytes()
+    log.append(kit.orders, kit.batch("damaged"))
+    damaged = segment.read_bytes()
+    log.append(kit.orders, kit.batch("later"))
+    whole = segment.read_bytes()
+    noticed = 0
+    for position in range(len(acknowledged), len(damaged.rstrip(b"\0"))):
+        content = whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :]
+        overwrite(segment, content)
+        overwrite(end, watermark)  # the power cut took the newer one
+        try:
+            found = kit.values(kit.open())
+        except MillstreamError:
+            noticed += 1
+            assert segment.read_bytes() == content
+        else:
+            assert found == [b"a", b"damaged", b"later"]  # a byte that nobody reads
+    assert noticed > 0.9 * (len(damaged) - len(acknowledged))
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_only_the_last_publication_can_be_torn(kit: Kit, log: FileLog, later: bool) -> None:
+    """The entries of one publication may reach the disk in any order; those of two may not."""
+    folder = kit.root / "topics" / "orders" / "0"
+    segment, end = folder / "00000000000000000000.segment", folder / "end"
+    start, watermark = len(segment.read_bytes()), end.read_bytes()
+    both = [kit.seal("a", epoch=1, task="0_0"), kit.seal("b", epoch=1, task="0_1")]
+    log.publish_all((kit.orders, sealed) for sealed in both)
+    if later:
+        kit.clock.now += 1
+        log.publish_sealed(kit.orders, kit.seal("c", epoch=2))
+    whole = segment.read_bytes()
+    overwrite(segment, whole[:start] + bytes(20) + whole[start + 20 :])
+    overwrite(end, watermark)
+    if later:
+        with pytest.raises(MillstreamError, match="damaged"):
+            kit.values(kit.open())
+    else:
+        assert kit.values(kit.open()) == []
+
+
 def test_a_tail_of_zeros_is_cut(kit: Kit, log: FileLog) -> None:
     folder = kit.root / "topics" / "orders" / "0"
     log.append(kit.orders, kit.batch("a"))

@@ -111,3 +111,34 @@ def test_an_append_whose_watermark_does_not_fit_is_taken_back(kit: Kit) -> None:
     files.disk_has_space()
     assert kit.values(kit.open()) == [b"a"]
     assert log.append(kit.orders, kit.batch("b")).base_offset == 1
+
+
+class LateErrors(FaultyFiles):
+    """A file system that tells of an error only when a file is closed, as network file systems do."""
+
+    is_late = False
+    marks: frozenset[int] = frozenset()
+
+    def open(self, path: Path, flags: int) -> int:
+        fd = super().open(path, flags)
+        is_mark = path.name == "end" and flags & os.O_WRONLY
+        self.marks = self.marks - {fd} | ({fd} if is_mark else set())
+        return fd
+
+    def close(self, fd: int) -> None:
+        super().close(fd)
+        if self.is_late and fd in self.marks:
+            self.is_late = False
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_what_a_watermark_covers_stays_even_if_writing_it_reported_an_error(kit: Kit) -> None:
+    files = LateErrors(kit.root.parent)
+    log = FileLog(kit.root, files=files, now_ms=kit.clock)
+    log.create_topic("orders")
+    log.append(kit.orders, kit.batch("a"))
+    files.is_late = True
+    assert log.append(kit.orders, kit.batch("b")).base_offset == 1
+    assert not files.is_late
+    assert kit.values(kit.open()) == [b"a", b"b"]
+    assert kit.open().append(kit.orders, kit.batch("c")).base_offset == 2

@@ -83,6 +83,30 @@ def test_wherever_an_epoch_meets_a_full_disk_it_can_be_done_again(memory_path: P
     assert met == set(PLACES.values())
 
 
+def test_the_same_driver_goes_on_when_there_is_space_again(memory_path: Path) -> None:
+    app = app_with_a_past(memory_path / "app", "lmdb")
+    tree = Tree(app.root)
+    met: set[str] = set()
+    for free_bytes in (*SMALL_FILES, *range(0, MOST, STEP)):
+        tree.put_back()
+        app.files = files = FaultyFiles(app.root)
+        with app.start() as executor:
+            files.disk_full_after(free_bytes)
+            try:
+                executor.run_until_caught_up()
+            except DiskFullError as error:
+                met.add(place_in(str(error), app.log_root))
+            else:
+                break
+            assert is_prefix(app.result(), app.expected())
+            files.disk_has_space()
+            executor.run_until_caught_up()
+        assert app.run() == app.expected()
+    else:
+        pytest.fail(f"an epoch needs more than {MOST} bytes")
+    assert met == set(PLACES.values())
+
+
 def lmdb_is_full(self: object, txn: object, entries: object) -> None:
     raise lmdb.Error(f"mdb_txn_commit: {os.strerror(errno.ENOSPC)}")
 

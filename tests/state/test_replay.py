@@ -113,7 +113,7 @@ def targets(manifest: Manifest) -> list[tuple[str, Target]]:
             Target(
                 store,
                 TopicPartition(changelog_topic("app", store), Partition(int(task.split("_")[1]))),
-                Marker(Version(entry.version), position),
+                Marker(Version(entry.version), position, entry.digest),
             ),
         )
         for task, entry in manifest.tasks.items()

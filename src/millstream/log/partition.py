@@ -220,17 +220,34 @@ class PartitionFiles:
                 failpoints.hit("log.frame_written")
                 # 3
                 self._files.fsync(fd)
-                failpoints.hit("log.frame_synced")
-                # 4
-                moved = replace(mark, length=end, next_offset=entries[-1][0].next_offset)
-                write_watermark(self.place.folder, moved, self._files)
             except OSError:
-                # Nobody has seen it: take it back, so that the caller may try again without a duplicate.
-                with suppress(OSError):
-                    self._files.truncate(fd, mark.length)
-                    self._files.fsync(fd)
+                self._take_back(fd, mark)
                 raise
+            failpoints.hit("log.frame_synced")
+            # 4
+            self._acknowledge(fd, mark, replace(mark, length=end, next_offset=entries[-1][0].next_offset))
         failpoints.hit("log.watermark_written")
+
+    def _acknowledge(self, fd: int, mark: Watermark, moved: Watermark) -> None:
+        """Move the watermark. If that fails, what its file holds decides: what it covers must stay."""
+        folder = self.place.folder
+        try:
+            write_watermark(folder, moved, self._files)
+        except OSError:
+            with suppress(OSError):
+                found = read_watermark(folder, self._files)
+                if found == moved:
+                    return
+                if found != mark:
+                    write_watermark(folder, mark, self._files)  # half written; if this fails, nothing is cut
+                self._take_back(fd, mark)
+            raise
+
+    def _take_back(self, fd: int, mark: Watermark) -> None:
+        """Cut off what nobody has seen, so that the caller may try again without a duplicate."""
+        with suppress(OSError):
+            self._files.truncate(fd, mark.length)
+            self._files.fsync(fd)
 
     def _timed(self, entry: Entry) -> Entry:
         """Return the entry with an append time that does not go back, and with the topic's kind of time."""

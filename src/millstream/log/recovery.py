@@ -3,7 +3,8 @@
 A writer may have died anywhere, and after a power cut the watermark may be too low. Nothing above the
 watermark was acknowledged *by this watermark*; but what is whole up there may have been acknowledged by one
 that the power cut took. So: what is whole is adopted, what is torn is cut off, and what is below the
-watermark must be intact. Recovery is idempotent; a crash in it changes nothing.
+watermark must be intact. Each append is synced before the next one begins, so only the last can be torn: a
+damaged entry with a later append behind it is damage. Recovery is idempotent; a crash in it changes nothing.
 
 If the watermark itself is damaged, nobody can tell a torn tail from damage. Then everything must be whole to
 its last byte, and the watermark is made anew; else the partition is refused.
@@ -27,7 +28,16 @@ from millstream.durable import (
 from millstream.log.blocks import decode_block
 from millstream.log.errors import DamagedLogError
 from millstream.log.index import segment_bases
-from millstream.log.segment import Located, Window, block_headers, cut_short, read_header, scan, segment_name
+from millstream.log.segment import (
+    Located,
+    Window,
+    block_headers,
+    cut_short,
+    entries_behind,
+    read_header,
+    scan,
+    segment_name,
+)
 from millstream.log.watermark import Watermark, read_watermark, write_watermark_durably
 
 __all__ = ["has_temporaries", "is_disordered", "recover"]
@@ -73,7 +83,7 @@ def recover(folder: Path, files: FileLayer) -> Watermark:
         if base != found.segment_base:
             found = _enter(folder, found, base, files)
         found, torn = _walk(folder, found, files)
-        if torn is not None and base != bases[-1]:
+        if torn is not None and (base != bases[-1] or _is_written_over(folder, found, files)):
             raise torn
         if torn is not None and mark is None:
             raise DamagedLogError(_undecidable(folder, found, torn)) from torn
@@ -134,6 +144,21 @@ def _walk(folder: Path, mark: Watermark, files: FileLayer) -> tuple[Watermark, E
         except (DamagedFileError, DamagedLogError) as error:
             return mark, error
     return mark, None
+
+
+def _is_written_over(folder: Path, mark: Watermark, files: FileLayer) -> bool:
+    """Whether a later append stands behind the damaged entry at the mark.
+
+    An append of records is one entry. A publication may be several, all with one append time.
+    """
+    path = folder / segment_name(mark.segment_base)
+    append_times: set[int] = set()
+    for entry in entries_behind(path, mark.length, files):
+        if entry.base_offset > mark.next_offset and entry.stamp is None:
+            return True
+        if entry.base_offset >= mark.next_offset:
+            append_times.add(entry.append_time)
+    return len(append_times) > 1
 
 
 def _verify_blocks(window: Window, path: Path, located: Located) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from typing import Final, Self
 
 import msgspec
 
-from millstream.durable import FRAME_HEADER_BYTES, FileLayer, FrameKind
+from millstream.durable import FRAME_HEADER_BYTES, DamagedFileError, FileLayer, FrameKind
 from millstream.log.blocks import BLOCK_HEADER_BYTES, BlockHeader, decode_header
 from millstream.log.errors import DamagedLogError
 
@@ -33,6 +34,7 @@ __all__ = [
     "SegmentHeader",
     "Window",
     "block_headers",
+    "entries_behind",
     "scan",
     "segment_base",
     "segment_name",
@@ -173,6 +175,18 @@ def scan(window: Window, path: Path, start: int, end: int, base_offset: int) -> 
             raise cut_short(path, end, located.end)
         yield located
         position, base_offset = located.end, entry.next_offset
+
+
+def entries_behind(path: Path, start: int, files: FileLayer) -> Iterator[Entry]:
+    """Yield the entries that stand whole behind a position, whatever lies between them."""
+    with Window(path, files) as window:
+        rest = bytes(window.get(start, window.size() - start))
+    position = rest.find(ENTRY.magic)
+    while position >= 0:
+        where = f"the entry at byte {start + position} of {path}"
+        with suppress(DamagedFileError):
+            yield ENTRY.parse(ENTRY.unwrap_at(rest, position, where)[0], Entry, where)
+        position = rest.find(ENTRY.magic, position + 1)
 
 
 def block_headers(window: Window, path: Path, located: Located) -> Iterator[tuple[int, BlockHeader, int]]:

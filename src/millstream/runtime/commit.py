@@ -17,7 +17,7 @@ from millstream.offset_reset import OffsetReset, reset_time
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.cuts import Ranges, align, meeting_partitions, quota
 from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
-from millstream.runtime.lease import Lease, LeaseLostError, acquire
+from millstream.runtime.lease import Lease, acquire
 from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section, TaskEntry
 from millstream.runtime.plan_changes import incompatible_changes
 from millstream.state.changelog import changelog_topic
@@ -37,6 +37,10 @@ class MisplacedError(MillstreamError):
 
 class PlanNotSupportedError(MillstreamError):
     """The topology needs something that epochs can't do yet."""
+
+
+class ForeignChangelogError(MillstreamError):
+    """A changelog holds rows that the application did not write."""
 
 
 class PlanChangedError(MillstreamError):
@@ -128,8 +132,9 @@ class Driver:
             self._head = head
             if head is not None:
                 self.publish(head)
-            self._commit(self._fence(head))
-        except (LeaseLostError, LostManifestError):
+            self._commit(self._fence(head), () if head is None else head.tasks)
+        except Exception:
+            # Whatever it is: it may only look wrong, because somebody else went on meanwhile.
             self.lease.verify()
             if self._chain.head() == head:
                 raise
@@ -209,18 +214,20 @@ class Driver:
             learned=_merged_types(job, done.values()),
             plan=self._plan.summary,
         )
-        self._commit(manifest)
-        return manifest
+        self._commit(manifest, manifest.sealed)
+        return self.head
 
-    def _commit(self, manifest: Manifest) -> None:
+    def _commit(self, manifest: Manifest, writers: Iterable[str]) -> None:
         if self._head is not None and self._published != self._head.epoch:
             message = (
                 f"epoch {manifest.epoch} can't be committed before epoch {self._head.epoch} is published"
             )
             raise EpochMismatchError(message)
+        self._check_changelogs(writers)
         self.lease.verify()
-        self._chain.write(manifest)
-        self._head = manifest
+        # The epoch is committed by the manifest alone: what fails from here on does not undo it.
+        self._head = self._chain.place(manifest)
+        self._chain.witness(self._head)
 
     # Step 8 -------------------------------------------------------------------------------------------
 
@@ -407,6 +414,28 @@ class Driver:
                 "ones, whose numbered names have shifted. Remedy: give stores the names they had (store="
                 "...), run the program as it was, or start this one under another app_id."
             )
+
+    def _check_changelogs(self, task_ids: Iterable[str]) -> None:
+        """A changelog ends where the head says: positions are counted, so a foreign row would shift them."""
+        stores = {sub.number: sub.stores for sub in self._plan.subtopologies}
+        for task_id in task_ids:
+            number, partition = (int(part) for part in task_id.split("_"))
+            entry = None if self._head is None else self._head.tasks.get(task_id)
+            for name, spec in stores.get(number, {}).items():
+                if not spec.logging:
+                    continue
+                place = TopicPartition(
+                    changelog_topic(self._folder.application_id, name), Partition(partition)
+                )
+                wanted = 0 if entry is None else entry.changelogs.get(name, 0)
+                found = self._log.latest(place)
+                if found != wanted:
+                    raise ForeignChangelogError(
+                        f"The changelog {place} of store {name!r} ends at offset {found}, but the last "
+                        f"commit wrote it up to {wanted}. Nothing was committed. Likely cause: another "
+                        "program, or another application whose names give the same topic, writes to it. "
+                        "Remedy: give the store or the application another name, or restore the log."
+                    )
 
     def _check_publications(self, head: Manifest | None) -> None:
         """A topic that shows an epoch above the head has seen a manifest that is gone."""

@@ -151,15 +151,28 @@ class ManifestChain:
     def write(self, manifest: Manifest) -> None:
         """Commit.
 
-        1. Write the manifest under its name, exclusively and all at once. This is the commit.
+        1. Place the manifest. This is the commit.
         2. Rewrite the witness.
         """
-        path = self._folder.manifests / f"{manifest.epoch:020d}"
         # 1.
+        placed = self.place(manifest)
+        # 2.
+        self.witness(placed)
+
+    def place(self, manifest: Manifest) -> Manifest:
+        """Step 1: commit, and return what is committed.
+
+        The manifest is written under its name, exclusively and all at once. This is the commit. If an
+        earlier try of the same driver failed only after that, its manifest stands and is returned.
+        """
+        path = self._folder.manifests / f"{manifest.epoch:020d}"
         try:
             publish_exclusive(path, [manifest.encoded()], files=self._folder.files)
         except FileExistsError:
             other = self.read(manifest.epoch)
+            if other.term == manifest.term:
+                sync_folder(self._folder.manifests, files=self._folder.files)
+                return other
             raise LeaseLostError(
                 f"Epoch {manifest.epoch} of application {manifest.application_id!r} was committed by another "
                 f"driver (term {other.term}, this one has term {manifest.term}). Nothing of this epoch is "
@@ -167,7 +180,10 @@ class ManifestChain:
                 "Remedy: end it; the other one goes on."
             ) from None
         failpoints.hit("commit.manifest_written")
-        # 2.
+        return manifest
+
+    def witness(self, manifest: Manifest) -> None:
+        """Step 2: say which manifest was the last. A driver that was overtaken in between says nothing."""
         self._write_witness(manifest)
         failpoints.hit("commit.witness_written")
 
@@ -185,6 +201,9 @@ class ManifestChain:
         return _WITNESS.decode(data, _Witness, str(path))
 
     def _write_witness(self, manifest: Manifest) -> None:
+        known = self._witness()
+        if known is not None and known.epoch > manifest.epoch:
+            return
         witness = _Witness(manifest.epoch, manifest.digest())
         replace_durably(self._folder.witness, [_WITNESS.encode(witness)], files=self._folder.files)
 

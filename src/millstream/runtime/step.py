@@ -244,7 +244,11 @@ def _opened(worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskE
         partition=planned.partition,
         version=Version(entry.version if entry else 0),
         positions=dict(entry.changelogs) if entry else {},
+        sealed=entry.digest if entry else "",
     )
+
+    def is_known(version: Version, sealed: str) -> bool:
+        return _is_known(worker, planned.task_id, version, sealed)
 
     def local_segments(store: str, after: Version, to: Version) -> list[list[Entry]] | None:
         return _local_segments(worker, planned.task_id, store, after, to)
@@ -256,9 +260,19 @@ def _opened(worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskE
         worker.log,
         default_backend=worker.backend,
         local_segments=local_segments,
+        is_known=is_known,
         lock_timeout_ms=worker.lock_timeout_ms,
         listener=worker.listener,
     )
+
+
+def _is_known(worker: Worker, task_id: str, version: Version, sealed: str) -> bool:
+    """Whether the manifest of a version names this very file of the task."""
+    try:
+        entry = ManifestChain(worker.folder).read(Epoch(version)).tasks.get(task_id)
+    except FileNotFoundError:
+        return False
+    return entry is not None and entry.digest == sealed
 
 
 def _local_segments(

@@ -33,11 +33,15 @@ RESTORING: Final = Version(-1)
 """The version of a store that is on its way: it has applied a prefix of the changelog, up to its position."""
 
 
-class Marker(msgspec.Struct, frozen=True):
+class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a store holds: a version, and the next offset of its changelog."""
 
     version: Version
     position: Offset
+    sealed: str = ""
+    """Digest of the file that was sealed for the version: two histories may count the same versions."""
+    toward: Version = Version(0)
+    """While restoring: the version that the sealed file belongs to."""
 
     def encoded(self) -> bytes:
         """The marker as the backend keeps it."""
@@ -113,7 +117,7 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     """Bring a store to the target. It may stand anywhere before it, also in the middle of a restore."""
     here = marker_of(backend, target.store)
     wanted = target.marker
-    if here == wanted:
+    if (here.version, here.position) == (wanted.version, wanted.position):
         return
     if here.version >= wanted.version or here.position > wanted.position:
         raise ahead(target.store, target.changelog.partition, here, wanted)
@@ -121,7 +125,7 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     watch.start()
     try:
         for entries, position, size in _batches(log, target, here.position):
-            backend.bulk_load(entries, marker=Marker(RESTORING, position).encoded())
+            backend.bulk_load(entries, marker=_on_the_way(target.marker, position))
             failpoints.hit("follow.batch_applied")
             watch.applied(position, size)
         # Also without new rows: the version of every store of a task advances with each commit.
@@ -130,6 +134,11 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
         watch.suspend()
         raise
     watch.end()
+
+
+def _on_the_way(wanted: Marker, position: Offset) -> bytes:
+    toward = wanted.version if wanted.sealed else Version(0)
+    return Marker(RESTORING, position, wanted.sealed, toward).encoded()
 
 
 def ahead(store: str, partition: int, here: Marker, wanted: Marker) -> StoreAheadError:

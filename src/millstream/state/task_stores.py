@@ -50,6 +50,17 @@ class TaskVersion:
     version: Version
     positions: Mapping[str, Offset]
     """Per logged store, the next offset of its changelog."""
+    sealed: str = ""
+    """Digest of the file that the task sealed for this version: it tells one history from another."""
+
+
+IsKnown = Callable[[Version, str], bool]
+"""Whether the task sealed a file of that digest for that version, in the history that goes on."""
+
+
+def _trust(version: Version, sealed: str) -> bool:
+    del version, sealed
+    return True
 
 
 @contextmanager
@@ -61,13 +72,14 @@ def open_task_stores(
     *,
     default_backend: str | BackendSupplier,
     local_segments: LocalSegments,
+    is_known: IsKnown = _trust,
     lock_timeout_ms: int = 60_000,
     listener: RestoreListener = NO_LISTENER,
 ) -> Iterator[dict[str, Backend]]:
     """Open all stores at the wanted version, for the length of a `with` block."""
     with ExitStack() as resources:
         resources.enter_context(directory.lock(timeout_ms=lock_timeout_ms))
-        _forget_what_a_power_cut_may_have_torn(directory, stores, default_backend)
+        _forget_what_a_power_cut_may_have_torn(directory)
         directory.note_unsynced_writes()
         opened: dict[str, Backend] = {}
         for name, spec in stores.items():
@@ -79,6 +91,7 @@ def open_task_stores(
                 log=log,
                 local_segments=local_segments,
                 listener=listener,
+                is_known=is_known,
             )
             backend = _open(directory, _maker(spec, default_backend), name, bring)
             opened[name] = resources.enter_context(backend)
@@ -145,10 +158,12 @@ def _bring_to_version(
     log: Log,
     local_segments: LocalSegments,
     listener: RestoreListener,
+    is_known: IsKnown,
 ) -> None:
+    _refuse_foreign(backend, name, wanted, is_known)
     if spec.logging:
         changelog = TopicPartition(changelog_topic(wanted.application_id, name), wanted.partition)
-        marker = Marker(wanted.version, wanted.positions.get(name, Offset(0)))
+        marker = Marker(wanted.version, wanted.positions.get(name, Offset(0)), wanted.sealed)
         follow(backend, Target(name, changelog, marker), log, listener)
         return
     here = marker_of(backend, name)
@@ -159,14 +174,26 @@ def _bring_to_version(
     segments = local_segments(name, here.version, wanted.version)
     if segments is None:
         segments = [[(key, None) for key, _ in backend.scan()]]
-    apply_segments(backend, segments, Marker(wanted.version, Offset(0)))
+    apply_segments(backend, segments, Marker(wanted.version, Offset(0), wanted.sealed))
 
 
-def _forget_what_a_power_cut_may_have_torn(
-    directory: TaskDirectory, stores: Mapping[str, StoreBuilder], default_backend: str | BackendSupplier
-) -> None:
+def _refuse_foreign(backend: Backend, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:
+    """A store of another history (another log, or a branch that a backup undid) is as good as damaged."""
+    here = marker_of(backend, name)
+    if not here.sealed or here.sealed == wanted.sealed or here.version > wanted.version:
+        return
+    if not is_known(here.toward or here.version, here.sealed):
+        raise DamagedStoreError(
+            f"Store {name!r} is at version {here.version} of another history of the application. It is "
+            "removed and restored from its changelog."
+        )
+
+
+def _forget_what_a_power_cut_may_have_torn(directory: TaskDirectory) -> None:
     if not directory.lost_in_a_power_cut():
         return
-    for name, spec in stores.items():
-        directory.remove_store(_maker(spec, default_backend).name, name)
+    # All of them, whatever backend or plan they were written with: the note is about the whole task.
+    for backend in [path for path in directory.path.iterdir() if path.is_dir()]:
+        for store in [path.name for path in backend.iterdir() if not path.name.startswith(".")]:
+            directory.remove_store(backend.name, store)
     directory.note_synced()
