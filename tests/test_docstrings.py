@@ -25,9 +25,9 @@ HANDED_OUT = (KeyValueStore, TimestampedKeyValueStore, KeyValueIterator, PlainVa
 OPERATORS = "each of its operators has an example"
 FOR_THE_DSL = "the DSL calls it, users do not"
 ENUMERATION = "an enumeration: there is nothing to call"
-BEING_BUILT = "being built: its example comes with it"
 
 WITHOUT_EXAMPLE = {
+    "Answer": ENUMERATION,
     "BranchedKStream": "made by KStream.split, which shows it",
     "BranchedKStream.of": FOR_THE_DSL,
     "CogroupedKStream": OPERATORS,
@@ -39,16 +39,6 @@ WITHOUT_EXAMPLE = {
     "KStream.at_node": FOR_THE_DSL,
     "KTable": OPERATORS,
     "State": ENUMERATION,
-    "Streams.cleanup": BEING_BUILT,
-    "Streams.close": BEING_BUILT,
-    "Streams.figures": BEING_BUILT,
-    "Streams.metrics": BEING_BUILT,
-    "Streams.on_epoch": BEING_BUILT,
-    "Streams.on_state": BEING_BUILT,
-    "Streams.on_uncaught": BEING_BUILT,
-    "Streams.run": BEING_BUILT,
-    "Streams.start": BEING_BUILT,
-    "Streams.store": BEING_BUILT,
     "StoreBuilder": "made by stores.key_value and its like, which show it",
     "Topology.add_global_operator": FOR_THE_DSL,
     "Topology.add_internal_topic": FOR_THE_DSL,

@@ -33,9 +33,10 @@ from millstream.state.specs import Store, StoreBuilder
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from millstream.app import State, Streams
+    from millstream.app import Answer, State, Streams
 
 __all__ = [
+    "Answer",
     "BranchedKStream",
     "Cancellable",
     "CogroupedKStream",
@@ -78,7 +79,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     """Import what needs Spark only when it is asked for: tests and tools do without."""
-    if name in {"State", "Streams"}:
+    if name in {"Answer", "State", "Streams"}:
         from millstream import app  # noqa: PLC0415 - see above
 
         return getattr(app, name)

@@ -48,7 +48,7 @@ class State(Enum):
 
 
 class Answer(Enum):
-    """What to do about an error that nothing else handled."""
+    """What to do about an error that nothing else handled: see `Streams.on_uncaught`."""
 
     REPLACE = "replace"
     """Start the loop again from the last commit."""
@@ -70,6 +70,13 @@ class Streams:
     >>> app = Streams(builder.build(), app_id="copy")
     >>> app.state.value, app.error
     ('created', None)
+    >>> def copy_all() -> None:
+    ...     with app:  # closes it at the end
+    ...         app.run(until="caught-up")
+    >>> def copy_in_the_background() -> None:
+    ...     app.start()
+    ...     input("Press Enter to end it")
+    ...     app.close()
     """
 
     def __init__(
@@ -112,11 +119,28 @@ class Streams:
         return self._error
 
     def on_state(self, listener: Callable[[State, State], None]) -> None:
-        """Tell `listener(before, after)` about every change of state."""
+        """Tell `listener(before, after)` about every change of state.
+
+        >>> from millstream import Streams, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines").to("copies")
+        >>> app = Streams(builder.build(), app_id="copy")
+        >>> app.on_state(lambda before, after: print(before.value, "->", after.value))
+        >>> app.close()
+        created -> pending shutdown
+        pending shutdown -> not running
+        """
         self._state_listeners.append(listener)
 
     def on_epoch(self, listener: Callable[[EpochResult], None]) -> None:
-        """Tell `listener(result)` about every epoch that was committed and published."""
+        """Tell `listener(result)` about every epoch that was committed and published.
+
+        >>> from millstream import Streams, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines").to("copies")
+        >>> app = Streams(builder.build(), app_id="copy")
+        >>> app.on_epoch(lambda result: print(result.manifest.epoch, result.records, result.latency_ms))
+        """
         self._epoch_listeners.append(listener)
 
     def on_restore(self, listener: Callable[[Progress], None]) -> None:
@@ -133,7 +157,14 @@ class Streams:
         self._restore_listeners.append(listener)
 
     def on_uncaught(self, handler: Callable[[Exception], Answer]) -> None:
-        """Ask `handler(error)` what to do about an error that nothing else handled."""
+        """Ask `handler(error)` what to do about an error that nothing else handled.
+
+        >>> from millstream import Answer, Streams, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines").to("copies")
+        >>> app = Streams(builder.build(), app_id="copy")
+        >>> app.on_uncaught(lambda error: Answer.REPLACE if isinstance(error, OSError) else Answer.SHUTDOWN)
+        """
         self._uncaught = handler
 
     def start(self) -> None:
@@ -170,7 +201,14 @@ class Streams:
         self._change(State.NOT_RUNNING)
 
     def cleanup(self) -> None:
-        """Delete the local state of this application. It is restored from the changelogs."""
+        """Delete the local state of this application. It is restored from the changelogs.
+
+        >>> from millstream import Streams, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines").to("copies")
+        >>> app = Streams(builder.build(), app_id="copy")
+        >>> app.cleanup()
+        """
         self._check_state(State.CREATED, State.NOT_RUNNING, State.ERROR)
         if self._config.state_dir.is_dir():
             open_state_directory(self._config.state_dir)  # refuses a folder that is not ours
@@ -178,7 +216,16 @@ class Streams:
                 shutil.rmtree(self._state_folder)
 
     def store(self, name: str) -> StoreReplica:
-        """A replica of a store, at the last commit; built when first asked for."""
+        """A replica of a store, at the last commit; built when first asked for.
+
+        >>> from millstream import Streams, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.stream("words").group_by_key().count(store="counts")
+        >>> app = Streams(builder.build(), app_id="count")
+        >>> counts = app.store("counts")
+        >>> counts.get("river"), counts.version
+        (None, 0)
+        """
         replica = self._replicas.get(name)
         if replica is None:
             folder = ApplicationFolder(self._log_root, self.app_id)
@@ -186,7 +233,20 @@ class Streams:
         return replica
 
     def metrics(self) -> dict[str, Any]:
-        """Figures about the application so far; `nodes` has the counters of each node over all tasks."""
+        """Figures about the application so far; `nodes` has the counters of each node over all tasks.
+
+        `latency_ms` is the time from the moment when the newest record of the last epoch came into the log to
+        the moment when its results were visible. `state_entries` and `state_bytes` say about how large the
+        stores are, as far as tasks have run since the start.
+
+        >>> from millstream import Streams, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines").to("copies")
+        >>> app = Streams(builder.build(), app_id="copy")
+        >>> metrics = app.metrics()
+        >>> metrics["state"], metrics["records"], metrics["latency_ms"], metrics["state_bytes"]
+        ('created', 0, None, 0)
+        """
         lag = self._loop.driver.lag() if self._state is State.RUNNING else {}
         restores = {
             f"{restore.store}-{restore.partition}": asdict(restore)
@@ -195,7 +255,16 @@ class Streams:
         return {"state": self._state.value, **self._totals.as_dict(), "lag": lag, "restores": restores}
 
     def figures(self, **rows: object) -> Figures:
-        """The metrics, for `millstream.console.Watcher` to show; `rows` are shown beside them."""
+        """The metrics, for `millstream.console.Watcher` to show; `rows` are shown beside them.
+
+        >>> from millstream.console import line_of
+        >>> from millstream import Streams, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines").to("copies")
+        >>> app = Streams(builder.build(), app_id="copy")
+        >>> line_of(app.figures(of=1))
+        'copy: created, epoch 0, 0 records, 0/s, latency -, last epoch 0 ms, state 0 B, lag none, of 1'
+        """
         metrics = self.metrics()
         return Figures(
             self.app_id,
@@ -207,6 +276,9 @@ class Streams:
             metrics["lag"],
             rows,
             {name: (one["records"], one["total_records"]) for name, one in metrics["restores"].items()},
+            metrics["latency_ms"],
+            metrics["state_entries"],
+            metrics["state_bytes"],
         )
 
     def __enter__(self) -> Self:
@@ -259,6 +331,7 @@ class Streams:
 
     def _run_epochs(self, until: Until, deadline: float | None) -> None:
         while not self._stop.is_set():
+            began = time.monotonic()
             result = self._loop.run_epoch(tick=until != "caught-up")
             if result is not None:
                 self._totals.note(result)
@@ -266,12 +339,20 @@ class Streams:
                     listener(result)
             elif until == "caught-up":
                 return
-            else:
-                self._stop.wait(self._config.commit_interval_ms / 1000)
-            if deadline is not None and time.monotonic() >= deadline:
-                return
             if callable(until) and until(self):
                 return
+            if until != "caught-up":
+                self._wait_out_interval(began, result, deadline)
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+
+    def _wait_out_interval(self, began: float, result: EpochResult | None, deadline: float | None) -> None:
+        """Wait for the next trigger, unless records are waiting or a processor has asked for a commit."""
+        if result is not None and (result.has_backlog or result.commit_requested):
+            return
+        now = time.monotonic()
+        due = (began if result is not None else now) + self._config.commit_interval_ms / 1000
+        self._stop.wait(max(0.0, min(due, deadline if deadline is not None else due) - now))
 
     def _goes_on(self, error: Exception, failures: int) -> bool:
         """Whether to start the loop again: by itself after failures of the machinery, else if told to."""

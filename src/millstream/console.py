@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TextIO
 
+from rich import filesize
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -38,6 +39,10 @@ class Figures:
     """Whatever else the application wants to show, by name."""
     restores: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Stores on their way back from their changelogs: records so far, and all of them."""
+    latency_ms: int | None = None
+    """From the moment when the newest committed record came into the log until its results were visible."""
+    state_entries: int = 0
+    state_bytes: int = 0
 
 
 class Watcher:
@@ -98,7 +103,9 @@ def table_of(figures: Figures) -> Table:
     table.add_column("figure", justify="right")
     table.add_row("records committed", f"{figures.records:,}")
     table.add_row("records per second", f"{figures.records_per_second:,.0f}")
+    table.add_row("latency", _latency(figures))
     table.add_row("last epoch", f"{figures.epoch_seconds * 1000:,.0f} ms")
+    table.add_row("state", _state(figures))
     for topic, lag in sorted(figures.lag.items()):
         table.add_row(f"lag of {topic}", f"{lag:,}")
     for name, value in figures.rows.items():
@@ -112,7 +119,7 @@ def line_of(figures: Figures) -> str:
     """The figures as one line.
 
     >>> line_of(Figures("copy", "running", 7, 1000, 250.0, 0.125, {"lines": 3}, {}))
-    'copy: running, epoch 7, 1,000 records, 250/s, last epoch 125 ms, lag lines=3'
+    'copy: running, epoch 7, 1,000 records, 250/s, latency -, last epoch 125 ms, state 0 B, lag lines=3'
     """
     restores = "".join(
         f", restoring {store} {100 * done // max(total, 1)}%"
@@ -122,6 +129,16 @@ def line_of(figures: Figures) -> str:
     extra = "".join(f", {name} {value}" for name, value in figures.rows.items())
     return (
         f"{figures.application_id}: {figures.state}, epoch {figures.epoch}, {figures.records:,} records, "
-        f"{figures.records_per_second:,.0f}/s, last epoch {figures.epoch_seconds * 1000:,.0f} ms, "
+        f"{figures.records_per_second:,.0f}/s, latency {_latency(figures)}, "
+        f"last epoch {figures.epoch_seconds * 1000:,.0f} ms, state {_state(figures)}, "
         f"lag {lag or 'none'}{extra}{restores}"
     )
+
+
+def _latency(figures: Figures) -> str:
+    return "-" if figures.latency_ms is None else f"{figures.latency_ms:,} ms"
+
+
+def _state(figures: Figures) -> str:
+    size = filesize.decimal(figures.state_bytes).replace(" bytes", " B").replace("1 byte", "1 B")
+    return size if not figures.state_entries else f"{size} in {figures.state_entries:,} keys"

@@ -50,6 +50,30 @@ def test_time_is_found_in_sealed_ranges_of_several_segments(kit: Kit, log: FileL
     assert kit.open().max_timestamp(kit.orders, Offset(3), Offset(14)) == 701 - 1 + 1
 
 
+def test_the_index_knows_when_a_record_came(kit: Kit, log: FileLog) -> None:
+    for number in range(6):
+        kit.clock.now = 1_000 + number
+        log.append(kit.orders, kit.batch("a", "b", at=5))
+    kit.clock.now = 2_000
+    log.publish_sealed(kit.orders, kit.seal("c", epoch=1))
+    times = [kit.open().append_time(kit.orders, Offset(offset)) for offset in range(13)]
+    assert times == [
+        1_000,
+        1_000,
+        1_001,
+        1_001,
+        1_002,
+        1_002,
+        1_003,
+        1_003,
+        1_004,
+        1_004,
+        1_005,
+        1_005,
+        2_000,
+    ]
+
+
 def test_without_a_start_the_search_begins_at_the_earliest(kit: Kit, log: FileLog) -> None:
     for time in (10, 20, 30):
         log.append(kit.orders, kit.batch("x", at=time))

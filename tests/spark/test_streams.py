@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -16,6 +17,7 @@ from tests.spark.processes import Child, descendants, until
 from tests.spark.programs import check_exact, counted, one_level, two_levels, words
 
 from millstream import (
+    Answer,
     Processor,
     ProcessorContext,
     PunctuationType,
@@ -26,9 +28,9 @@ from millstream import (
     StreamsConfig,
     serdes,
 )
-from millstream.app import Answer
+from millstream.console import line_of
 from millstream.errors import ConfigError, MillstreamError, ProcessingError, UnknownStoreError
-from millstream.spark.epochs import EpochFailedError
+from millstream.spark.epochs import EpochFailedError, EpochResult
 from millstream.spark.session import check_context
 from millstream.state.errors import StateDirectoryError
 
@@ -190,6 +192,51 @@ def test_a_processor_that_schedules_nothing_costs_no_more_than_one_tick(lab: Lab
         assert app.metrics()["epochs"] == 1
 
 
+class Hasty(Processor[bytes, bytes, bytes, bytes]):
+    """Wants what it sends to be visible soon."""
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        self.context.forward(record)
+        self.context.commit()
+
+
+def test_a_processor_that_asks_for_a_commit_does_not_wait_for_the_interval(lab: Lab) -> None:
+    lab.topic("in", [[("a", "1")]])
+    builder = StreamsBuilder()
+    builder.stream("in").process(Hasty).to("out")
+    with lab.app(builder.build(), commit_interval_ms=10**9) as app:
+        results: list[EpochResult] = []
+
+        def more(result: EpochResult) -> None:
+            results.append(result)
+            lab.append("in", [("b", "2")])
+
+        app.on_epoch(more)
+        app.run(until=lambda _: len(lab.rows("out")) >= 3)
+    # The first tick asks whether anybody wants the clock; it took the first record with it.
+    assert [result.commit_requested for result in results] == [True, True, True]
+    assert app.metrics()["records"] == 3
+
+
+def test_latency_and_state_size_are_measured(lab: Lab) -> None:
+    lab.topic("in", parts := words(60, seed=29))
+    with lab.app(two_levels(), max_records_per_epoch=10) as app:
+        assert (app.metrics()["latency_ms"], app.metrics()["state_bytes"]) == (None, 0)
+        results: list[EpochResult] = []
+        app.on_epoch(results.append)
+        app.run(until="caught-up")
+        lab.append("in", [("moss", "moss")])
+        app.run(until="caught-up")
+        metrics, shown = app.metrics(), line_of(app.figures())
+    assert [result.has_backlog for result in results] == [True] * (len(results) - 2) + [False] * 2
+    assert all(result.latency_ms is not None and result.latency_ms >= 0 for result in results)
+    assert metrics["latency_ms"] == results[-1].latency_ms
+    assert metrics["state_entries"] == len(counted(parts)), "of the version before the last epoch"
+    assert metrics["state_bytes"] > 0
+    assert f"latency {metrics['latency_ms']:,} ms" in shown
+    assert f"in {len(counted(parts)):,} keys" in shown
+
+
 def test_a_store_is_read_at_the_last_commit(lab: Lab) -> None:
     lab.topic("in", parts := words(60, seed=24))
     expected = counted(parts)
@@ -294,7 +341,9 @@ def test_a_killed_jvm_is_replaced(bare_lab: Lab) -> None:
                 child.kill_one(pid)
         assert bare_lab.committed() < 600, "the input was finished before the kill"
         assert child.wait() == 0, child.said()
-        assert "running -> rebalancing\nrebalancing -> running" in child.said()
+        # Orphaned workers may complain in between.
+        changes = re.findall(r"^\w[\w ]* -> [\w ]+$", child.said(), re.MULTILINE)
+        assert changes[2:4] == ["running -> rebalancing", "rebalancing -> running"]
     check_exact(bare_lab, "two_levels", parts)
 
 

@@ -235,6 +235,9 @@ class Log(Protocol):
     def max_timestamp(self, topic_partition: TopicPartition, start: Offset, end: Offset) -> int | None:
         """Return the largest timestamp in the range; ``None`` if the range is empty."""
 
+    def append_time(self, topic_partition: TopicPartition, offset: Offset) -> int:
+        """Return when a record came into the log, by the log's clock, in milliseconds."""
+
     def end_within(
         self, topic_partition: TopicPartition, start: Offset, end: Offset, max_bytes: int
     ) -> Offset:

@@ -208,6 +208,10 @@ class FileLog:
         """Return the largest timestamp in the range; ``None`` if the range is empty."""
         return self._reader(topic_partition).max_timestamp(start, end)
 
+    def append_time(self, topic_partition: TopicPartition, offset: Offset) -> int:
+        """Return when a record was appended or published, by the log's clock; the index knows it."""
+        return self._reader(topic_partition).append_time(offset)
+
     def end_within(
         self, topic_partition: TopicPartition, start: Offset, end: Offset, max_bytes: int
     ) -> Offset:

@@ -104,6 +104,12 @@ class PartitionReader:
                 highest = max(highest, _max_within(block, start, end))
         return highest if start < end else None
 
+    def append_time(self, offset: Offset) -> int:
+        """Return when a record was appended or published."""
+        following = Offset(offset + 1)
+        self._checked(offset, following)
+        return self._entries(offset, following)[0][1].entry.append_time
+
     def end_within(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
         """Return an offset beyond ``start`` such that the records up to it fit, or are a single one."""
         self._checked(start, end)

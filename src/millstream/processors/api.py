@@ -102,7 +102,10 @@ class _Context(Protocol):
         """The epoch's clock: the same again when the epoch is replayed."""
 
     def commit(self) -> None:
-        """Ask for the epoch to end soon."""
+        """Ask for what comes next to be committed soon: the next epoch begins as soon as this one has ended.
+
+        Else it begins `commit_interval_ms` after this one began.
+        """
 
 
 class ProcessorContext(_Context, Protocol[KOut_contra, VOut_contra]):

@@ -86,6 +86,8 @@ class Driver:
         self._first_offsets: dict[TopicPartition, Offset] = {}
         self.counts: dict[str, int] = {}
         """Partitions of every topic, repartitions included."""
+        self.has_backlog = False
+        """The last cut left records behind that were there already."""
 
     @property
     def head(self) -> Manifest:
@@ -303,6 +305,7 @@ class Driver:
                 limits = self._settings.max_records, self._settings.max_bytes
                 ranges[place] = (start, quota(self._log, place, start, latest, *limits), latest)
         ends = align(self._log, ranges, meeting_partitions(self._plan, self.counts, topics))
+        self.has_backlog = any(ends[place] < latest for place, (_, _, latest) in ranges.items())
         cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
         for place, (start, _, _) in ranges.items():
             cut.setdefault(place.topic, {})[place.partition] = (start, ends[place])
@@ -326,6 +329,16 @@ class Driver:
                 place = TopicPartition(topic, Partition(number))
                 behind[topic] = behind.get(topic, 0) + self._log.latest(place) - self._start(place)
         return behind
+
+    def newest_append_time(self, job: EpochJob) -> int | None:
+        """When the newest record of an epoch came into the log; None if it has none."""
+        times = [
+            self._log.append_time(TopicPartition(topic, partition), Offset(end - 1))
+            for topic, parts in job.cut.items()
+            for partition, (start, end) in parts.items()
+            if start < end
+        ]
+        return max(times, default=None)
 
     def _first_offset(self, place: TopicPartition) -> Offset:
         reset = self._settings.offset_reset

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from millstream.runtime.manifest import TaskEntry
 from millstream.runtime.sealed_file import SealedFile
 from millstream.runtime.task import TaskState
+from millstream.state.backends.api import NO_STATE, StoreSize
 from millstream.types import Attempt, Epoch, Offset, Partition, Term
 
 __all__ = ["Cut", "EpochJob", "Misplaced", "PlannedTask", "Sent", "TaskReport"]
@@ -81,6 +82,8 @@ class TaskReport:
     """What the task counted in this epoch, by node and counter."""
     wants_wall_clock: bool = False
     """A punctuator waits for the wall clock, so an idle application must tick."""
+    state_size: StoreSize = NO_STATE
+    """About how large its stores are where it ran, without this epoch's changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from millstream.runtime.routing import by_partition
 from millstream.runtime.sealed_file import SealedContent, SealedFile, read_sealed, write_sealed
 from millstream.runtime.serde_book import SerdeBook
 from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
-from millstream.state.backends.api import Backend, BackendSupplier
+from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog import changelog_topic, entries_of, segment
 from millstream.state.directory import StateDirectory
 from millstream.state.follow import NO_LISTENER, RestoreListener
@@ -79,6 +79,7 @@ def run_task(
         return misplaced, []
     with _opened(worker, sub, planned, entry) as backends:
         failpoints.hit("commit.opened")
+        state_size = sum((backend.size() for backend in backends.values()), NO_STATE)
         # 4.
         book = _book(job, blobs)
         metrics = Metrics()
@@ -115,6 +116,7 @@ def run_task(
         commit_requested=sealed.commit_requested,
         counters=metrics.of_task(planned.task_id),
         wants_wall_clock=sealed.wants_wall_clock,
+        state_size=state_size,
     )
     failpoints.hit("commit.reported")
     return report, out

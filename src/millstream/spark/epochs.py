@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from millstream.spark.job import run_epoch_job
 from millstream.spark.session import check_context, context_of, forget_dead_context, is_alive, make_context
 from millstream.spark.shipping import Program, ship
 from millstream.spark.slots import Slots
+from millstream.state.backends.api import StoreSize
 from millstream.topology.topology import Topology
 
 __all__ = ["EpochFailedError", "EpochLoop", "EpochResult"]
@@ -45,6 +46,12 @@ class EpochResult:
     commit_requested: bool
     counters: Mapping[tuple[str, str], int]
     """What its tasks counted, by node and counter. Attempts that were not committed are not in it."""
+    has_backlog: bool = False
+    """Records were waiting that did not fit into it."""
+    latency_ms: int | None = None
+    """From the moment when its newest record came into the log to the publication; None without records."""
+    state_sizes: Mapping[str, StoreSize] = field(default_factory=dict)
+    """About how large the stores of the tasks are that ran, without this epoch's changes."""
 
 
 class EpochLoop:
@@ -103,8 +110,11 @@ class EpochLoop:
         job = self.driver.plan_epoch(tick=due)
         if job is None:
             return None
+        has_backlog = self.driver.has_backlog
         reports, manifest = self._committed(job)
         self.driver.publish(manifest)
+        appended = self.driver.newest_append_time(job)
+        latency_ms = None if appended is None else max(0, now_ms() - appended)
         self.driver.end(manifest)
         self._ticks.ended(reports, ticked=due)
         counters: Counter[tuple[str, str]] = Counter()
@@ -116,6 +126,9 @@ class EpochLoop:
             time.monotonic() - began,
             any(report.commit_requested for report in reports),
             counters,
+            has_backlog,
+            latency_ms,
+            {report.task_id: report.state_size for report in reports if report.sealed is not None},
         )
 
     def let_go(self) -> None:

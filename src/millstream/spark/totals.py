@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from millstream.spark.epochs import EpochResult
+from millstream.state.backends.api import NO_STATE, StoreSize
 
 __all__ = ["Totals"]
 
@@ -18,6 +19,8 @@ class Totals:
         self._records = 0
         self._counters: Counter[tuple[str, str]] = Counter()
         self._last: EpochResult | None = None
+        self._latency_ms: int | None = None
+        self._state_sizes: dict[str, StoreSize] = {}
 
     def note(self, result: EpochResult) -> None:
         """Add an epoch."""
@@ -25,6 +28,9 @@ class Totals:
         self._records += result.records
         self._counters.update(result.counters)
         self._last = result
+        if result.latency_ms is not None:
+            self._latency_ms = result.latency_ms
+        self._state_sizes.update(result.state_sizes)
 
     def as_dict(self) -> dict[str, Any]:
         """The figures, by name."""
@@ -32,6 +38,7 @@ class Totals:
         nodes: dict[str, dict[str, int]] = {}
         for (node, name), count in sorted(self._counters.items()):
             nodes.setdefault(node, {})[name] = count
+        state = sum(self._state_sizes.values(), NO_STATE)
         return {
             "epochs": self.epochs,
             "records": self._records,
@@ -39,5 +46,8 @@ class Totals:
             "last_epoch": None if last is None else last.manifest.epoch,
             "last_epoch_seconds": None if last is None else last.seconds,
             "last_epoch_records": None if last is None else last.records,
+            "latency_ms": self._latency_ms,
+            "state_entries": state.approximate_entries,
+            "state_bytes": state.bytes,
             "nodes": nodes,
         }

@@ -35,9 +35,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from typing import Final, Protocol, Self, TypeAlias, runtime_checkable
 
-__all__ = ["Backend", "BackendSupplier", "Entry", "KeyRange", "Row", "StoreSize"]
+__all__ = ["NO_STATE", "Backend", "BackendSupplier", "Entry", "KeyRange", "Row", "StoreSize"]
 
 Entry: TypeAlias = tuple[bytes, bytes | None]
 """A key and its new value, or None to delete it."""
@@ -56,6 +56,13 @@ class StoreSize:
     approximate_entries: int
     bytes: int
     """On disk, files that are still to be compacted included; for memory, the keys and values."""
+
+    def __add__(self, other: StoreSize) -> StoreSize:
+        return StoreSize(self.approximate_entries + other.approximate_entries, self.bytes + other.bytes)
+
+
+NO_STATE: Final = StoreSize(0, 0)
+"""The size of a task without stores."""
 
 
 class Backend(Protocol):
