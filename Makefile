@@ -4,13 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-CHECKED := src tests $(wildcard examples)
+CHECKED := src tests $(wildcard examples) benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types pytest soak demo oracle constraints clean
+.PHONY: help setup test lint format types pytest soak bench bench-quick demo oracle constraints clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Install everything into .venv (the other targets do this when it is needed)
 
@@ -44,6 +44,12 @@ format: $(STAMP) ## Format the code and fix what can be fixed
 
 soak: $(STAMP) ## Run the long fault tests: 20,000 scripts, 100 kills of a Spark run (takes hours)
 	@MILLSTREAM_SOAK=1 $(BIN)/pytest --quiet -n 2 tests/commit tests/spark/test_kills.py $(ARGS)
+
+bench: $(STAMP) ## Measure everything; write the results, tables and plots (takes half an hour)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-quick: $(STAMP) ## Measure the most important things in a minute; write nothing
+	@$(BIN)/python -m benchmarks --quick $(ARGS)
 
 demo: $(STAMP) ## Run the word count: in this process, then on Spark, killed twice and checked
 	@$(BIN)/python examples/wordcount.py

@@ -1,0 +1,70 @@
+"""Memory over many epochs: driver, JVM and Python workers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from benchmarks.applications import append, application, count_grouped, keyed_rows, spark_context, workplace
+from benchmarks.figures import Figure, Scale, at_most
+from benchmarks.recovery import children_of
+from millstream.log import FileLog
+
+__all__ = ["memory"]
+
+_ROWS = 1_000
+_KEYS = 20_000
+
+
+def memory(scale: Scale) -> list[Figure]:
+    """200 epochs of 1,000 records: what the processes hold after a fourth of them, and at the end."""
+    epochs = scale.of(200, 20)
+    held: dict[str, list[float]] = {}
+    with workplace() as folder, spark_context(folder) as spark:
+        log = FileLog(folder / "log")
+        append(log, "in", keyed_rows(_KEYS, _KEYS))
+        with application(count_grouped(), folder, spark=spark) as app:
+            app.run(until="caught-up")
+            for number in range(1, epochs + 1):
+                append(log, "in", keyed_rows(_ROWS, _KEYS, number=number * _KEYS))
+                app.run(until="caught-up")
+                for name, megabytes in _megabytes().items():
+                    held.setdefault(name, []).append(megabytes)
+    found: list[Figure] = []
+    for name, samples in held.items():
+        early, late = samples[len(samples) // 4], samples[-1]
+        found.append(Figure(f"{name} after {epochs} epochs", late, "MB", samples[:: max(1, epochs // 20)]))
+        found.append(at_most(Figure(f"{name}: last epoch to a fourth of the way", late / early, "x"), 1.1))
+    return found
+
+
+def _megabytes() -> dict[str, float]:
+    me = os.getpid()
+    below = _descendants(me)
+    jvm = [pid for pid in below if _name(pid) == "java"]
+    workers = [pid for pid in below if _name(pid).startswith("python")]
+    return {
+        "driver": _rss(me),
+        "JVM": sum(map(_rss, jvm)),
+        "Python workers": sum(map(_rss, workers)),
+    }
+
+
+def _descendants(pid: int) -> list[int]:
+    direct = children_of(pid)
+    return [*direct, *(further for child in direct for further in _descendants(child))]
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _rss(pid: int) -> float:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -1,0 +1,129 @@
+"""Records per second on Spark, against what Spark offers itself, net of start-up.
+
+Both get the same records in batches of the same size; the first batch warms up and does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from benchmarks.applications import (
+    PARTITIONS,
+    append,
+    application,
+    count_by_key,
+    count_grouped,
+    keyed_rows,
+    lines,
+    run_to_the_end,
+    spark_context,
+    word_count,
+    workplace,
+)
+from benchmarks.figures import Figure, Scale, at_least, measured, ratio
+from benchmarks.spark_native import (
+    counted,
+    counted_by_processor,
+    counted_words,
+    native_session,
+    seconds_per_batch,
+    write_files,
+)
+from millstream import Topology
+from millstream.log import FileLog
+
+__all__ = ["throughput"]
+
+_WORDS_PER_LINE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Records for several batches, and how many of what users count are in each batch."""
+
+    name: str
+    topic: str
+    batches: list[pa.RecordBatch]
+    units: int
+
+
+def throughput(scale: Scale) -> list[Figure]:
+    """Count by key without and with a shuffle, and word count."""
+    per_batch, keys = scale.of(1_000_000, 200_000), scale.of(100_000, 20_000)
+    batches = scale.of(5, 3)
+    keyed = _Work("count", "in", [keyed_rows(per_batch, keys, number=n) for n in range(batches)], per_batch)
+    per_batch = scale.of(250_000, 50_000)
+    text = _Work(
+        "words", "lines", [lines(per_batch, number=n) for n in range(batches)], per_batch * _WORDS_PER_LINE
+    )
+    with workplace() as folder:
+        with spark_context(folder) as spark:
+            by_key = _ours(folder, spark, keyed, "count by key, group_by_key", count_by_key)
+            grouped = _ours(folder, spark, keyed, "count by key, group_by", count_grouped)
+            words = _ours(folder, spark, text, "word count, Python split", word_count)
+        native = _native(folder, keyed, text, scale)  # second, in a JVM that is warm by now
+    found = [*native.values(), by_key, grouped, words]
+    count, counted_word = native["count"], native["words"]
+    found += [
+        at_least(ratio("count by key, group_by_key: times Spark native", by_key, count), 5),
+        at_least(ratio("count by key, group_by: times Spark native", grouped, count), 3),
+        at_least(ratio("word count, Python split: times Spark native", words, counted_word), 2),
+    ]
+    if "processor" in native:
+        found.append(
+            at_least(
+                ratio("count by key, group_by_key: times transformWithState", by_key, native["processor"]),
+                100,
+            )
+        )
+    return found
+
+
+def _ours(folder: Path, spark: SparkContext, work: _Work, name: str, build: Callable[[], Topology]) -> Figure:
+    place = folder / name.replace(" ", "-").replace(",", "")
+    log = FileLog(place / "log")
+    for batch in work.batches:
+        append(log, work.topic, batch)
+    # A little more than a fourth: partitions are not exactly equal, and nobody wants a small last epoch.
+    per_partition = int(1.02 * work.batches[0].num_rows / PARTITIONS)
+    with application(build(), place, spark=spark, max_records=per_partition) as app:
+        results = run_to_the_end(app)
+    per_record = work.units / work.batches[0].num_rows
+    runs = [result.records * per_record / result.seconds for result in results[1:]]
+    rate = sum(result.records for result in results[1:]) / sum(result.seconds for result in results[1:])
+    return Figure(f"{name}: Millstream", rate * per_record, "records/s", runs, group=_group(work))
+
+
+def _native(folder: Path, keyed: _Work, text: _Work, scale: Scale) -> dict[str, Figure]:
+    sample = scale.of(20_000, 4_000)
+    small = _Work("sample", "in", [keyed_rows(sample, sample // 5, number=n) for n in range(3)], sample)
+    queries: dict[str, tuple[_Work, str, Callable[[DataFrame], DataFrame]]] = {
+        "count": (keyed, "count by key: Spark native", counted),
+        "words": (text, "word count: Spark native", counted_words),
+    }
+    if _has_pandas() and not scale.quick:  # it takes its time
+        queries["processor"] = (small, "count by key: transformWithState", counted_by_processor)
+    found: dict[str, Figure] = {}
+    with native_session(folder) as session:
+        for key, (work, name, query) in queries.items():
+            files = folder / f"{key}-files"
+            write_files(work.batches, files)
+            taken = seconds_per_batch(session, files, query, folder / f"{key}-checkpoint")[1:]
+            found[key] = measured(name, [work.units / one for one in taken], "records/s", group=_group(work))
+    return found
+
+
+def _group(work: _Work) -> str:
+    return "word count: words per second" if work.topic == "lines" else "count by key: records per second"
+
+
+def _has_pandas() -> bool:
+    """Whether what `transformWithState` needs is installed: the extra `bench` brings it."""
+    return find_spec("pandas") is not None and find_spec("google") is not None
