@@ -18,6 +18,7 @@ from typing import Any, Literal, Self
 
 from millstream.config import StreamsConfig, check_application_id
 from millstream.console import Figures
+from millstream.durable import DiskFullError
 from millstream.errors import ConfigError, MillstreamError
 from millstream.query.replica import StoreReplica
 from millstream.runtime.application_folder import ApplicationFolder
@@ -359,7 +360,7 @@ class Streams:
         if self._stop.is_set():
             self._error = error
             return False
-        if isinstance(error, EpochFailedError) and failures <= self._config.max_restarts:
+        if isinstance(error, EpochFailedError | DiskFullError) and failures <= self._config.max_restarts:
             return True
         self._error = error
         return self._uncaught(error) is Answer.REPLACE

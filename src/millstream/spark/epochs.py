@@ -14,6 +14,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from millstream.config import StreamsConfig
+from millstream.durable import DiskFullError
 from millstream.log.files import FileLog
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
@@ -31,7 +32,7 @@ from millstream.topology.topology import Topology
 
 __all__ = ["EpochFailedError", "EpochLoop", "EpochResult"]
 
-_RUN_AGAIN = (EpochMismatchError, MisplacedError, Py4JError, PySparkException, OSError)
+_RUN_AGAIN = (EpochMismatchError, MisplacedError, DiskFullError, Py4JError, PySparkException, OSError)
 """Failures of the machinery: the same epoch may well succeed when it is run again."""
 
 

@@ -1,0 +1,105 @@
+"""A disk that is full when a task seals: the epoch fails and says so, is tried again, and nothing is lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.spark.lab import Lab
+from tests.spark.programs import check_exact, words
+from tests.spark.test_workers import counting
+
+from millstream import State, failpoints
+from millstream.durable.layer import Chunk, OsFileLayer
+from millstream.spark.epochs import EpochFailedError, EpochResult
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+EVERYTHING = 300
+
+
+class FullDisk:
+    """In the workers, no file grows as long as there is a marker. Every write that failed leaves a note."""
+
+    def __init__(self, folder: Path, frees_itself_after: int | None = None) -> None:
+        self.marker = folder / "full"
+        self.notes = folder / "notes"
+        self.notes.mkdir()
+        self._enough = frees_itself_after
+
+    def install(self, key: str, value: str) -> None:
+        """Called for each record: see to it that this worker's tasks meet the full disk when they seal."""
+        if self.marker.exists():
+            failpoints._armed["commit.processed"] = failpoints.Armed("commit.processed", self._fill)
+
+    def _fill(self) -> None:
+        """The task has processed its records and is about to seal."""
+        del failpoints._armed["commit.processed"]
+        OsFileLayer.pwrite = self._pwrite(OsFileLayer.pwrite)  # type: ignore[method-assign]
+
+    def _pwrite(
+        self, real: Callable[[OsFileLayer, int, Chunk, int], int]
+    ) -> Callable[[OsFileLayer, int, Chunk, int], int]:
+        def pwrite(layer: OsFileLayer, fd: int, data: Chunk, position: int) -> int:
+            OsFileLayer.pwrite = real  # type: ignore[method-assign]
+            if not self.marker.exists():
+                return real(layer, fd, data, position)
+            self._note(str(Path(f"/proc/self/fd/{fd}").readlink()))
+            real(layer, fd, memoryview(data)[: memoryview(data).nbytes // 2], position)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        return pwrite
+
+    def _note(self, file: str) -> None:
+        (self.notes / f"{len(self.failures())}-{os.getpid()}").write_text(file, encoding="utf-8")
+        if self._enough is not None and len(self.failures()) >= self._enough:
+            self.marker.unlink(missing_ok=True)
+
+    def failures(self) -> list[str]:
+        """The files that could not be written."""
+        return [note.read_text(encoding="utf-8") for note in self.notes.iterdir()]
+
+
+def filled_after_the_first_epoch(disk: FullDisk) -> Callable[[EpochResult], None]:
+    return lambda result: disk.marker.touch() if result.manifest.epoch == 2 else None
+
+
+def test_an_epoch_that_finds_the_disk_full_fails_clearly_and_goes_on_when_there_is_space(lab: Lab) -> None:
+    lab.topic("in", parts := words(EVERYTHING, seed=30))
+    disk = FullDisk(lab.folder)
+    app = lab.app(counting(disk.install), max_records_per_epoch=50, max_epoch_retries=2, max_restarts=1)
+    app.on_epoch(filled_after_the_first_epoch(disk))
+    with pytest.raises(EpochFailedError) as failure:
+        app.run(until="caught-up")
+    assert app.state is State.ERROR
+    assert "failed 3 times; nothing of it is visible. The last failure: The disk is full: " in str(
+        failure.value
+    )
+    assert "Remedy: free space or move the folder to a larger volume" in str(failure.value)
+    committed, seen = lab.committed(), lab.everything()
+    assert 0 < committed < EVERYTHING
+    assert len(disk.failures()) >= 2 * 3, "one start and one restart, three tries each"
+    assert all("/sealed/" in file for file in disk.failures())
+
+    disk.marker.unlink()
+    lab.run(counting(disk.install), max_records_per_epoch=50)
+
+    after = lab.everything()
+    assert all(set(rows) <= set(after[topic]) for topic, rows in seen.items()), "what was seen has stayed"
+    check_exact(lab, "two_levels", parts)
+
+
+def test_space_that_comes_back_while_the_epoch_is_tried_again_is_enough(lab: Lab) -> None:
+    lab.topic("in", parts := words(EVERYTHING, seed=31))
+    disk = FullDisk(lab.folder, frees_itself_after=5)
+    with lab.app(
+        counting(disk.install), max_records_per_epoch=50, max_epoch_retries=1, max_restarts=9
+    ) as app:
+        app.on_epoch(filled_after_the_first_epoch(disk))
+        app.on_uncaught(lambda error: pytest.fail(f"asked about {error}"))
+        app.run(until="caught-up")
+    assert len(disk.failures()) >= 5
+    check_exact(lab, "two_levels", parts)
