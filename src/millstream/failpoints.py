@@ -56,6 +56,8 @@ REGISTRY: Final[dict[str, str]] = {
     "log.start_moved": "Retention moved the log's start; the old segments still exist.",
     "log.topic_built": "A new topic is complete in a temporary folder and has no name yet.",
     "log.topic_named": "A new topic has its name; the folder of topics is not synced.",
+    "log.partitions_built": "New partitions of a topic are durable; the topic does not count them.",
+    "log.partitions_counted": "The topic counts its new partitions; nobody has been told.",
     # runtime/: the ten steps of the commit
     "commit.leased": "Step 1: the driver holds the lease and knows the head.",
     "commit.fenced": "Step 1: the driver's own manifest follows the head; nobody else can take its place.",

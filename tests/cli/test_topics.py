@@ -46,6 +46,13 @@ def test_a_topic_is_created_listed_and_described(run: Run) -> None:
     assert [path.name for path in Path.cwd().iterdir()] == ["millstream-data"]
 
 
+def test_a_topic_is_given_more_partitions(run: Run) -> None:
+    run("create", "lines")
+    assert run("alter", "lines", "-p", "3").stderr == "Topic 'lines' has 3 partitions now (before: 1).\n"
+    assert run("describe", "lines").stdout.startswith("lines: 3 partitions")
+    assert "partitions can only be added" in run("alter", "lines", "-p", "2", status=1).stderr
+
+
 def test_creating_a_topic_again_is_an_error_unless_told_otherwise(run: Run) -> None:
     run("create", "lines")
     assert "Error: Topic 'lines' is there already." in run("create", "lines", status=1).stderr

@@ -33,9 +33,9 @@ CUTS: dict[str, Callable[[FaultyFiles], None]] = {
     "random power cut 1": lambda files: files.power_cut(random.Random(1)),
 }
 UNUSED = {
-    "durable.replaced",  # the log replaces no file
     "log.tail_cut",  # only after a first crash, see below
 }
+PARTITIONS = 3
 POINTS = [
     name for name in failpoints.REGISTRY if name.startswith(("log.", "durable.")) and name not in UNUSED
 ]
@@ -80,6 +80,7 @@ class World:
         yield lambda: self.delete(log, 3)
         yield lambda: self.append(log, "a4")
         yield lambda: self.delete(log, 7)
+        yield lambda: log.add_partitions("orders", PARTITIONS)
         yield lambda: self.publish(log, 3, "p3")
 
     def append(self, log: FileLog, *values: str) -> None:
@@ -108,6 +109,8 @@ class World:
             whole = self.acknowledged + self.in_flight
             assert found in (self.acknowledged[start:], whole[start:])
             assert log.latest(self.kit.orders) == start + len(found)
+            assert log.config("orders").partitions in (1, PARTITIONS)
+            assert {part.latest for part in log.describe("orders").partitions[1:]} <= {0}
 
 
 EXPECTED = [b"a1", b"a2", b"p1", b"a3", b"p2", b"p2'", b"a4", b"p3"]
@@ -135,6 +138,7 @@ def test_a_crash_at_any_step_loses_nothing_and_doubles_nothing(kit: Kit, tmp_pat
                 world.check()
                 assert world.acknowledged == EXPECTED
                 assert world.start == 7
+                assert world.open().config("orders").partitions == PARTITIONS
                 skip += 1
     assert crashes, f"{point} was never reached"
 

@@ -119,6 +119,18 @@ def test_a_topic_that_would_need_more_tasks_than_there_is_state_is_refused(lab: 
             app.run(until="caught-up")
 
 
+def test_new_partitions_are_read_while_it_runs_and_state_stays_where_it_is(lab: Lab) -> None:
+    lab.topic("in", parts := words(40, seed=9, partitions=2))
+    with lab.app(two_levels()) as app:
+        app.run(until="caught-up")
+        lab.log.add_partitions("in", 3)
+        lab.append("in", more := [("moss", "moss"), ("reed", "reed")], partition=2)
+        app.run(until="caught-up")
+        assert dict(app.store("counts").all()) == counted([*parts, more])
+    check_exact(lab, "two_levels", [*parts, more])
+    assert lab.log.config("app-counts-changelog").partitions == 2
+
+
 def test_offset_reset_latest_begins_at_the_end(lab: Lab) -> None:
     lab.topic("in", [[("old", "old")], []])
     with lab.app(one_level(), offset_reset="latest") as app:

@@ -38,13 +38,13 @@ class FullDisk:
     def _fill(self) -> None:
         """The task has processed its records and is about to seal."""
         del failpoints._armed["commit.processed"]
-        OsFileLayer.pwrite = self._pwrite(OsFileLayer.pwrite)  # type: ignore[method-assign]
+        OsFileLayer.pwrite = self._pwrite(OsFileLayer.pwrite)  # type: ignore[method-assign, assignment]
 
     def _pwrite(
         self, real: Callable[[OsFileLayer, int, Chunk, int], int]
     ) -> Callable[[OsFileLayer, int, Chunk, int], int]:
         def pwrite(layer: OsFileLayer, fd: int, data: Chunk, position: int) -> int:
-            OsFileLayer.pwrite = real  # type: ignore[method-assign]
+            OsFileLayer.pwrite = real  # type: ignore[method-assign, assignment]
             if not self.marker.exists():
                 return real(layer, fd, data, position)
             self._note(str(Path(f"/proc/self/fd/{fd}").readlink()))

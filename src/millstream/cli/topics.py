@@ -1,4 +1,4 @@
-"""``millstream topics``: create, list, describe, produce, consume.
+"""``millstream topics``: create, alter, list, describe, produce, consume.
 
 Text in, text out: lines or JSON lines, files or pipes. What the commands print on standard output is data;
 what they tell is on standard error.
@@ -56,7 +56,7 @@ def _format_options(command: F) -> F:
 
 @click.group()
 def topics() -> None:
-    """Create, list and describe topics; write and read their records."""
+    """Create, alter, list and describe topics; write and read their records."""
 
 
 @topics.command()
@@ -87,6 +87,27 @@ def create(topic: str, log: FileLog, partitions: int, timestamps: str, *, if_mis
         click.echo(f"Topic {topic!r} is there already.", err=True)
     else:
         click.echo(f"Created topic {topic!r} (partitions: {partitions}).", err=True)
+
+
+@topics.command()
+@click.argument("topic")
+@_log_option
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1), required=True, help="How many there shall be in all."
+)
+def alter(topic: str, log: FileLog, partitions: int) -> None:
+    """Give a topic more partitions. Records stay where they are.
+
+    Keys of records that come later may go to another partition than before. An application that keeps
+    state by the partitions of the topic will refuse to go on, and say what to do.
+
+    \b
+    Example:
+      millstream topics alter orders --partitions 8
+    """
+    before = log.config(topic).partitions
+    log.add_partitions(topic, partitions)
+    click.echo(f"Topic {topic!r} has {partitions} partitions now (before: {before}).", err=True)
 
 
 @topics.command("list")

@@ -63,7 +63,7 @@ class TimestampType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What a topic is created with; fixed for its life."""
+    """What a topic is created with; fixed for its life, but partitions may be added."""
 
     partitions: int = 1
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
@@ -204,8 +204,11 @@ class Log(Protocol):
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
 
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Let a topic have so many partitions in all, all of the new ones at once; never fewer than now."""
+
     def config(self, topic: str) -> TopicConfig:
-        """Return what the topic was created with."""
+        """Return what the topic was created with, and the partitions that it has now."""
 
     def describe(self, topic: str) -> TopicDescription:
         """Return the topic as it is now."""

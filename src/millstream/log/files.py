@@ -5,7 +5,7 @@ Layout::
     millstream-data/                    the root; mode 0700
       millstream-log                    marks the folder as a log: format and id
       topics/
-        lock                            held while a topic is created
+        lock                            held while a topic is created or gets more partitions
         word-counts/
           topic                         its configuration
           0/                            partition 0
@@ -137,9 +137,14 @@ class FileLog:
         self._check_log()
         return self._topics.names()
 
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Let a topic have so many partitions in all; never fewer than now. What is in them stays."""
+        self._check_log()
+        self._topics.grow(topic, partitions)
+
     def config(self, topic: str) -> TopicConfig:
-        """Return what the topic was created with."""
-        return self._topic(topic).config()
+        """Return what the topic was created with, and the partitions that it has now."""
+        return self._topic_now(topic).config()
 
     def describe(self, topic: str) -> TopicDescription:
         """Return the topic as it is now."""
@@ -270,6 +275,8 @@ class FileLog:
         if found is not None:
             return found
         topic = self._topic(topic_partition.topic)
+        if topic_partition.partition >= topic.partitions:
+            topic = self._topic_now(topic_partition.topic)  # it may have been given more
         if not 0 <= topic_partition.partition < topic.partitions:
             raise UnknownTopicError(
                 f"Topic {topic.name!r} has no partition {topic_partition.partition}. Remedy: choose 0 to "
@@ -304,9 +311,12 @@ class FileLog:
 
     def _topic(self, name: str) -> Topic:
         topic = self._found.get(name)
-        if topic is None:
-            self._check_log()
-            topic = self._found[name] = self._topics.find(name)
+        return self._topic_now(name) if topic is None else topic
+
+    def _topic_now(self, name: str) -> Topic:
+        """Return the topic as its file has it: another process may have added partitions."""
+        self._check_log()
+        topic = self._found[name] = self._topics.find(name)
         return topic
 
     def _ensure_log(self) -> None:

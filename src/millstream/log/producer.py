@@ -91,6 +91,7 @@ class Producer:
         batch = record_batch(
             self._keys, self._values, self._timestamps, self._headers if self._has_headers else None
         )
+        self._partitions = self._log.config(self._topic).partitions  # it may have been given more
         where = partitions_for_keys(self._keys, self._partitions, null_keys_to=self._sticky)
         if self._has_chosen:
             where = pl.Series("chosen", self._chosen, dtype=pl.UInt32).fill_null(where)

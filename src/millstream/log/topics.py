@@ -1,4 +1,4 @@
-"""The folder of topics: create, list, find.
+"""The folder of topics: create, list, find, give more partitions.
 
 A topic is a folder with its configuration and one folder per partition. It is built under a temporary name
 and renamed when it is complete and durable, so a topic is there as a whole or not at all. Creations exclude
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from millstream import failpoints
 from millstream.durable import (
@@ -24,6 +25,7 @@ from millstream.durable import (
     held_lock,
     is_temporary,
     read_bounded,
+    replace_durably,
     sync_folder,
     temporary_name,
 )
@@ -50,7 +52,7 @@ class Topic(msgspec.Struct, frozen=True):
     timestamp_type: TimestampType
 
     def config(self) -> TopicConfig:
-        """Return what the topic was created with."""
+        """Return what the topic was created with, and the partitions that it has now."""
         return TopicConfig(self.partitions, self.timestamp_type)
 
 
@@ -122,17 +124,53 @@ class TopicFolder:
             # 3
             sync_folder(self._folder, files=self._files)
 
+    def grow(self, name: str, partitions: int) -> None:
+        """Give a topic more partitions.
+
+        1. Build the new ones in the topic's folder, everything synced. Nobody looks at them yet; what an
+           earlier try left behind is removed first.
+        2. Replace the configuration. From here on they are there, all of them.
+        """
+        folder = self.path(name)
+        with held_lock(self._folder / _LOCK, timeout_ms=self._lock_timeout_ms):
+            topic = self.find(name)
+            if not topic.partitions <= partitions <= MAX_PARTITIONS:
+                raise InvalidTopicError(
+                    f"Topic {name!r} has {topic.partitions} partitions; it can't be given {partitions}, for "
+                    f"partitions can only be added. Remedy: choose {topic.partitions} to {MAX_PARTITIONS}, "
+                    "or create another topic."
+                )
+            if partitions == topic.partitions:
+                return
+            # 1
+            for path in list(folder.iterdir()):
+                if is_temporary(path.name):
+                    self._files.unlink(path)
+                elif path.name.isdigit() and int(path.name) >= topic.partitions:
+                    shutil.rmtree(path)
+            grown = replace(topic, partitions=partitions)
+            self._build_partitions(folder, grown, range(topic.partitions, partitions))
+            sync_folder(folder, files=self._files)
+            failpoints.hit("log.partitions_built")
+            # 2
+            replace_durably(folder / _CONFIG, [_TOPIC.encode(grown)], files=self._files)
+            failpoints.hit("log.partitions_counted")
+
     def _build(self, folder: Path, topic: Topic) -> None:
+        with disk_errors_named(folder):
+            self._files.mkdir(folder)
+        self._build_partitions(folder, topic, range(topic.partitions))
+        create_exclusive(folder / _CONFIG, [_TOPIC.encode(topic)], files=self._files)
+
+    def _build_partitions(self, folder: Path, topic: Topic, partitions: range) -> None:
         files = self._files
         with disk_errors_named(folder):
-            files.mkdir(folder)
-            for partition in range(topic.partitions):
+            for partition in partitions:
                 at = folder / str(partition)
                 files.mkdir(at)
                 header = HEADER.encode(SegmentHeader(topic.id, partition, 0, 0, {}))
                 create_exclusive(at / segment_name(0), [header], files=files)
                 create_watermark(at, Watermark(0, len(header), 0, 0), files)
-        create_exclusive(folder / _CONFIG, [_TOPIC.encode(topic)], files=files)
 
     def _remove_remains(self) -> None:
         """Remove what a creation left that died halfway. We hold the lock: nobody is at it."""

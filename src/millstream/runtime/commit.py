@@ -128,7 +128,7 @@ class Driver:
         try:
             self._check_plan(head)
             self._check_publications(head)
-            self._create_topics()
+            self._create_topics(head)
             failpoints.hit("commit.leased")
             self._chain.settle(head)
             self._head = head
@@ -161,8 +161,8 @@ class Driver:
         self.lease.renew()
         if self._published != self.head.epoch:
             self.publish(self.head)  # it failed after the commit, for want of space perhaps
-        if any(topic not in self.counts for topic in self._source_topics()):
-            self._create_topics()  # a new topic fits the pattern of a source
+        if self._topics_have_grown():
+            self._create_topics(self.head)
         cut = self._cut()
         if not tick and not any(start < end for parts in cut.values() for start, end in parts.values()):
             return None
@@ -215,6 +215,7 @@ class Driver:
             sealed=tuple(sorted(name for name, report in done.items() if report.sealed is not None)),
             learned=_merged_types(job, done.values()),
             plan=self._plan.summary,
+            repartitions=self._repartitions(),
         )
         self._commit(manifest, manifest.sealed)
         return self.head
@@ -275,6 +276,7 @@ class Driver:
             sealed=(),
             learned=() if head is None else head.learned,
             plan=self._plan.summary,
+            repartitions=self._repartitions(),
         )
 
     def _range(self, manifest: Manifest, task_id: str, section: Section) -> SealedRange:
@@ -341,6 +343,8 @@ class Driver:
         return max(times, default=None)
 
     def _first_offset(self, place: TopicPartition) -> Offset:
+        if self.head.partitions(place.topic):
+            return self._log.earliest(place)  # added to a topic that is read already: all of it is new
         reset = self._settings.offset_reset
         for sub in self._plan.subtopologies:
             source = sub.source_of(place.topic)
@@ -361,34 +365,64 @@ class Driver:
             if any(sub.source_of(topic) is not None for sub in self._plan.subtopologies)
         )
 
-    def _create_topics(self) -> None:
-        """Changelogs get one partition per task; what the program reads must be there already."""
-        external = {topic: self._log.config(topic).partitions for topic in self._log.topics()}
-        self.counts = self._plan.partitions(external)
-        for sub in self._plan.subtopologies:
-            for name, spec in sub.stores.items():
-                if spec.logging:
-                    self._create_changelog(sub, name)
-        self._create_missing(
-            {sink.topic for sub in self._plan.subtopologies for sink in sub.sinks if sink.topic is not None}
-            - set(self._plan.repartition_topics)
-        )
+    def _topics_have_grown(self) -> bool:
+        """Whether a pattern has a new topic, or a topic that we read or write has more partitions."""
+        watched = {*self._source_topics(), *self._static_sinks()}
+        return any(self.counts.get(topic) != self._log.config(topic).partitions for topic in watched)
 
-    def _create_changelog(self, sub: SubTopology, store: str) -> None:
-        topic = changelog_topic(self._folder.application_id, store)
+    def _create_topics(self, head: Manifest | None) -> None:
+        """Changelogs get one partition per task; what the program reads must be there already."""
+        before = self.counts
+        external = {topic: self._log.config(topic).partitions for topic in self._log.topics()}
+        self.counts = self._plan.partitions(external, {} if head is None else head.repartitions)
+        try:
+            for sub in self._plan.subtopologies:
+                for name in sub.stores:
+                    self._check_spread(sub, name, head)
+        except PlanChangedError:
+            self.counts = before
+            raise
+        self._create_missing(self._static_sinks())
+
+    def _static_sinks(self) -> set[str]:
+        named = {
+            sink.topic for sub in self._plan.subtopologies for sink in sub.sinks if sink.topic is not None
+        }
+        return named - set(self._plan.repartition_topics)
+
+    def _repartitions(self) -> dict[str, int]:
+        return {topic: self.counts[topic] for topic in self._plan.repartition_topics}
+
+    def _check_spread(self, sub: SubTopology, store: str, head: Manifest | None) -> None:
+        """Refuse if the keys of a store would no longer be where they are; else it has its changelog."""
         tasks = self._plan.task_count(sub, self.counts)
-        self._create(topic, tasks)
+        if sub.stores[store].logging:
+            topic = changelog_topic(self._folder.application_id, store)
+            self._create(topic, tasks)
+            spread = self.counts[topic]
+        else:
+            spread = self._tasks_before(sub, head) or tasks
         hashed = any(
             name in self._plan.repartition_topics for source in sub.sources for name in source.topics
         )
-        if self.counts[topic] < tasks or (hashed and self.counts[topic] != tasks):
+        if spread < tasks or (hashed and spread != tasks):
             raise PlanChangedError(
-                f"Store {store!r} of application {self._folder.application_id!r} is spread over "
-                f"{self.counts[topic]} partitions, but the topics that feed it now ask for {tasks}. Nothing "
-                "was changed. Likely cause: a topic was made anew with more partitions, or a new topic that "
-                "fits a pattern has more than the others. Remedy: give the topics the partitions they had, "
-                "or start the program under another app_id."
+                f"Store {store!r} of application {self._folder.application_id!r} is spread over {spread} "
+                f"partitions, but the topics that feed it now ask for {tasks}. Nothing was changed. Likely "
+                "cause: a topic was given more partitions, or a new topic that fits a pattern has more than "
+                "the others. State is kept by partition, and the keys of new records would be elsewhere than "
+                "their state. Remedy: start the program under another app_id, so that it builds its state "
+                f"anew; or let records come through a topic with {spread} partitions. A stream that is "
+                "regrouped (group_by, repartition) in front of the store does not depend on its topic's "
+                "partitions."
             )
+
+    def _tasks_before(self, sub: SubTopology, head: Manifest | None) -> int:
+        """How many tasks a sub-topology had at the head, as far as records have come."""
+        if head is None:
+            return 0
+        known = {topic: head.partitions(topic) for topic in self._source_topics()} | dict(head.repartitions)
+        return max((count for topic, count in known.items() if sub.source_of(topic) is not None), default=0)
 
     def _create_missing(self, topics: Iterable[str]) -> None:
         for topic in sorted(topics):

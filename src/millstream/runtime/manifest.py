@@ -84,6 +84,8 @@ class Manifest(msgspec.Struct, frozen=True):
     learned: tuple[tuple[str, str, str], ...]
     """What automatic serdes learned: topic or store, key or value, type."""
     plan: Mapping[str, Any] = {}
+    repartitions: Mapping[str, int] = {}
+    """How many partitions each repartition has, for as long as the application lives."""
 
     def digest(self) -> str:
         """What the next manifest names as its parent."""
@@ -95,6 +97,10 @@ class Manifest(msgspec.Struct, frozen=True):
             if (at, number) == (topic, partition):
                 return offset
         return None
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions of a source have been read so far."""
+        return max((number + 1 for at, number, _ in self.positions if at == topic), default=0)
 
     def encoded(self) -> bytes:
         """The manifest as it stands in its file."""

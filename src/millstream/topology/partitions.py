@@ -1,8 +1,9 @@
 """How many partitions a repartition has.
 
-An explicit number wins. Otherwise a repartition is as wide as the widest topic that feeds it; then all
-topics of a co-partition group take the same number: the explicit one or that of the topics in the log
-(which must agree), else the largest.
+An explicit number wins, then the one that the repartition had when state was first kept behind it: keys must
+stay where they are, though the topics that feed it may get more partitions. Otherwise a repartition is as
+wide as the widest topic that feeds it; then all topics of a co-partition group take the same number: the
+explicit one or that of the topics in the log (which must agree), else the largest.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def check_explicit_counts(topology: Topology, plan: Plan) -> None:
             raise TopologyError(message)
 
 
-def partition_counts(plan: Plan, external: Mapping[str, int]) -> dict[str, int]:
+def partition_counts(plan: Plan, external: Mapping[str, int], kept: Mapping[str, int]) -> dict[str, int]:
     """Partition counts of all topics that the plan reads."""
     counts = dict(external)
     for level in plan.steps:
@@ -43,8 +44,8 @@ def partition_counts(plan: Plan, external: Mapping[str, int]) -> dict[str, int]:
             _check_inputs(sub, counts)
             for sink in sub.sinks:
                 if sink.topic is not None and sink.topic in plan.repartition_topics:
-                    explicit = plan.repartition_topics[sink.topic]
-                    counts[sink.topic] = explicit or max(
+                    fixed = plan.repartition_topics[sink.topic] or kept.get(sink.topic)
+                    counts[sink.topic] = fixed or max(
                         counts.get(sink.topic, 0), plan.task_count(sub, counts), 1
                     )
         for group in plan.copartition_groups:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from millstream.state.specs import StoreBuilder
@@ -89,9 +90,14 @@ class Plan:
             if store.logging
         }
 
-    def partitions(self, external: Mapping[str, int]) -> dict[str, int]:
-        """Partition counts of all topics that are read, given those of the topics in the log."""
-        return partition_counts(self, external)
+    def partitions(
+        self, external: Mapping[str, int], kept: Mapping[str, int] = MappingProxyType({})
+    ) -> dict[str, int]:
+        """Partition counts of all topics that are read, given those of the topics in the log.
+
+        `kept` has those of repartitions that keep what they had.
+        """
+        return partition_counts(self, external, kept)
 
     def task_count(self, sub: SubTopology, counts: Mapping[str, int]) -> int:
         """How many tasks a sub-topology has: as many as its widest source topic has partitions."""
