@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,9 @@ from tests.properties.generate import random_spec
 from tests.properties.inputs import random_epochs
 
 from millstream.processors import batch as batches
+from millstream.processors import table as tables
 from millstream.processors.batch import Batch
 from millstream.processors.stateless import DropNullKeys
-from millstream.processors.table import TableOperator
 from millstream.processors.table_group import TableGroupBy
 from millstream.runtime import inputs, outputs, pipeline
 from millstream.runtime.context import ForwardingContext, TransformerContext
@@ -90,19 +90,22 @@ def metadata_is_that_of_the_first_row(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def caches_flush_in_the_order_of_keys(patch: pytest.MonkeyPatch) -> None:
-    with_held_back(patch, lambda held_back: dict(sorted(held_back.items())))
+    def by_key(keys: list[bytes]) -> list[int]:
+        return sorted(range(len(keys)), key=keys.__getitem__)
+
+    with_held_back_in_order(patch, by_key)
 
 
 @bug
 def caches_flush_in_the_order_of_first_updates(patch: pytest.MonkeyPatch) -> None:
-    remember = TableOperator._remember
+    last_of_each = tables._last_of_each
 
-    def without_moving(self: TableOperator, batch: Batch, updates: Any) -> None:
-        before = dict(self.store.held_back)
-        remember(self, batch, updates)
-        self.store.held_back = {**before, **self.store.held_back}
+    def without_moving(held_back: Any) -> tuple[list[bytes], Batch]:
+        keys, batch = last_of_each(held_back)
+        first = list(dict.fromkeys(key for data, _ in held_back for key in data))
+        return first, batch.take([keys.index(key) for key in first])
 
-    patch.setattr(TableOperator, "_remember", without_moving)
+    patch.setattr(tables, "_last_of_each", without_moving)
 
 
 @bug
@@ -178,17 +181,16 @@ def headers_are_lost_where_rows_are_taken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Batch, "take", lambda self, rows: replace(take(self, rows), headers=None))
 
 
-def with_held_back(
-    patch: pytest.MonkeyPatch, change: Callable[[Mapping[bytes, Any]], dict[bytes, Any]]
-) -> None:
-    """Change what cached tables hold back, just before they flush."""
-    flush = TableOperator.flush
+def with_held_back_in_order(patch: pytest.MonkeyPatch, order: Callable[[list[bytes]], list[int]]) -> None:
+    """Change the order in which cached tables flush."""
+    last_of_each = tables._last_of_each
 
-    def changed(self: TableOperator) -> Batch | None:
-        self.store.held_back = change(self.store.held_back)
-        return flush(self)
+    def changed(held_back: Any) -> tuple[list[bytes], Batch]:
+        keys, batch = last_of_each(held_back)
+        rows = order(keys)
+        return [keys[row] for row in rows], batch.take(rows)
 
-    patch.setattr(TableOperator, "flush", changed)
+    patch.setattr(tables, "_last_of_each", changed)
 
 
 @pytest.mark.parametrize("name", BUGS)

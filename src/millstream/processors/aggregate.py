@@ -2,6 +2,9 @@
 
 Rows without a key or value are left out. The result's timestamp is the largest that took part. An
 aggregator that answers None deletes the row.
+
+With caching on, only the last result of a key in an epoch is heard of. Then the built-in aggregations fold a
+batch key by key, not row by row: what stands for all rows of a key is combined first.
 """
 
 from __future__ import annotations
@@ -11,12 +14,16 @@ from operator import itemgetter
 from typing import Any
 
 from millstream.processors.batch import Batch
-from millstream.processors.operator import each_row
+from millstream.processors.fold import Combine, combine_for
+from millstream.processors.groups import Groups, group_rows
 from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls
 
 
 class Folding(TableOperator):
     """Folds each row into the cell of its key, in order."""
+
+    combine: Combine | None = None
+    """How rows of a key can be combined before they are folded, if that gives the same."""
 
     def fold(self, key: Any, value: Any, so_far: Any) -> Any:
         """The new value; `so_far` is None for the first one of a key."""
@@ -25,54 +32,96 @@ class Folding(TableOperator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         batch = drop_nulls(self.context, batch)
+        if self.caching and self.combine is not None and self._fold_groups(batch, self.combine):
+            return None
         keys, batch = self.with_key_bytes(batch)
         cells = self.store.load_settled(keys)
         fold = self._fold_to_last if self.caching else self._fold_each
         updates = fold(batch, keys, cells)
         return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
 
+    def _fold_groups(self, batch: Batch, combine: Combine) -> bool:
+        """Fold what stands for all rows of a key. False if that can't be done: nothing has happened then."""
+        try:
+            groups = group_rows(batch, self.store.key_serde, combine)
+            if groups is None:
+                return False
+            last = batch.take(groups.rows)
+            keys = self.store.encode_keys(last.keys)
+            updates = self._merged(keys, groups, combine)
+        except Exception:  # noqa: BLE001 - row by row it fails again, and then it is known where
+            return False
+        if not set(map(type, updates.news)) <= self.store.exact_types:
+            return False
+        self.write(
+            last, updates, dict(zip(keys, zip(updates.news, updates.timestamps, strict=True), strict=True))
+        )
+        return True
+
+    def _merged(self, keys: list[bytes], groups: Groups, combine: Combine) -> Updates:
+        cells = self.store.load_settled(keys)
+        updates = Updates()
+        updates.key_bytes, updates.rows, updates.olds = keys, list(range(len(keys))), [None] * len(keys)
+        add_new, add_time, merged = updates.news.append, updates.timestamps.append, combine.merged
+        for key, combined, timestamp in zip(keys, groups.combined, groups.timestamps, strict=True):
+            cell = cells[key]
+            if cell is None:
+                add_new(merged(None, combined))
+                add_time(timestamp)
+            else:
+                add_new(merged(cell[0], combined))
+                add_time(max(timestamp, cell[1]))
+        return updates
+
     def _fold_each(self, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
         """Fold, with an update for every row."""
         updates = Updates()
-
-        def fold_row(row: int) -> None:
-            key = keys[row]
-            cell = cells[key]
-            timestamp = batch.timestamps[row]
-            if cell is not None:
-                timestamp = max(timestamp, cell[1])
-            old = self.current(cell) if self.send_old else None
-            new = self.fold(batch.keys[row], batch.values[row], self.current(cell))
-            cells[key] = self.settle(new, timestamp)
-            updates.add(row, key, new, old, timestamp)
-
-        each_row(self.context, batch, fold_row)
-        return updates
+        add, fold, current, settle = updates.add, self.fold, self.current, self.settle
+        wants_old = self.send_old
+        row = 0
+        rows = zip(range(len(batch)), keys, batch.keys, batch.values, batch.timestamps, strict=True)
+        while True:
+            try:
+                for row, key, record_key, value, timestamp in rows:
+                    cell = cells[key]
+                    if cell is None:
+                        old, time, new = None, timestamp, fold(record_key, value, None)
+                    else:
+                        old = current(cell) if wants_old else None
+                        time = max(timestamp, cell[1])
+                        new = fold(record_key, value, current(cell))
+                    cells[key] = settle(new, time)
+                    add(row, key, new, old, time)
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                self.context.failed(batch, row, error)
+            else:
+                return updates
 
     def _fold_to_last(self, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
         """Fold, with one update per key, at its last row: what a cached table remembers anyway."""
         last: dict[bytes, int] = {}
-        batch_keys, values, timestamps, fold = batch.keys, batch.values, batch.timestamps, self.fold
-        fresh, settled = self.store.fresh, self.store.settled
-
-        def fold_row(row: int) -> None:
-            key = keys[row]
-            cell = cells[key]
-            timestamp = timestamps[row]
-            if cell is None:
-                new = fold(batch_keys[row], values[row], None)
+        fold, fresh, settle = self.fold, self.store.fresh, self.settle
+        row = 0
+        rows = zip(range(len(batch)), keys, batch.keys, batch.values, batch.timestamps, strict=True)
+        while True:
+            try:
+                for row, key, record_key, value, timestamp in rows:
+                    cell = cells[key]
+                    if cell is None:
+                        cells[key] = settle(fold(record_key, value, None), timestamp)
+                    else:
+                        time = max(timestamp, cell[1])
+                        cells[key] = settle(fold(record_key, value, fresh(cell[0])), time)
+                    last[key] = row
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                self.context.failed(batch, row, error)
             else:
-                new = fold(batch_keys[row], values[row], fresh(cell[0]))
-                timestamp = max(timestamp, cell[1])
-            cells[key] = None if new is None else (settled(new), timestamp)
-            last[key] = row
-
-        each_row(self.context, batch, fold_row)
+                break
         updates = Updates()
         for key, row in sorted(last.items(), key=itemgetter(1)):
             cell = cells[key]
-            new, timestamp = (None, timestamps[row]) if cell is None else cell
-            updates.add(row, key, new, None, timestamp)
+            new, time = (None, batch.timestamps[row]) if cell is None else cell
+            updates.add(row, key, new, None, time)
         return updates
 
 
@@ -91,6 +140,7 @@ class StreamAggregate(Folding):
         super().__init__(store, caching=caching, send_old=send_old)
         self.initializer = initializer
         self.aggregator = aggregator
+        self.combine = combine_for(initializer, aggregator)
 
     def fold(self, key: Any, value: Any, so_far: Any) -> Any:
         """See `Folding.fold`."""

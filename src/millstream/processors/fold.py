@@ -1,9 +1,14 @@
-"""The built-in ways to fold values: count, sum, min, max. Classes, so that an engine can recognise them."""
+"""The built-in ways to fold values: count, sum, min, max. Classes, so that an engine can recognise them.
+
+Their results do not depend on the order or grouping of the values (of whole numbers, text and bytes: not of
+floating-point numbers). So a batch can be combined by key before it meets the table: see `Combine`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 
 def zero() -> int:
@@ -61,3 +66,89 @@ class Max(_Of):
         """The new aggregate."""
         seen = self.look(value)
         return seen if largest is None or seen > largest else largest
+
+
+class Combine(Protocol):
+    """How values of a key become one value that stands for them all."""
+
+    def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
+        """One value per distinct key; None if these values have to be folded one by one."""
+
+    def merged(self, so_far: Any, combined: Any) -> Any:
+        """The aggregate with a combined value in it; `so_far` is None if there is no aggregate."""
+
+
+class Counting:
+    """How many."""
+
+    def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
+        """See `Combine.combined`."""
+        return Counter(keys)
+
+    def merged(self, so_far: Any, combined: Any) -> Any:
+        """See `Combine.merged`."""
+        return combined if so_far is None else so_far + combined
+
+
+class Summing:
+    """The sum of whole numbers."""
+
+    def __init__(self, of: Callable[[Any], Any] | None) -> None:
+        self._of = of
+
+    def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
+        """See `Combine.combined`."""
+        values = values if self._of is None else list(map(self._of, values))
+        if set(map(type, values)) != {int} or len(values) != len(keys):
+            return None
+        sums: defaultdict[Any, int] = defaultdict(int)
+        for key, value in zip(keys, values, strict=True):
+            sums[key] += value
+        return sums
+
+    def merged(self, so_far: Any, combined: Any) -> Any:
+        """See `Combine.merged`."""
+        if so_far is None:
+            return combined
+        if type(so_far) is not int:
+            raise TypeError("the order matters when anything but whole numbers is summed")
+        return so_far + combined
+
+
+class Choosing:
+    """The smallest or the largest of values that equal each other only if they are the same."""
+
+    _TOTALLY_ORDERED = frozenset({int, str, bytes})
+
+    def __init__(self, of: Callable[[Any], Any] | None, choose: Callable[[Any, Any], Any]) -> None:
+        self._of = of
+        self._choose = choose
+
+    def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
+        """See `Combine.combined`."""
+        values = values if self._of is None else list(map(self._of, values))
+        kinds = set(map(type, values))
+        if len(kinds) != 1 or not kinds <= self._TOTALLY_ORDERED or len(values) != len(keys):
+            return None
+        chosen: dict[Any, Any] = {}
+        choose = self._choose
+        for key, value in zip(keys, values, strict=True):
+            chosen[key] = choose(chosen[key], value) if key in chosen else value
+        return chosen
+
+    def merged(self, so_far: Any, combined: Any) -> Any:
+        """See `Combine.merged`. At a tie the aggregate stays as it is."""
+        return combined if so_far is None else self._choose(so_far, combined)
+
+
+def combine_for(initializer: Callable[[], Any], aggregator: Callable[..., Any]) -> Combine | None:
+    """How to combine what an aggregator folds; None if only the user knows."""
+    if aggregator is add_one and initializer is zero:
+        return Counting()
+    if type(aggregator) is Sum and initializer is zero:
+        return Summing(aggregator.of)
+    if type(aggregator) is Min and initializer is nothing:
+        return Choosing(aggregator.of, min)
+    if type(aggregator) is Max and initializer is nothing:
+        return Choosing(aggregator.of, max)
+    return None

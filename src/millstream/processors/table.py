@@ -8,10 +8,11 @@ that of the last epoch, and a key that came and went within the epoch is not hea
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from millstream.errors import SerdeError
-from millstream.processors.batch import Batch
+from millstream.processors.batch import Batch, concatenate
 from millstream.processors.operator import Operator, OperatorContext
 from millstream.serdes import ColumnError, serde_failure
 from millstream.state.keyvalue import Encoded, TimestampedKeyValueStore
@@ -107,26 +108,26 @@ class TableOperator(Operator):
     def flush(self) -> Batch | None:
         """See `Operator.flush`."""
         # Held back by the store, not by the operator: the operators of a cogroup share one.
-        dirty, self.store.held_back = self.store.held_back, {}
-        if not dirty:
+        held_back, self.store.held_back = self.store.held_back, []
+        if not held_back:
             return None
-        before = self.store.load_committed(dirty)
-        rows = [
-            (key, self.store.fresh(new), timestamp, headers, origin, value_of(before[data]))
-            for data, (key, new, timestamp, headers, origin) in dirty.items()
-            if new is not None or before[data] is not None
-        ]
-        if not rows:
-            return None
-        keys, values, timestamps, headers, origins, olds = map(list, zip(*rows, strict=True))
-        return Batch(
-            keys=keys,
-            values=values,
-            timestamps=timestamps,
-            headers=headers if any(headers) else None,
-            origins=origins,
-            olds=olds if self.send_old else None,
-        )
+        data, batch = _last_of_each(held_back)
+        olds: list[Any] | None = None
+        if self.send_old or None in batch.values:
+            before = self.store.load_committed(data)
+            kept = [
+                row
+                for row, key in enumerate(data)
+                if batch.values[row] is not None or before[key] is not None
+            ]
+            if not kept:
+                return None
+            olds = [value_of(before[data[row]]) for row in kept]
+            batch = batch.take(kept)
+        values = batch.values
+        if Encoded in set(map(type, values)):
+            values = list(map(self.store.fresh, values))
+        return replace(batch, values=values, olds=olds if self.send_old else None)
 
     def _save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
         try:
@@ -147,20 +148,33 @@ class TableOperator(Operator):
         self.store.save(good)
 
     def _remember(self, batch: Batch, updates: Updates) -> None:
-        last = {key: position for position, key in enumerate(updates.key_bytes)}
-        dirty = self.store.held_back
-        for key, position in sorted(last.items(), key=lambda item: item[1]):
-            row = updates.rows[position]
-            new = self.store.settled(updates.news[position])
-            dirty.pop(key, None)
-            dirty[key] = (
-                batch.keys[row],
-                new,
-                # A tombstone has no stored time: it goes on with that of the record that caused it.
-                batch.timestamps[row] if new is None else updates.timestamps[position],
-                batch.headers_of(row),
-                batch.origins[row],
-            )
+        """Hold the last update of each key back until the flush."""
+        keys, rows, news, timestamps = updates.key_bytes, updates.rows, updates.news, updates.timestamps
+        last = dict(zip(keys, range(len(keys)), strict=True))
+        if len(last) < len(keys):
+            places = sorted(last.values())
+            keys, rows = [keys[place] for place in places], [rows[place] for place in places]
+            news, timestamps = [news[place] for place in places], [timestamps[place] for place in places]
+        if None in news:
+            # A tombstone has no stored time: it goes on with that of the record that caused it.
+            timestamps = [
+                batch.timestamps[row] if new is None else timestamp
+                for row, new, timestamp in zip(rows, news, timestamps, strict=True)
+            ]
+        if not set(map(type, news)) <= self.store.exact_types:
+            news = list(map(self.store.settled, news))
+        held = batch if rows == list(range(len(batch))) else batch.take(rows)
+        held = replace(held, values=news, timestamps=timestamps, olds=None, order=None)
+        self.store.held_back.append((keys, held))
+
+
+def _last_of_each(held_back: Sequence[tuple[list[bytes], Batch]]) -> tuple[list[bytes], Batch]:
+    """The last update of each key, in the order of these last updates."""
+    if len(held_back) == 1:
+        return held_back[0]
+    keys = [key for data, _ in held_back for key in data]
+    last = sorted(dict(zip(keys, range(len(keys)), strict=True)).values())
+    return [keys[row] for row in last], concatenate([batch for _, batch in held_back]).take(last)
 
 
 def drop_null_keys(context: OperatorContext, batch: Batch) -> Batch:

@@ -70,6 +70,13 @@ class TaskInput:
             self._stream_times = list(accumulate(self.timestamps, max, initial=self._start_time))[1:]
         return self._stream_times
 
+    def stream_time_after(self, end: int) -> int:
+        """The task's stream time when the rows before `end` are done; the whole column is not needed."""
+        if self._stream_times is not None:
+            return self._stream_times[end - 1]
+        done = self.timestamps if end == len(self) else self.timestamps[:end]
+        return max(max(done), self._start_time)  # noqa: PLW3301 - they are many
+
     def metadata(self, origin: int) -> RecordMetadata:
         """Topic, partition and offset of a row."""
         raw, row = self.raw_record(origin)

@@ -77,7 +77,7 @@ class SourceReader:
 
     def _timed(self, part: DecodedPart, partition_time: int) -> DecodedPart:
         raw = part.raw
-        own = [raw.timestamps[row] for row in part.rows]
+        own = raw.timestamps if isinstance(part.rows, range) else [raw.timestamps[row] for row in part.rows]
         if self._extractor is fail_on_invalid_timestamp and min(own, default=0) >= 0:
             return _with_timestamps(part, own)
         timestamps = extract_timestamps(

@@ -127,7 +127,7 @@ class Task:
             self._rows_at_work = stop - start
             self._pipeline.run(self._input.batches(start, stop, ordered=self._sub.ordered))
             self._rows_at_work = 0
-            self._stream_time = self._input.stream_times[stop - 1]
+            self._stream_time = self._input.stream_time_after(stop)
             self._outputs.end_pass()
             self._run_punctuators(STREAM_TIME, self._stream_time)
             start = stop
@@ -235,7 +235,7 @@ class Task:
         place = (raw.topic, raw.partition)
         before = self._partition_times.get(place, UNKNOWN_TIME)
         part = self._readers[source.name].read(raw, before)
-        self._partition_times[place] = max((before, *part.timestamps))
+        self._partition_times[place] = max(before, max(part.timestamps, default=before))
         return part
 
     def _end_of_batch(self, start: int, end: int) -> int:

@@ -18,6 +18,7 @@ __all__ = ["BooleanSerde", "BytesSerde", "FloatSerde", "IntSerde", "StringSerde"
 _UUID_LENGTH = 36
 _DOUBLE_BYTES = 8
 _SHOWN_BITS = 256
+_BYTES_OR_NONE = {bytes, type(None)}
 
 
 class BytesSerde(BaseSerde[bytes]):
@@ -41,9 +42,15 @@ class BytesSerde(BaseSerde[bytes]):
         """Return the bytes themselves."""
         return data
 
+    def serialize_many(self, values: Sequence[bytes | None]) -> list[bytes | None]:
+        """Return the column as a list."""
+        if set(map(type, values)) <= _BYTES_OR_NONE:
+            return values if isinstance(values, list) else list(values)
+        return super().serialize_many(values)
+
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[bytes | None]:
         """Return the column as a list."""
-        return list(column)
+        return column if isinstance(column, list) else list(column)
 
 
 class StringSerde(BaseSerde[str]):
@@ -69,12 +76,19 @@ class StringSerde(BaseSerde[str]):
 
     def serialize_many(self, values: Sequence[str | None]) -> list[bytes | None]:
         """Encode a column."""
-        encode = str.encode  # unbound, so that it refuses what is not a str
-        return [None if value is None else encode(value) for value in values]
+        encode: Any = str.encode  # unbound, so that it refuses what is not a str
+        try:
+            return list(map(encode, values))
+        except TypeError:
+            return [None if value is None else encode(value) for value in values]
 
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[str | None]:
         """Decode a column."""
-        return [None if data is None else data.decode() for data in column]
+        decode: Any = bytes.decode
+        try:
+            return list(map(decode, column))
+        except TypeError:
+            return [None if data is None else data.decode() for data in column]
 
 
 class IntSerde(BaseSerde[int]):
@@ -113,12 +127,17 @@ class IntSerde(BaseSerde[int]):
     def serialize_many(self, values: Sequence[int | None]) -> list[bytes | None]:
         """Pack a column."""
         pack, slow = self._struct.pack, self.serialize
+        if set(map(type, values)) == {int}:
+            return list(map(pack, values))
         return [
             pack(value) if type(value) is int else None if value is None else slow(value) for value in values
         ]
 
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[int | None]:
         """Unpack a column."""
+        present: Any = column
+        if None not in column and set(map(len, present)) == {self._struct.size}:
+            return list(struct.unpack(f">{len(column)}{self._struct.format[1]}", b"".join(present)))
         unpack = self._struct.unpack
         return [None if data is None else unpack(data)[0] for data in column]
 

@@ -6,6 +6,7 @@ closures and broadcasts and are never stored.
 
 from __future__ import annotations
 
+import gc
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from millstream.topology.topology import Topology
 __all__ = ["Program", "make_worker", "pack", "ship", "unpack"]
 
 _MOST_WORKERS = 16
+_OBJECTS_BETWEEN_COLLECTIONS = 100_000
 _WORKERS: dict[str, Worker] = {}
 """Per worker process: the programs of the last applications, each unpacked once."""
 
@@ -54,6 +56,7 @@ class _MakeWorker:
         worker = _WORKERS.get(self.key)
         if worker is None:
             worker = _WORKERS[self.key] = make_worker(unpack(self.packed.value))
+            _collect_less_often()
             if len(_WORKERS) > _MOST_WORKERS:
                 del _WORKERS[next(iter(_WORKERS))]
         return replace(worker, metrics=Metrics())
@@ -61,6 +64,12 @@ class _MakeWorker:
     def release(self) -> None:
         """Let Spark forget the program."""
         self.packed.unpersist()
+
+
+def _collect_less_often() -> None:
+    """Batches are many objects and no cycles: looking for cycles every 700 objects costs more than it finds."""
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
 
 
 def make_worker(program: Program) -> Worker:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from millstream.errors import StoreError
-from millstream.record import Headers, ValueAndTimestamp
+from millstream.record import ValueAndTimestamp
 from millstream.serdes import Serde, deserialize_column, serde_failure, serialize_column
 from millstream.state.overlay import Overlay
 
@@ -300,13 +300,13 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
 
     def __init__(self, name: str, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
         super().__init__(name, overlay, key, value)
-        self.held_back: dict[bytes, tuple[Any, Any, int, Headers, int]] = {}
-        """With caching: key, value, timestamp, headers and origin of the last update of each key."""
+        self.held_back: list[tuple[list[bytes], Any]] = []
+        """With caching: updates that go on when the epoch ends, as key bytes and rows of operators."""
 
     def _forget(self) -> None:
         """Drop what the epoch has written and held back."""
         super()._forget()
-        self.held_back = {}
+        self.held_back = []
 
     def encode_keys(self, keys: Sequence[K]) -> list[bytes]:
         """The bytes of a column of keys, none of them None.
@@ -341,13 +341,26 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         >>> lists.load_settled([b"a"])
         {b'a': (Encoded(data=b'[1]'), 5)}
         """
-        if getattr(self.value_serde, "exact_types", None):
+        if self.exact_types:
             return self.load(keys)
         unpack = _TIMESTAMP.unpack_from
         return {
             key: None if data is None else (Encoded(data[8:]), unpack(data)[0])
             for key, data in self.overlay.get_many(keys).items()
         }
+
+    @property
+    def exact_types(self) -> frozenset[type]:
+        """Types whose values a cell keeps as they are.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> names = TimestampedKeyValueStore("names", Overlay(MemoryBackend()), serdes.string, serdes.string)
+        >>> names.exact_types
+        frozenset({<class 'str'>})
+        """
+        exact: frozenset[type] = getattr(self.value_serde, "exact_types", frozenset())
+        return exact
 
     def settled(self, value: Any) -> Any:
         """A value as a cell keeps it: itself, if nobody can change it and its bytes give it back; else bytes.
@@ -359,7 +372,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         Encoded(data=b'[1]')
         """
         kind = type(value)
-        if value is None or kind is Encoded or kind in getattr(self.value_serde, "exact_types", ()):
+        if kind in self.exact_types or value is None or kind is Encoded:
             return value
         return Encoded(self._value_bytes(value))
 
@@ -408,26 +421,34 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         >>> prices.load([b"a", b"b"])
         {b'a': (1, 5), b'b': None}
         """
-        present = [(key, cell) for key, cell in cells.items() if cell is not None]
-        encoded = self._encoded([cell[0] for _, cell in present])
-        pack = _TIMESTAMP.pack
-        self.overlay.put_many((key, None) for key, cell in cells.items() if cell is None)
-        self.overlay.put_many(
-            (key, pack(cell[1]) + data) for (key, cell), data in zip(present, encoded, strict=True)
-        )
+        present = [cell for cell in cells.values() if cell is not None]
+        encoded = self._encoded([cell[0] for cell in present])
+        times = map(_TIMESTAMP.pack, [cell[1] for cell in present])
+        written: Iterable[bytes] = cells
+        if len(present) < len(cells):
+            self.overlay.put_many((key, None) for key, cell in cells.items() if cell is None)
+            written = [key for key, cell in cells.items() if cell is not None]
+        self.overlay.put_many(zip(written, map(bytes.__add__, times, encoded), strict=True))
 
     def _encoded(self, values: Sequence[Any]) -> list[bytes]:
-        if not any(type(value) is Encoded for value in values):
+        if Encoded not in set(map(type, values)):
             return serialize_column(self.value_serde, values)  # type: ignore[return-value]
         return [self.encode_value(value) for value in values]
 
     def _cells(self, found: Mapping[bytes, bytes | None]) -> dict[bytes, tuple[Any, int] | None]:
+        present = [data for data in found.values() if data is not None]
+        values = deserialize_column(self.value_serde, [data[8:] for data in present])
+        times = struct.unpack(f">{len(present)}q", b"".join([data[:8] for data in present]))
+        if len(present) == len(found):
+            return dict(zip(found, zip(values, times, strict=True), strict=True))
         cells: dict[bytes, tuple[Any, int] | None] = dict.fromkeys(found)
-        present = [(key, data) for key, data in found.items() if data is not None]
-        values = deserialize_column(self.value_serde, [data[8:] for _, data in present])
-        unpack = _TIMESTAMP.unpack_from
-        for (key, data), value in zip(present, values, strict=True):
-            cells[key] = (value, unpack(data)[0])
+        cells.update(
+            zip(
+                [key for key, data in found.items() if data is not None],
+                zip(values, times, strict=True),
+                strict=True,
+            )
+        )
         return cells
 
     def _encode(self, value: ValueAndTimestamp[Any] | None) -> bytes | None:
