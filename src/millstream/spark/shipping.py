@@ -67,7 +67,7 @@ class _MakeWorker:
 
 
 def _collect_less_often() -> None:
-    """Batches are many objects and no cycles: looking for cycles every 700 objects costs more than it finds."""
+    """Batches are many objects and no cycles: looking for these every 700 objects finds nothing."""
     gc.freeze()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
 
