@@ -95,7 +95,7 @@ def collect(
             if len(results) + len(failed) == len(batch):
                 break
             # `map` takes a StopIteration of the user's function for the end of the rows.
-            failure = RuntimeError("the function raised StopIteration: next() needs a default, or a try")
+            failure = explain_stop()
         row = len(results) + len(failed)
         context.failed(batch, row, explain(failure) if explain else failure)
         failed.append(row)
@@ -103,6 +103,11 @@ def collect(
         return results, batch
     skipped = set(failed)
     return results, batch.take([row for row in range(len(batch)) if row not in skipped])
+
+
+def explain_stop() -> RuntimeError:
+    """The error for a function that raised StopIteration."""
+    return RuntimeError("the function raised StopIteration: next() needs a default, or a try")
 
 
 def each_row(context: OperatorContext, batch: Batch, handle: Callable[[int], None]) -> None:

@@ -117,12 +117,11 @@ class FlatMap(Operator):
             self.context,
             batch,
             lambda start: map(
-                _list_of_pairs, map(self.mapper, rest(batch.keys, start), rest(batch.values, start))
+                list_of_pairs, map(self.mapper, rest(batch.keys, start), rest(batch.values, start))
             ),
-            _explain_iterable,
+            explain_iterable,
         )
-        pairs = list(chain.from_iterable(lists))
-        return batch.expand(_parents(lists), list(map(itemgetter(0), pairs)), list(map(itemgetter(1), pairs)))
+        return exploded_pairs(batch, lists)
 
 
 class FlatMapValues(Operator):
@@ -137,9 +136,9 @@ class FlatMapValues(Operator):
             self.context,
             batch,
             lambda start: map(list, map(self.mapper, rest(batch.values, start))),
-            _explain_iterable,
+            explain_iterable,
         )
-        return _exploded(batch, lists)
+        return exploded(batch, lists)
 
 
 class FlatMapValuesWithKey(Operator):
@@ -154,9 +153,9 @@ class FlatMapValuesWithKey(Operator):
             self.context,
             batch,
             lambda start: map(list, map(self.mapper, rest(batch.keys, start), rest(batch.values, start))),
-            _explain_iterable,
+            explain_iterable,
         )
-        return _exploded(batch, lists)
+        return exploded(batch, lists)
 
 
 class Peek(Operator):
@@ -201,16 +200,25 @@ def _parents(lists: Sequence[Sequence[Any]]) -> list[int]:
     return list(chain.from_iterable(map(repeat, range(len(lists)), map(len, lists))))
 
 
-def _exploded(batch: Batch, lists: Sequence[Sequence[Any]]) -> Batch:
+def exploded(batch: Batch, lists: Sequence[Sequence[Any]]) -> Batch:
+    """A row for each value of each list, in the place of the list's own row."""
     parents = _parents(lists)
     return batch.expand(parents, [batch.keys[row] for row in parents], list(chain.from_iterable(lists)))
 
 
-def _list_of_pairs(result: Iterable[Any]) -> list[tuple[Any, Any]]:
+def exploded_pairs(batch: Batch, lists: Sequence[Sequence[tuple[Any, Any]]]) -> Batch:
+    """A row for each (key, value) of each list, in the place of the list's own row."""
+    pairs = list(chain.from_iterable(lists))
+    return batch.expand(_parents(lists), list(map(itemgetter(0), pairs)), list(map(itemgetter(1), pairs)))
+
+
+def list_of_pairs(result: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """What a mapper answered, checked pair by pair."""
     return list(map(as_pair, result))
 
 
-def _explain_iterable(error: Exception) -> Exception:
+def explain_iterable(error: Exception) -> Exception:
+    """Say what a mapper should have answered, if it answered something else."""
     if isinstance(error, TypeError) and "not iterable" in str(error):
         return TypeError(
             f"the mapper must return an iterable of results (an empty one for none): {error}"

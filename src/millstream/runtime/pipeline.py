@@ -16,6 +16,7 @@ from millstream.processors.batch import Batch, interleave
 from millstream.processors.operator import Emission, Operator
 from millstream.runtime.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
 from millstream.runtime.outputs import Sink
+from millstream.runtime.runs import Run, runs_of
 from millstream.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from millstream.topology.plan import SubTopology
 from millstream.topology.regions import Unit
@@ -88,6 +89,7 @@ class Pipeline:
         self.is_opening = False
         self._contexts: dict[str, NodeContext] = {}
         self._operators: dict[str, Operator] = {}
+        self._runs: dict[str, Run] = {}
         self._region_of: dict[str, Unit] = {
             name: unit for unit in sub.units if len(unit) > 1 for name in unit
         }
@@ -98,6 +100,7 @@ class Pipeline:
         for node in self._sub.nodes.values():
             if isinstance(node, ProcessorNode):
                 self._open_node(node)
+        self._runs = runs_of(self._sub, self._operators)
         self.is_opening = False
 
     def _open_node(self, node: ProcessorNode) -> None:
@@ -163,8 +166,24 @@ class Pipeline:
             name = unit[0]
             batches = self._inbox.pop(name, None)
             if batches is not None:
-                self._deliver(name, self._process(name, interleave(batches)))
+                self._pass_on(name, interleave(batches))
             self._deliver(name, flush(name))
+
+    def _pass_on(self, name: str, batch: Batch) -> None:
+        """Take rows through a node, or the run of nodes that it begins, and hand on what comes out."""
+        run = self._runs.get(name)
+        if run is None:
+            self._deliver(name, self._process(name, batch))
+            return
+        emission, counts = run.fused.process(batch)
+        for node, (taken, given) in zip(run.nodes[:-1], counts, strict=False):
+            if taken:
+                self._host.count(node, "records-in", taken)
+                self._host.count(node, "records-out", given)
+        last, (taken, _) = run.nodes[-1], counts[-1]
+        if taken:
+            self._host.count(last, "records-in", taken)
+            self._deliver(last, emission)
 
     def _process(self, name: str, batch: Batch) -> Emission:
         node = self._sub.nodes[name]
