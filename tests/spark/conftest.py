@@ -37,6 +37,7 @@ def spark(import_path: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     settings = {
         "spark.master": "local[2,4]",
         "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": "-Dmillstream.test=1",
         "spark.local.dir": str(tmp_path_factory.mktemp("spark")),
     }
     context = make_context("tests", settings)

@@ -14,6 +14,7 @@ from pyspark import SparkConf, SparkContext
 
 from millstream.errors import ConfigError
 from millstream.spark.java import ensure_java
+from millstream.spark.scratch import java_options, scratch_settings
 
 __all__ = ["check_context", "context_of", "forget_dead_context", "is_alive", "make_context"]
 
@@ -32,6 +33,8 @@ SETTINGS: dict[str, str] = {
 _FREE = {"spark.locality.wait", "spark.task.reaper.killTimeout"}
 """Settings that may have another value."""
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 EMBEDDED: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -47,10 +50,11 @@ def make_context(application_id: str, settings: Mapping[str, str]) -> SparkConte
     """A Spark of our own: all cores of this machine, four tries per task, quiet, on loopback only."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf().setMaster("local[*,4]").setAppName(application_id)
-    for name, value in {**SETTINGS, **EMBEDDED, **settings}.items():
+    for name, value in {**SETTINGS, **EMBEDDED, **scratch_settings(), **settings}.items():
         conf.set(name, value)
-    log_settings = files("millstream.spark") / "log4j2.properties"
-    conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log_settings}")
+    log_settings = f'"-Dlog4j2.configurationFile={files("millstream.spark") / "log4j2.properties"}"'
+    given = settings.get(_JAVA_OPTIONS, "")
+    conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {given}".strip())
     _refuse(_complaints(conf), "config.spark_settings")
     # What the program could import, its workers can.
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
