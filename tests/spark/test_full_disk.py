@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from tests.spark.lab import Lab
-from tests.spark.programs import check_exact, words
+from tests.spark.programs import check_exact, two_levels, words
 from tests.spark.test_workers import counting
 
 from millstream import State, failpoints
+from millstream.durable import DiskFullError
 from millstream.durable.layer import Chunk, OsFileLayer
+from millstream.log import FileLog, SealedRange, TopicPartition
+from millstream.log.api import PublishResult
 from millstream.spark.epochs import EpochFailedError, EpochResult
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -102,4 +105,27 @@ def test_space_that_comes_back_while_the_epoch_is_tried_again_is_enough(lab: Lab
         app.on_uncaught(lambda error: pytest.fail(f"asked about {error}"))
         app.run(until="caught-up")
     assert len(disk.failures()) >= 5
+    check_exact(lab, "two_levels", parts)
+
+
+def test_a_commit_that_could_not_be_shown_for_want_of_space_is_shown_later(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest is written, the topics are full: the driver starts again and shows it, once."""
+    lab.topic("in", parts := words(EVERYTHING, seed=32))
+    publish_all, failures = FileLog.publish_all, iter(range(2))
+
+    def full(log: FileLog, ranges: Iterable[tuple[TopicPartition, SealedRange]]) -> list[PublishResult]:
+        if lab.committed() >= 100 and next(failures, None) is not None:
+            raise DiskFullError("The disk is full")
+        return publish_all(log, ranges)
+
+    with lab.app(two_levels(), max_records_per_epoch=50) as app, monkeypatch.context() as patch:
+        states: list[State] = []
+        app.on_state(lambda _, after: states.append(after))
+        app.on_uncaught(lambda error: pytest.fail(f"asked about {error}"))
+        patch.setattr(FileLog, "publish_all", full)
+        app.run(until="caught-up")
+    assert next(failures, None) is None, "the disk was never full"
+    assert states.count(State.REBALANCING) == 2, "at the start, and once more"
     check_exact(lab, "two_levels", parts)
