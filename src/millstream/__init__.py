@@ -34,6 +34,7 @@ from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
     from millstream.app import Answer, State, Streams
+    from millstream.dsl.columns import key, timestamp, value
 
 __all__ = [
     "Answer",
@@ -69,16 +70,23 @@ __all__ = [
     "Windowed",
     "errors",
     "handlers",
+    "key",
     "serdes",
     "stores",
+    "timestamp",
     "timestamps",
+    "value",
 ]
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs Spark only when it is asked for: tests and tools do without."""
+    """Import what needs Spark or Polars only when it is asked for: tests and tools do without."""
+    if name in {"key", "timestamp", "value"}:
+        from millstream.dsl import columns  # noqa: PLC0415 - see above
+
+        return getattr(columns, name)
     if name in {"Answer", "State", "Streams"}:
         from millstream import app  # noqa: PLC0415 - see above
 

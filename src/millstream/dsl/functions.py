@@ -1,8 +1,13 @@
-"""Types of the functions that users give to operators, where a plain `Callable` says too little."""
+"""What users give to operators: functions where a plain `Callable` says too little, and expressions."""
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+import sys
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import polars as pl
+    from typing_extensions import TypeIs
 
 VA_co = TypeVar("VA_co", covariant=True)
 
@@ -16,3 +21,9 @@ class Initializer(Protocol[VA_co]):
 
     def __call__(self) -> VA_co:
         """The first value."""
+
+
+def is_expression(given: Any) -> TypeIs[pl.Expr]:
+    """Whether a user gave a Polars expression. Whoever made one has imported Polars."""
+    polars = sys.modules.get("polars")
+    return polars is not None and isinstance(given, polars.Expr)

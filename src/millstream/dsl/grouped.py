@@ -43,6 +43,8 @@ class KGroupedStream(Generic[K, V]):
     name: str | None
     _shared_repartition: list[GraphNode] = field(default_factory=list)
     """With a named group, the repartition that all its aggregations share."""
+    in_columns: bool = False
+    """Its records come out of an operator of the column tier."""
 
     def count(
         self,

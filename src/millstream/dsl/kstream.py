@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar, overload
 
 from millstream.dsl.branched import BranchedKStream
+from millstream.dsl.functions import is_expression
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.ktable import KTable, stored_source_table
@@ -20,6 +21,11 @@ from millstream.processors.operator import Operator
 from millstream.processors.printing import PrintLine
 from millstream.serdes import Serde
 from millstream.topology.topology import Topology, operator_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from millstream.dsl.columns import ColumnStep
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -42,42 +48,66 @@ class KStream(Generic[K, V]):
     source_names: frozenset[str]
     """The sources of its sub-topology, for co-partitioning."""
     needs_repartition: bool
+    in_columns: bool = False
+    """Its records come out of an operator of the column tier."""
 
-    def filter(self, predicate: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
-        """Keep the records for which the predicate holds.
+    def filter(
+        self, predicate: Callable[[K, V], object] | pl.Expr, *, name: str | None = None
+    ) -> KStream[K, V]:
+        """Keep the records for which the predicate, a function or an expression, holds.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("orders").filter(lambda key, value: value > 10).node.name
         'KSTREAM-FILTER-0000000001'
         """
+        if is_expression(predicate):
+            return self._in_columns("filter", predicate, prefix="KSTREAM-FILTER-", name=name)
         return self._same_types(partial(stateless.Filter, predicate), "KSTREAM-FILTER-", name)
 
-    def filter_not(self, predicate: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+    def filter_not(
+        self, predicate: Callable[[K, V], object] | pl.Expr, *, name: str | None = None
+    ) -> KStream[K, V]:
         """Keep the records for which the predicate does not hold.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("orders").filter_not(lambda key, value: value is None).node.name
         'KSTREAM-FILTER-0000000001'
         """
+        if is_expression(predicate):
+            return self._in_columns("filter_not", predicate, prefix="KSTREAM-FILTER-", name=name)
         return self._same_types(partial(stateless.FilterNot, predicate), "KSTREAM-FILTER-", name)
 
-    def map(self, mapper: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None) -> KStream[K2, V2]:
-        """A new key and value for each record: the mapper returns a pair.
+    @overload
+    def map(self, mapper: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None) -> KStream[K2, V2]: ...
+    @overload
+    def map(self, mapper: tuple[pl.Expr, pl.Expr], *, name: str | None = None) -> KStream[Any, Any]: ...
+    def map(self, mapper: Any, *, name: str | None = None) -> KStream[Any, Any]:
+        """A new key and value for each record: the mapper returns a pair, or is a pair of expressions.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("orders").map(lambda key, value: (value, key)).needs_repartition
         True
         """
+        if isinstance(mapper, tuple):
+            step = self._column_step("map", *mapper)
+            node = self._behind(step.make, "KSTREAM-MAP-", name)
+            return self._at(node, *step.serdes, needs_repartition=True, in_columns=True)
         node = self._behind(partial(stateless.Map, mapper), "KSTREAM-MAP-", name)
         return self._at(node, None, None, needs_repartition=True)
 
-    def map_values(self, mapper: Callable[[V], V2], *, name: str | None = None) -> KStream[K, V2]:
-        """A new value for each record.
+    @overload
+    def map_values(self, mapper: Callable[[V], V2], *, name: str | None = None) -> KStream[K, V2]: ...
+    @overload
+    def map_values(self, mapper: pl.Expr, *, name: str | None = None) -> KStream[K, Any]: ...
+    def map_values(self, mapper: Any, *, name: str | None = None) -> KStream[K, Any]:
+        """A new value for each record. An expression may look at the key and the timestamp, too.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("lines").map_values(len).node.name
         'KSTREAM-MAPVALUES-0000000001'
         """
+        if is_expression(mapper):
+            return self._values_in_columns("map_values", mapper, "KSTREAM-MAPVALUES-", name)
         node = self._behind(partial(stateless.MapValues, mapper), "KSTREAM-MAPVALUES-", name)
         return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
 
@@ -105,15 +135,21 @@ class KStream(Generic[K, V]):
         node = self._behind(partial(stateless.FlatMap, mapper), "KSTREAM-FLATMAP-", name)
         return self._at(node, None, None, needs_repartition=True)
 
+    @overload
     def flat_map_values(
         self, mapper: Callable[[V], Iterable[V2]], *, name: str | None = None
-    ) -> KStream[K, V2]:
-        """Any number of new values for each record.
+    ) -> KStream[K, V2]: ...
+    @overload
+    def flat_map_values(self, mapper: pl.Expr, *, name: str | None = None) -> KStream[K, Any]: ...
+    def flat_map_values(self, mapper: Any, *, name: str | None = None) -> KStream[K, Any]:
+        """Any number of new values for each record: an iterable of them, or an expression that gives a list.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("lines").flat_map_values(str.split).node.name
         'KSTREAM-FLATMAPVALUES-0000000001'
         """
+        if is_expression(mapper):
+            return self._values_in_columns("flat_map_values", mapper, "KSTREAM-FLATMAPVALUES-", name)
         node = self._behind(partial(stateless.FlatMapValues, mapper), "KSTREAM-FLATMAPVALUES-", name)
         return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
 
@@ -131,13 +167,21 @@ class KStream(Generic[K, V]):
         node = self._behind(make, "KSTREAM-FLATMAPVALUES-", name)
         return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
 
-    def select_key(self, mapper: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]:
+    @overload
+    def select_key(self, mapper: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]: ...
+    @overload
+    def select_key(self, mapper: pl.Expr, *, name: str | None = None) -> KStream[Any, V]: ...
+    def select_key(self, mapper: Any, *, name: str | None = None) -> KStream[Any, V]:
         """A new key for each record.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("orders").select_key(lambda key, order: order["shop"]).needs_repartition
         True
         """
+        if is_expression(mapper):
+            step = self._column_step("select_key", mapper)
+            node = self._behind(step.make, "KSTREAM-KEY-SELECT-", name)
+            return self._at(node, step.serdes[0], self.value_serde, needs_repartition=True, in_columns=True)
         node = self._behind(partial(stateless.SelectKey, mapper), "KSTREAM-KEY-SELECT-", name)
         return self._at(node, None, self.value_serde, needs_repartition=True)
 
@@ -320,8 +364,10 @@ class KStream(Generic[K, V]):
             self.source_names,
             self.needs_repartition,
             name,
+            in_columns=self.in_columns,
         )
 
+    @overload
     def group_by(
         self,
         mapper: Callable[[K, V], K2],
@@ -329,7 +375,24 @@ class KStream(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V] | None = None,
         name: str | None = None,
-    ) -> KGroupedStream[K2, V]:
+    ) -> KGroupedStream[K2, V]: ...
+    @overload
+    def group_by(
+        self,
+        mapper: pl.Expr,
+        *,
+        key: Serde[K2] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[K2, V]: ...
+    def group_by(
+        self,
+        mapper: Any,
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[Any, V]:
         """Group by a new key, which repartitions the stream. `name` names the repartition.
 
         >>> from millstream import StreamsBuilder
@@ -337,7 +400,12 @@ class KStream(Generic[K, V]):
         >>> grouped.count(store="counts").queryable_store_name
         'counts'
         """
-        node = self._behind(partial(stateless.SelectKey, mapper), "KSTREAM-KEY-SELECT-", name)
+        in_columns = is_expression(mapper)
+        make: Callable[[], Operator] = partial(stateless.SelectKey, mapper)
+        if in_columns:
+            step = self._column_step("group_by", mapper)
+            make, key = step.make, first_given(key, *step.serdes)
+        node = self._behind(make, "KSTREAM-KEY-SELECT-", name)
         return KGroupedStream(
             self.graph,
             node,
@@ -346,6 +414,7 @@ class KStream(Generic[K, V]):
             self.source_names,
             True,
             name,
+            in_columns=in_columns,
         )
 
     def process(
@@ -401,6 +470,34 @@ class KStream(Generic[K, V]):
 
         return self.graph.add(GraphNode(processor, write), self.node)
 
+    def _column_step(self, operator: str, *expressions: pl.Expr) -> ColumnStep:
+        from millstream.dsl.columns import column_step  # noqa: PLC0415 - imports Polars, which is there
+
+        return column_step(operator, expressions, self.key_serde, self.value_serde)
+
+    def _in_columns(
+        self, operator: str, expression: pl.Expr, *, prefix: str, name: str | None
+    ) -> KStream[K, V]:
+        """An operator of the column tier that changes neither keys nor values."""
+        step = self._column_step(operator, expression)
+        node = self._behind(step.make, prefix, name)
+        return self._at(
+            node,
+            self.key_serde,
+            self.value_serde,
+            needs_repartition=self.needs_repartition,
+            in_columns=True,
+        )
+
+    def _values_in_columns(
+        self, operator: str, expression: pl.Expr, prefix: str, name: str | None
+    ) -> KStream[K, Any]:
+        step = self._column_step(operator, expression)
+        node = self._behind(step.make, prefix, name)
+        return self._at(
+            node, self.key_serde, *step.serdes, needs_repartition=self.needs_repartition, in_columns=True
+        )
+
     def _behind(self, make: Callable[[], Operator], prefix: str, name: str | None) -> GraphNode:
         node_name = self.graph.name_or_new(name, prefix)
         return self.graph.add(GraphNode(node_name, _operator(node_name, make)), self.node)
@@ -408,8 +505,10 @@ class KStream(Generic[K, V]):
     def _same_types(self, make: Callable[[], Operator], prefix: str, name: str | None) -> KStream[K, V]:
         return self.at_node(self._behind(make, prefix, name))
 
-    def _at(self, node: GraphNode, key: Any, value: Any, *, needs_repartition: bool) -> KStream[Any, Any]:
-        return KStream(self.graph, node, key, value, self.source_names, needs_repartition)
+    def _at(
+        self, node: GraphNode, key: Any, value: Any, *, needs_repartition: bool, in_columns: bool = False
+    ) -> KStream[Any, Any]:
+        return KStream(self.graph, node, key, value, self.source_names, needs_repartition, in_columns)
 
 
 def _operator(name: str, make: Callable[[], Operator]) -> Callable[[Topology, tuple[str, ...]], None]:

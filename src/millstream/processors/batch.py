@@ -1,4 +1,4 @@
-"""The unit that operators work on: some records, as columns of Python objects.
+"""The unit that operators work on: some records, as columns of Python objects or as `Column`s.
 
 A batch promises that its columns have one length and that its rows stand in the order in which a task
 that takes one record at a time would have produced them. It does not know where its rows come from:
@@ -16,6 +16,7 @@ from heapq import merge as merge_sorted
 from itertools import chain
 from typing import Any
 
+from millstream.processors.columns.column import Column, chain_columns, take_rows
 from millstream.record import Headers
 
 NO_ORIGIN = -1
@@ -100,13 +101,13 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     return Batch(
-        keys=_chain(batch.keys for batch in batches),
-        values=_chain(batch.values for batch in batches),
-        timestamps=_chain(batch.timestamps for batch in batches),
+        keys=_chain([batch.keys for batch in batches]),
+        values=_chain([batch.values for batch in batches]),
+        timestamps=_chain([batch.timestamps for batch in batches]),
         headers=_chain_headers(batches),
-        origins=_chain(batch.origins for batch in batches),
+        origins=_chain([batch.origins for batch in batches]),
         olds=_chain_olds(batches),
-        order=None if batches[0].order is None else _chain(batch.order or () for batch in batches),
+        order=None if batches[0].order is None else _chain([batch.order or () for batch in batches]),
     )
 
 
@@ -126,24 +127,27 @@ def interleave(batches: Sequence[Batch]) -> Batch:
     return whole.take([row for _, row in merge_sorted(*runs)])
 
 
-def _take(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+def _take(column: Sequence[Any], rows: Sequence[int]) -> Sequence[Any]:
+    if isinstance(column, Column) or isinstance(rows, Column):
+        return take_rows(column, rows)
     return [column[row] for row in rows]
 
 
-def _chain(columns: Iterable[Sequence[Any]]) -> list[Any]:
-    return list(chain.from_iterable(columns))
+def _chain(columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    whole = chain_columns(columns)
+    return list(chain.from_iterable(columns)) if whole is None else whole
 
 
-def _chain_headers(batches: Sequence[Batch]) -> list[Headers] | None:
+def _chain_headers(batches: Sequence[Batch]) -> Sequence[Headers] | None:
     if all(batch.headers is None for batch in batches):
         return None
-    return _chain(batch.headers if batch.headers is not None else [()] * len(batch) for batch in batches)
+    return _chain([batch.headers if batch.headers is not None else [()] * len(batch) for batch in batches])
 
 
-def _chain_olds(batches: Sequence[Batch]) -> list[Any] | None:
+def _chain_olds(batches: Sequence[Batch]) -> Sequence[Any] | None:
     if all(batch.olds is None for batch in batches):
         return None
-    return _chain(batch.olds if batch.olds is not None else [None] * len(batch) for batch in batches)
+    return _chain([batch.olds if batch.olds is not None else [None] * len(batch) for batch in batches])
 
 
 def _numbered(order: Sequence[OrderKey], parents: Sequence[int]) -> Iterable[OrderKey]:

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column
 from millstream.processors.operator import Emission, Operator, as_pair, collect, rest
 
 
@@ -48,6 +49,10 @@ class DropNullKeys(Operator):
 
     def process(self, batch: Batch) -> Batch:
         """See `Operator.process`."""
+        if None not in batch.keys:
+            return batch
+        if isinstance(batch.keys, Column):
+            return batch.take(batch.keys.present())
         return _keep(batch, [key is not None for key in batch.keys])
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from millstream.errors import SerdeError
 from millstream.processors.batch import Batch, concatenate
+from millstream.processors.columns.column import Column
 from millstream.processors.operator import Operator, OperatorContext
 from millstream.serdes import ColumnError, serde_failure
 from millstream.state.keyvalue import Encoded, TimestampedKeyValueStore
@@ -190,6 +191,10 @@ def drop_nulls(context: OperatorContext, batch: Batch) -> Batch:
     """Leave rows without a key or without a value out, and count them."""
     if None not in batch.keys and None not in batch.values:
         return batch
+    if isinstance(batch.keys, Column) and isinstance(batch.values, Column):
+        rows = (batch.keys.series().is_not_null() & batch.values.series().is_not_null()).arg_true()
+        context.dropped(len(batch) - len(rows))
+        return batch.take(Column.of_series(rows))
     kept = [
         row
         for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True))

@@ -14,7 +14,9 @@ from typing import Any
 
 from millstream.errors import InvalidTimestampError, ProcessingError
 from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column
 from millstream.record import Headers, RecordMetadata
+from millstream.runtime.column_edges import MergedColumns, largest, running_maximum
 from millstream.runtime.records import RawBatch
 
 
@@ -51,31 +53,36 @@ class TaskInput:
     def __init__(self, parts: Sequence[DecodedPart], stream_time: int) -> None:
         self._parts = parts
         # One partition needs no merging: its rows are the task's rows.
-        self._places = None if len(parts) == 1 else _merge_order(parts)
-        self.timestamps: Sequence[int] = (
-            parts[0].timestamps
-            if self._places is None
-            else [parts[part].timestamps[row] for part, row in self._places]
-        )
+        self._merged = MergedColumns.of(parts) if len(parts) > 1 else None
+        self._places = None if len(parts) == 1 or self._merged is not None else _merge_order(parts)
+        self.timestamps: Sequence[int]
+        if self._merged is not None:
+            self.timestamps = self._merged.timestamps
+        elif self._places is None:
+            self.timestamps = parts[0].timestamps
+        else:
+            self.timestamps = [parts[part].timestamps[row] for part, row in self._places]
         self._start_time = stream_time
-        self._stream_times: list[int] | None = None
+        self._stream_times: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self.timestamps)
 
     @property
-    def stream_times(self) -> list[int]:
+    def stream_times(self) -> Sequence[int]:
         """The task's stream time as of each row."""
-        if self._stream_times is None:
+        if self._stream_times is None and isinstance(self.timestamps, Column):
+            self._stream_times = running_maximum(self.timestamps, self._start_time)
+        elif self._stream_times is None:
             self._stream_times = list(accumulate(self.timestamps, max, initial=self._start_time))[1:]
         return self._stream_times
 
     def stream_time_after(self, end: int) -> int:
         """The task's stream time when the rows before `end` are done; the whole column is not needed."""
-        if self._stream_times is not None:
-            return self._stream_times[end - 1]
-        done = self.timestamps if end == len(self) else self.timestamps[:end]
-        return max(max(done), self._start_time)  # noqa: PLW3301 - they are many
+        times = self._stream_times
+        if times is not None:
+            return int(times.item(end - 1)) if isinstance(times, Column) else times[end - 1]
+        return max(largest(self.timestamps if end == len(self) else self.timestamps[:end]), self._start_time)
 
     def metadata(self, origin: int) -> RecordMetadata:
         """Topic, partition and offset of a row."""
@@ -84,11 +91,16 @@ class TaskInput:
 
     def raw_record(self, origin: int) -> tuple[RawBatch, int]:
         """The bytes behind a row."""
-        part, row = (0, origin) if self._places is None else self._places[origin]
+        if self._merged is not None:
+            part, row = self._merged.place(origin)
+        else:
+            part, row = (0, origin) if self._places is None else self._places[origin]
         return self._parts[part].raw, self._parts[part].rows[row]
 
     def batches(self, start: int, end: int, *, ordered: bool) -> dict[str, Batch]:
         """Rows from `start` to `end` by source node."""
+        if self._merged is not None:
+            return self._merged.batches(start, end, ordered=ordered)
         if self._places is None:
             part = self._parts[0]
             return {part.source: _slice(part, start, end, ordered=ordered)}

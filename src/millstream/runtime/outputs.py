@@ -9,8 +9,10 @@ from typing import Any
 
 from millstream.errors import ProductionError
 from millstream.processors.batch import Batch, OrderKey
+from millstream.processors.columns.column import Column
 from millstream.record import Headers
 from millstream.runtime.change import encode_change
+from millstream.runtime.column_edges import encoded
 from millstream.runtime.records import OutputBatch
 from millstream.runtime.serde_book import SerdeBook
 from millstream.serdes import ColumnError, Serde, serde_failure
@@ -137,14 +139,18 @@ class Sink:
                 self._failed(batch, row, bad.error)
         return batch.take(good)
 
-    def _values(self, topic: str, serde: Serde[Any], batch: Batch) -> list[bytes | None]:
+    def _values(self, topic: str, serde: Serde[Any], batch: Batch) -> Sequence[bytes | None]:
         news = self._column(topic, "value", serde, batch.values)
         if not self._node.carries_changes:
             return news
         olds = self._column(topic, "value", serde, batch.olds or [None] * len(batch))
         return list(map(encode_change, news, olds))
 
-    def _column(self, topic: str, part: Any, serde: Serde[Any], column: Sequence[Any]) -> list[bytes | None]:
+    def _column(
+        self, topic: str, part: Any, serde: Serde[Any], column: Sequence[Any]
+    ) -> Sequence[bytes | None]:
+        if isinstance(column, Column) and (whole := encoded(serde, column)) is not None:
+            return whole
         try:
             return serialize(serde, column)
         except ColumnError as bad:

@@ -132,6 +132,10 @@ class Pipeline:
         if first_error is not None:
             raise first_error
 
+    def is_columnar(self, node: str) -> bool:
+        """Whether a node's operator would rather have columns than Python values."""
+        return node in self._operators and self._operators[node].columnar
+
     def run(self, roots: Mapping[str, Batch]) -> None:
         """Send rows of the sources through."""
         for source, batch in roots.items():

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 
 from millstream.log.api import LogRecordBatch, TopicPartition
 from millstream.log.blocks import record_batch
+from millstream.processors.columns.column import Column
 from millstream.record import Headers
 from millstream.types import Offset, Partition
 
@@ -28,7 +30,7 @@ class RawBatch:
 
     @classmethod
     def of(cls, topic: str, partition: int, first_offset: int, rows: pa.RecordBatch) -> RawBatch:
-        """Rows of the log as columns of bytes."""
+        """Rows of the log as columns of bytes, which stay where they are until somebody looks at them."""
         place = TopicPartition(topic, Partition(partition))
         batch = LogRecordBatch(place, Offset(first_offset), rows)
         has_headers = rows.column(3).null_count < len(batch)
@@ -36,9 +38,9 @@ class RawBatch:
             topic,
             partition,
             range(first_offset, first_offset + len(batch)),
-            batch.keys(),
-            batch.values(),
-            batch.timestamps(),
+            Column.of_arrow(rows.column(0)),
+            Column.of_arrow(rows.column(1)),
+            Column.of_arrow(rows.column(2)),
             batch.headers() if has_headers else None,
         )
 
@@ -79,9 +81,9 @@ def joined(topic: str, partition: int, parts: Sequence[RawBatch], first_offset: 
         topic=topic,
         partition=partition,
         offsets=range(first_offset, first_offset + count),
-        keys=list(chain.from_iterable(part.keys for part in parts)),
-        values=list(chain.from_iterable(part.values for part in parts)),
-        timestamps=list(chain.from_iterable(part.timestamps for part in parts)),
+        keys=_chained([part.keys for part in parts]),
+        values=_chained([part.values for part in parts]),
+        timestamps=_chained([part.timestamps for part in parts]),
         headers=_headers(parts),
     )
 
@@ -89,11 +91,24 @@ def joined(topic: str, partition: int, parts: Sequence[RawBatch], first_offset: 
 def record_batch_of(parts: Sequence[RawBatch]) -> pa.RecordBatch:
     """Batches as rows of the log."""
     return record_batch(
-        list(chain.from_iterable(part.keys for part in parts)),
-        list(chain.from_iterable(part.values for part in parts)),
-        list(chain.from_iterable(part.timestamps for part in parts)),
+        _for_arrow(_chained([part.keys for part in parts])),
+        _for_arrow(_chained([part.values for part in parts])),
+        _for_arrow(_chained([part.timestamps for part in parts])),
         _headers(parts),
     )
+
+
+def _chained(columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """One column after the other; columns that stand in Arrow stay there."""
+    if columns and all(isinstance(column, Column) for column in columns):
+        arrays = [column.arrow() for column in columns if isinstance(column, Column)]
+        if len({array.type for array in arrays}) == 1:
+            return Column.of_arrow(arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays))
+    return list(chain.from_iterable(columns))
+
+
+def _for_arrow(column: Sequence[Any]) -> Any:
+    return column.arrow() if isinstance(column, Column) else column
 
 
 def _headers(parts: Sequence[RawBatch]) -> list[Headers] | None:

@@ -5,10 +5,11 @@ A row without a key goes to the partition of its task's own number, so that a re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from millstream.log.partitioner import partition_for_key, partitions_for_keys
+from millstream.processors.columns.column import Column, take_rows
 from millstream.runtime.records import OutputBatch, RawBatch
 from millstream.types import Partition
 
@@ -20,6 +21,9 @@ _FEW_ROWS: Final = 500
 
 def by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterator[tuple[Partition, RawBatch]]:
     """The rows of a batch for each of a topic's `count` partitions, in order."""
+    if isinstance(batch.keys, Column) and batch.partitions is None:
+        yield from _columns_by_partition(batch, count, task_partition)
+        return
     rows: dict[int, list[int]] = {}
     for row, partition in enumerate(_partitions(batch, count, task_partition)):
         rows.setdefault(partition, []).append(row)
@@ -35,6 +39,24 @@ def by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterato
                 timestamps=[batch.timestamps[row] for row in taken],
                 headers=None if batch.headers is None else [batch.headers[row] for row in taken],
             ),
+        )
+
+
+def _columns_by_partition(
+    batch: OutputBatch, count: int, task_partition: int
+) -> Iterator[tuple[Partition, RawBatch]]:
+    """The same for a batch that stands in columns, without a Python object per row."""
+    assert isinstance(batch.keys, Column)  # the caller has looked
+    chosen = partitions_for_keys(batch.keys.series(), count, null_keys_to=task_partition % count)
+    for partition in chosen.unique().sort().to_list():
+        rows = Column.of_series((chosen == partition).arg_true())
+        everything = len(rows) == len(batch)
+        columns: Iterable[Sequence[Any]] = (batch.keys, batch.values, batch.timestamps)
+        keys, values, timestamps = (column if everything else take_rows(column, rows) for column in columns)
+        headers = None if batch.headers is None else take_rows(batch.headers, rows)
+        yield (
+            Partition(partition),
+            RawBatch(batch.topic, partition, range(len(rows)), keys, values, timestamps, headers),
         )
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from millstream.processors.batch import OrderKey
+from millstream.processors.columns.column import Column
 from millstream.runtime.change import decode_change
+from millstream.runtime.column_edges import as_column, decoded, smallest
 from millstream.runtime.inputs import DecodedPart, extract_timestamps
 from millstream.runtime.records import RawBatch
 from millstream.runtime.serde_book import SerdeBook
@@ -30,6 +34,8 @@ class SourceReader:
         dropped: Callable[[int], None],
     ) -> None:
         self.node = node
+        self.wants_columns = False
+        """Whether the operators behind it work on columns: then rows are decoded into such."""
         self._book = book
         self._internal = extractor is None
         self._extractor = extractor or fail_on_invalid_timestamp
@@ -41,9 +47,9 @@ class SourceReader:
         key_serde = self._book.bound(raw.topic, "key", self._serde(self.node.key))
         value_serde = self._book.bound(raw.topic, "value", self._serde(self.node.value))
         bad: Bad = {}
-        keys = _decode(key_serde, raw.keys, "key", bad)
+        keys = self._decode(key_serde, raw.keys, "key", bad)
         news, olds = self._columns(raw, bad)
-        values = _decode(value_serde, news, "value", bad)
+        values = self._decode(value_serde, news, "value", bad)
         old_values = None if olds is None else _decode(value_serde, olds, "value", bad)
         for row, (part, cause) in sorted(bad.items()):
             serde, data = (key_serde, raw.keys[row]) if part == "key" else (value_serde, raw.values[row])
@@ -56,6 +62,15 @@ class SourceReader:
         return self._timed(
             DecodedPart(raw, self.node.name, rows, keys, values, old_values, ()), partition_time
         )
+
+    def _decode(
+        self, serde: Serde[Any], column: Sequence[bytes | None], part: Literal["key", "value"], bad: Bad
+    ) -> Sequence[Any]:
+        if self.wants_columns:
+            whole = decoded(serde, column)
+            if whole is not None:
+                return whole
+        return _decode(serde, column.values() if isinstance(column, Column) else column, part, bad)
 
     def _serde(self, given: Any) -> Any:
         """Without a serde a topic of the log stays bytes; a repartition has the writer's automatic one."""
@@ -77,8 +92,14 @@ class SourceReader:
 
     def _timed(self, part: DecodedPart, partition_time: int) -> DecodedPart:
         raw = part.raw
-        own = raw.timestamps if isinstance(part.rows, range) else [raw.timestamps[row] for row in part.rows]
-        if self._extractor is fail_on_invalid_timestamp and min(own, default=0) >= 0:
+        own: Sequence[int] = raw.timestamps
+        if self.wants_columns:
+            own = as_column(own, pa.int64())
+        elif isinstance(own, Column):
+            own = own.values()
+        if len(part.rows) < len(raw):
+            own = [own[row] for row in part.rows]
+        if self._extractor is fail_on_invalid_timestamp and smallest(own) >= 0:
             return _with_timestamps(part, own)
         timestamps = extract_timestamps(
             raw, part.rows, part.keys, part.values, self._extractor, partition_time

@@ -18,6 +18,7 @@ from millstream.handlers import ErrorContext, ErrorKind
 from millstream.processors.api import Cancellable, PunctuationType
 from millstream.processors.batch import NO_ORIGIN, Batch, OrderKey
 from millstream.record import RecordMetadata
+from millstream.runtime.column_edges import largest
 from millstream.runtime.context import unknown_store
 from millstream.runtime.failures import Failures
 from millstream.runtime.inputs import TaskInput
@@ -105,6 +106,8 @@ class Task:
         self._readers = {node.name: self._reader(node) for node in sub.sources}
         self._pipeline = Pipeline(sub, self, {node.name: self._sink(node) for node in sub.sinks})
         self._pipeline.open()
+        for source, reader in self._readers.items():
+            reader.wants_columns = any(map(self._pipeline.is_columnar, sub.children[source]))
 
     def process(self, raws: Sequence[RawBatch], *, max_rows: int | None = None) -> None:
         """Take an epoch's records in, of any of the task's partitions. Called once per epoch.
@@ -235,7 +238,7 @@ class Task:
         place = (raw.topic, raw.partition)
         before = self._partition_times.get(place, UNKNOWN_TIME)
         part = self._readers[source.name].read(raw, before)
-        self._partition_times[place] = max(before, max(part.timestamps, default=before))
+        self._partition_times[place] = max(before, largest(part.timestamps))
         return part
 
     def _end_of_batch(self, start: int, end: int) -> int:

@@ -111,6 +111,11 @@ class IntSerde(BaseSerde[int]):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name, self._struct.format)
 
+    @property
+    def size(self) -> int:
+        """How many bytes a number has."""
+        return self._struct.size
+
     def serialize(self, value: int, /) -> bytes:
         """Pack the number."""
         if not isinstance(value, int) or isinstance(value, bool):
@@ -160,6 +165,11 @@ class FloatSerde(BaseSerde[float]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name, self._struct.format)
+
+    @property
+    def size(self) -> int:
+        """How many bytes a number has."""
+        return self._struct.size
 
     def serialize(self, value: float, /) -> bytes:
         """Pack the number."""

@@ -1,0 +1,191 @@
+"""Expressions in the DSL: `key`, `value` and `timestamp`, and what an operator may do with them.
+
+An expression stands for a function that is called once per record, so it must be elementwise: `value.sum()`
+would depend on how many records happen to be in a batch. That, and its type where the serdes tell, is checked
+when the topology is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from millstream.errors import TopologyError
+from millstream.processors.columns import stateless
+from millstream.processors.columns.expressions import Declared
+from millstream.processors.operator import Operator
+from millstream.serdes import Serde, boolean, double, int64, json, string
+from millstream.serdes import bytes as raw_bytes
+from millstream.serdes.columns import codec_of
+from millstream.serdes.columns.types import canonical, is_json
+
+__all__ = ["ColumnStep", "RecordColumn", "checked", "column_step", "key", "timestamp", "value"]
+
+_COLUMNS = ("key", "value", "timestamp")
+_SERDES: dict[pl.DataType, Serde[Any]] = {
+    pl.String(): string,
+    pl.Int64(): int64,
+    pl.Float64(): double,
+    pl.Boolean(): boolean,
+    pl.Binary(): raw_bytes,
+}
+
+
+class RecordColumn(pl.Expr):
+    """A column of the record, or a field in it: an expression whose unknown attributes are fields.
+
+    >>> from millstream import value
+    >>> str(value.amount > 10) == str(pl.col("value").struct.field("amount") > 10)
+    True
+    >>> str(value["sum"]) == str(pl.col("value").struct.field("sum"))
+    True
+    """
+
+    @classmethod
+    def of(cls, expression: pl.Expr) -> RecordColumn:
+        """An expression whose fields can be named."""
+        column = cls.__new__(cls)
+        column._pyexpr = expression._pyexpr  # noqa: SLF001 - a subclass that only adds names
+        return column
+
+    @classmethod
+    def _from_pyexpr(cls, pyexpr: Any) -> pl.Expr:
+        """Whatever is made of it is an ordinary expression."""
+        return pl.Expr._from_pyexpr(pyexpr)  # noqa: SLF001 - see above
+
+    def __getattr__(self, name: str) -> RecordColumn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> RecordColumn:
+        """A field, also one that is called like a method of expressions."""
+        return RecordColumn.of(self.struct.field(name))
+
+
+key = RecordColumn.of(pl.col("key"))
+value = RecordColumn.of(pl.col("value"))
+timestamp = RecordColumn.of(pl.col("timestamp"))
+
+
+def checked(expression: pl.Expr, operator: str) -> pl.Expr:
+    """The expression, if an operator can take it."""
+    if not isinstance(expression, pl.Expr):
+        raise TopologyError(f"{operator}: {expression!r} is neither a function nor an expression")
+    if expression.meta.has_multiple_outputs():
+        raise TopologyError(
+            f"{operator}: {expression} may stand for several columns. Remedy: name columns and fields (not "
+            "by a pattern, type or number), and put several into one with pl.struct(...)"
+        )
+    unknown = sorted(set(expression.meta.root_names()) - set(_COLUMNS))
+    if unknown:
+        raise TopologyError(
+            f"{operator}: {expression} names the column {unknown[0]!r}, but a record has only key, value and "
+            f"timestamp. Remedy: value.{unknown[0]} for a field of the value"
+        )
+    for part in _parts(expression):
+        if not _is_elementwise(part):
+            raise TopologyError(
+                f"{operator}: {part} looks at several records at once, so its result would depend on how "
+                "records are batched. Remedy: an aggregation (group_by(...).sum(...)) for sums over records"
+            )
+    return expression
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStep:
+    """An operator over expressions, and the serdes of what each of them gives, where that can be told."""
+
+    make: Callable[..., Operator]
+    serdes: tuple[Any, ...]
+
+
+_OPERATORS: dict[str, Callable[..., Operator]] = {
+    "filter": stateless.ColumnFilter,
+    "filter_not": stateless.ColumnFilterNot,
+    "map": stateless.ColumnMap,
+    "map_values": stateless.ColumnMapValues,
+    "flat_map_values": stateless.ColumnFlatMapValues,
+    "select_key": stateless.ColumnSelectKey,
+    "group_by": stateless.ColumnSelectKey,
+}
+
+
+def column_step(
+    operator: str, expressions: tuple[pl.Expr, ...], key_serde: Any, value_serde: Any
+) -> ColumnStep:
+    """The operator of that name over expressions, behind keys and values of some serdes.
+
+    The serdes of its results write what `serdes.auto` would write. An expression that can't work on the types
+    that are known is refused.
+    """
+    declared = declared_by(key_serde, value_serde)
+    results = [_result_type(checked(expression, operator), declared, operator) for expression in expressions]
+    if operator == "flat_map_values":
+        results = [result.inner if isinstance(result, pl.List) else None for result in results]  # type: ignore[misc]
+    make = partial(_OPERATORS[operator], *expressions, declared=declared)
+    return ColumnStep(make, tuple(map(_serde_of, results)))
+
+
+def declared_by(key_serde: Any, value_serde: Any) -> Declared:
+    """The types that serdes tell."""
+    return Declared(_dtype(key_serde), _dtype(value_serde))
+
+
+def _result_type(expression: pl.Expr, declared: Declared, operator: str) -> pl.DataType | None:
+    """The type of what an expression gives, None where that can't be told now."""
+    known = {"key": declared.key, "value": declared.value, "timestamp": pl.Int64()}
+    used = {name: known[name] for name in expression.meta.root_names()}
+    if any(dtype is None for dtype in used.values()):
+        return None
+    frame = pl.LazyFrame(schema={"row": pl.Int64(), **used})
+    try:
+        dtype = canonical(frame.select(found=expression).collect_schema()["found"])
+    except pl.exceptions.PolarsError as error:
+        types = ", ".join(f"{name} is {dtype}" for name, dtype in used.items())
+        raise TopologyError(f"{operator}: {expression} can't be computed: {error} ({types})") from error
+    return _required(dtype, operator, expression)
+
+
+def _required(dtype: pl.DataType, operator: str, expression: pl.Expr) -> pl.DataType:
+    wanted = {"filter": pl.Boolean, "filter_not": pl.Boolean, "flat_map_values": pl.List}.get(operator)
+    if wanted is not None and not isinstance(dtype, wanted | pl.Null):
+        raise TopologyError(f"{operator}: {expression} gives {dtype}, but {wanted.__name__} is needed")
+    return dtype
+
+
+def _serde_of(dtype: pl.DataType | None) -> Any:
+    if dtype is None:
+        return None
+    if isinstance(dtype, pl.Struct) and is_json(dtype):
+        return json({field.name: field.dtype for field in dtype.fields})
+    return _SERDES.get(dtype)
+
+
+def _dtype(serde: Any) -> pl.DataType | None:
+    codec = codec_of(serde)
+    return None if codec is None else codec.dtype
+
+
+def _parts(expression: pl.Expr) -> Iterator[pl.Expr]:
+    """The expression and all that it is made of, except what works inside of lists."""
+    yield expression
+    for part in expression.meta.pop():
+        if "element()" not in str(part):
+            yield from _parts(part)
+
+
+def _is_elementwise(part: pl.Expr) -> bool:
+    if part.meta.is_literal():
+        return True
+    try:
+        # What is made of literals alone has one row for all.
+        keeps_length = part.meta.is_length_preserving() or not part.meta.root_names()
+        return part.meta.is_row_separable() and keeps_length
+    except pl.exceptions.PolarsError:
+        # Polars would have to know the types of its columns: a function of the user's own, say.
+        return True

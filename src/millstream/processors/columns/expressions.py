@@ -1,0 +1,206 @@
+"""Runs expressions over the rows of a batch, and finds the rows on which they fail.
+
+An expression is elementwise (`dsl.columns` sees to that), so a batch gives what its rows give one by one.
+When it fails on a batch, the batch is halved until single rows are left that fail: those go to the handler,
+as in the row tier, and cost nobody else anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from polars.exceptions import PanicException
+
+from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column
+from millstream.processors.columns.python_types import column_type
+from millstream.processors.operator import OperatorContext
+from millstream.serdes.columns.types import canonical
+
+__all__ = ["Declared", "Evaluation", "series_of"]
+
+_ROW = "\x00row"
+_FAILURES = (Exception, PanicException)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The types of keys and values in front of an operator, where serdes tell them."""
+
+    key: pl.DataType | None = None
+    value: pl.DataType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of a batch whose keys and values are of one type."""
+
+    rows: Sequence[int] | None
+    """None: all of them."""
+    frame: pl.DataFrame
+    untyped_nulls: bool
+    """A column that is used here is None throughout, and nobody knows of which type."""
+
+
+class Evaluation:
+    """Some expressions over `key`, `value` and `timestamp`, by the name of the column they make."""
+
+    def __init__(
+        self,
+        expressions: Mapping[str, pl.Expr],
+        declared: Declared,
+        must_be: type[pl.DataType] | None = None,
+    ) -> None:
+        self._expressions = {name: expression.alias(name) for name, expression in expressions.items()}
+        self._must_be = must_be
+        self._declared = {"key": declared.key, "value": declared.value, "timestamp": pl.Int64()}
+        self._roots = sorted({root for one in expressions.values() for root in one.meta.root_names()})
+
+    def run(self, context: OperatorContext, batch: Batch) -> tuple[dict[str, Sequence[Any]], Batch]:
+        """The columns that the expressions make, and the rows that they belong to."""
+        try:
+            parts = [self._whole(batch)]
+        except _FAILURES:
+            parts = list(self._by_type(context, batch))
+        found: list[tuple[Sequence[int], pl.DataFrame]] = []
+        for part in parts:
+            found += self._over(context, batch, part)
+        if len(found) == 1 and len(found[0][1]) == len(batch):
+            return {name: Column.of_series(found[0][1][name]) for name in self._expressions}, batch
+        return self._joined(batch, found)
+
+    def _joined(
+        self, batch: Batch, found: Sequence[tuple[Sequence[int], pl.DataFrame]]
+    ) -> tuple[dict[str, Sequence[Any]], Batch]:
+        """Pieces of the results, put into the order of the batch."""
+        place = {row: number for number, row in enumerate(row for rows, _ in found for row in rows)}
+        kept = sorted(place)
+        columns: dict[str, Sequence[Any]] = {}
+        for name in self._expressions:
+            pieces = [frame[name] for _, frame in found]
+            if len({str(piece.dtype) for piece in pieces}) == 1:
+                columns[name] = Column.of_series(pl.concat(pieces).gather([place[row] for row in kept]))
+            else:
+                values = [value for piece in pieces for value in piece.to_list()]
+                columns[name] = [values[place[row]] for row in kept]
+        if not found:
+            columns = {name: [] for name in self._expressions}
+        return columns, batch if len(kept) == len(batch) else batch.take(kept)
+
+    # The columns that are looked at.
+
+    def _whole(self, batch: Batch) -> _Part:
+        """The batch as one frame. Raises if the type of a column is not known."""
+        columns = {root: series_of(_column(batch, root), self._declared[root]) for root in self._roots}
+        return _Part(None, _frame(columns, len(batch)), untyped_nulls=False)
+
+    def _by_type(self, context: OperatorContext, batch: Batch) -> Iterator[_Part]:
+        """The rows of each type as a frame."""
+        groups: dict[str, tuple[list[int], dict[str, pl.DataType]]] = {}
+        for row in range(len(batch)):
+            try:
+                types = {root: self._type_of(_column(batch, root), row, root) for root in self._roots}
+            except TypeError as error:
+                context.failed(batch, row, error)
+            else:
+                groups.setdefault(str(types), ([], types))[0].append(row)
+        for rows, types in groups.values():
+            yield from self._typed(context, batch, rows, types)
+
+    def _typed(
+        self, context: OperatorContext, batch: Batch, rows: list[int], types: Mapping[str, pl.DataType]
+    ) -> Iterator[_Part]:
+        try:
+            columns = {
+                root: pl.Series([_column(batch, root)[row] for row in rows], dtype=kind, strict=True)
+                for root, kind in types.items()
+            }
+        except _FAILURES as error:  # a number that is too large for its column, say
+            if len(rows) == 1:
+                context.failed(batch, rows[0], _as_exception(error))
+                return
+            for row in rows:
+                yield from self._typed(context, batch, [row], types)
+        else:
+            nulls = any(kind == pl.Null() for kind in types.values())
+            yield _Part(rows, _frame(columns, len(rows)), nulls)
+
+    def _type_of(self, column: Sequence[Any], row: int, root: str) -> pl.DataType:
+        if isinstance(column, Column):
+            return column.series().dtype
+        declared = self._declared[root]
+        if column[row] is None and declared is not None:
+            return declared
+        return column_type(column[row])
+
+    # The results.
+
+    def _over(
+        self, context: OperatorContext, batch: Batch, part: _Part
+    ) -> Iterator[tuple[Sequence[int], pl.DataFrame]]:
+        rows = range(len(part.frame)) if part.rows is None else part.rows
+        try:
+            yield rows, self._select(part.frame)
+        except _FAILURES as error:
+            if part.untyped_nulls:
+                yield rows, pl.DataFrame({name: [None] * len(rows) for name in self._expressions})
+            elif len(rows) == 1 or self._always_fails(part.frame):
+                for row in rows:
+                    context.failed(batch, row, _as_exception(error))
+            else:
+                half = len(rows) // 2
+                for start, stop in ((0, half), (half, len(rows))):
+                    piece = _Part(
+                        rows[start:stop], part.frame.slice(start, stop - start), untyped_nulls=False
+                    )
+                    yield from self._over(context, batch, piece)
+
+    def _always_fails(self, frame: pl.DataFrame) -> bool:
+        """Whether the types are at fault, and no row can do better."""
+        try:
+            self._select(frame.clear())
+        except _FAILURES:
+            return True
+        return False
+
+    def _select(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The results for a frame, in the types that go from operator to operator."""
+        names = list(self._expressions)
+        found = frame.with_columns(**self._expressions).select(names)
+        for name, dtype in found.schema.items():
+            if self._must_be is not None and not isinstance(dtype, self._must_be | pl.Null):
+                raise TypeError(f"the expression must give {self._must_be.__name__}, but it gives {dtype}")
+            wanted = canonical(dtype)
+            if dtype != wanted:
+                found = found.with_columns(pl.col(name).cast(wanted, strict=True))
+        return found
+
+
+def series_of(column: Sequence[Any], declared: pl.DataType | None) -> pl.Series:
+    """A column as a series; Python values need a declared type. Raises if they are not of it."""
+    if isinstance(column, Column):
+        return column.series()
+    if declared is None:
+        kinds = set(map(type, column))
+        if len(kinds) != 1 or kinds & {dict, list, type(None)}:
+            raise TypeError("values of several types")
+        declared = column_type(column[0])
+    return pl.Series(column, dtype=declared, strict=True)
+
+
+def _frame(columns: Mapping[str, pl.Series], height: int) -> pl.DataFrame:
+    # An expression without columns (a literal) has to know for how many rows it is.
+    return pl.DataFrame({_ROW: pl.int_range(height, eager=True), **columns})
+
+
+def _column(batch: Batch, name: str) -> Sequence[Any]:
+    if name == "timestamp":
+        return batch.timestamps
+    return batch.keys if name == "key" else batch.values
+
+
+def _as_exception(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else RuntimeError(str(error))

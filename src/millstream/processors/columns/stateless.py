@@ -1,0 +1,125 @@
+"""Stateless operators over expressions. What each of them means, its twin in `processors.stateless` says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, compress
+from typing import Any
+
+import polars as pl
+
+from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column, take_rows
+from millstream.processors.columns.expressions import Declared, Evaluation
+from millstream.processors.operator import Operator
+
+__all__ = [
+    "ColumnFilter",
+    "ColumnFilterNot",
+    "ColumnFlatMapValues",
+    "ColumnMap",
+    "ColumnMapValues",
+    "ColumnOperator",
+    "ColumnSelectKey",
+]
+
+
+class ColumnOperator(Operator):
+    """An operator over columns."""
+
+    columnar = True
+
+
+class ColumnFilter(ColumnOperator):
+    """Keeps the rows for which the expression is true. Null is not true."""
+
+    def __init__(self, predicate: pl.Expr, declared: Declared) -> None:
+        self._verdict = Evaluation({"value": predicate}, declared, pl.Boolean)
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        found, batch = self._verdict.run(self.context, batch)
+        return self.keep(batch, found["value"])
+
+    def keep(self, batch: Batch, verdicts: Sequence[Any]) -> Batch:
+        """The rows to hand on."""
+        return _kept(batch, verdicts, wanted=True)
+
+
+class ColumnFilterNot(ColumnFilter):
+    """Keeps all other rows: those for which the expression is false or null."""
+
+    def keep(self, batch: Batch, verdicts: Sequence[Any]) -> Batch:
+        """See `ColumnFilter.keep`."""
+        return _kept(batch, verdicts, wanted=False)
+
+
+class ColumnMap(ColumnOperator):
+    """A new key and value for each row."""
+
+    def __init__(self, key: pl.Expr, value: pl.Expr, declared: Declared) -> None:
+        self._pair = Evaluation({"key": key, "value": value}, declared)
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        found, batch = self._pair.run(self.context, batch)
+        return batch.with_columns(found["key"], found["value"])
+
+
+class ColumnMapValues(ColumnOperator):
+    """A new value for each row."""
+
+    def __init__(self, mapper: pl.Expr, declared: Declared) -> None:
+        self._value = Evaluation({"value": mapper}, declared)
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        found, batch = self._value.run(self.context, batch)
+        return batch.with_values(found["value"])
+
+
+class ColumnSelectKey(ColumnOperator):
+    """A new key for each row."""
+
+    def __init__(self, mapper: pl.Expr, declared: Declared) -> None:
+        self._key = Evaluation({"key": mapper}, declared)
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        found, batch = self._key.run(self.context, batch)
+        return batch.with_columns(found["key"], batch.values)
+
+
+class ColumnFlatMapValues(ColumnOperator):
+    """As many new values for each row as the expression's list has. A null list has none."""
+
+    def __init__(self, mapper: pl.Expr, declared: Declared) -> None:
+        self._lists = Evaluation({"value": mapper}, declared, pl.List)
+
+    def process(self, batch: Batch) -> Batch:
+        """See `Operator.process`."""
+        found, batch = self._lists.run(self.context, batch)
+        lists = found["value"]
+        if isinstance(lists, Column) and isinstance(lists.series().dtype, pl.List):
+            rows = pl.int_range(len(lists), eager=True)
+            exploded = pl.DataFrame({"row": rows, "value": lists.series()}).explode(
+                "value", empty_as_null=False, keep_nulls=False
+            )
+            parents: Sequence[int] = Column.of_series(exploded["row"])
+            values: Sequence[Any] = Column.of_series(exploded["value"])
+        else:
+            parents = [row for row, several in enumerate(lists) for _ in several or ()]
+            values = list(chain.from_iterable(several or () for several in lists))
+        return batch.expand(parents, take_rows(batch.keys, parents), values)
+
+
+def _kept(batch: Batch, verdicts: Sequence[Any], *, wanted: bool) -> Batch:
+    if not isinstance(verdicts, Column):
+        rows: Sequence[int] = list(compress(range(len(batch)), [bool(one) is wanted for one in verdicts]))
+    else:
+        verdict = verdicts.series().cast(pl.Boolean).fill_null(value=False)
+        chosen = verdict if wanted else ~verdict
+        if chosen.all():
+            return batch
+        rows = Column.of_series(chosen.arg_true().cast(pl.Int64))
+    return batch.take(rows)

@@ -1,0 +1,76 @@
+"""Whole columns of bytes into Polars series and back, without a Python object per record.
+
+A codec is the column form of a serde. It gives exactly the values and bytes that the serde gives, or it gives
+up: then the caller goes through the column value by value, with the serde, and finds the record to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from millstream.serdes.auto_serde import AutoSerde
+from millstream.serdes.columns.codec import CannotError, Codec
+from millstream.serdes.columns.json_codec import AnyJsonCodec, typed_json_codec
+from millstream.serdes.columns.primitive_codecs import (
+    BooleanCodec,
+    BytesCodec,
+    FloatCodec,
+    IntCodec,
+    StringCodec,
+)
+from millstream.serdes.columns.types import kind_of
+from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde
+from millstream.serdes.primitives import BooleanSerde, BytesSerde, FloatSerde, IntSerde, StringSerde
+
+__all__ = ["CannotError", "Codec", "codec_of", "codec_to_write"]
+
+_LEARNED: dict[str, Codec] = {
+    "str": StringCodec(),
+    "int": IntCodec(8),
+    "float": FloatCodec(8),
+    "bool": BooleanCodec(),
+    "bytes": BytesCodec(),
+    "json": AnyJsonCodec(),
+}
+_MAKERS: dict[type, Callable[[Any], Codec | None]] = {
+    BytesSerde: lambda _: _LEARNED["bytes"],
+    StringSerde: lambda _: _LEARNED["str"],
+    BooleanSerde: lambda _: _LEARNED["bool"],
+    IntSerde: lambda serde: IntCodec(serde.size),
+    FloatSerde: lambda serde: FloatCodec(serde.size),
+    TypedJsonSerde: typed_json_codec,
+    JsonSerde: lambda _: _LEARNED["json"],
+}
+"""By exact type: a subclass may do anything."""
+
+
+def codec_of(serde: Any) -> Codec | None:
+    """The column form of a serde, None if it has none.
+
+    >>> from millstream import serdes
+    >>> codec_of(serdes.int64).dtype
+    Int64
+    >>> codec_of(serdes.uuid) is None
+    True
+    """
+    if isinstance(serde, AutoSerde):
+        return _LEARNED.get(serde.learned or "")
+    make = _MAKERS.get(type(serde))
+    return None if make is None else make(serde)
+
+
+def codec_to_write(serde: Any, dtype: Any) -> Codec | None:
+    """The column form of a serde for writing a series of some type; an automatic serde takes the type.
+
+    The caller says afterwards that the column was written: see `learn`.
+    """
+    if not isinstance(serde, AutoSerde) or serde.learned is not None:
+        return codec_of(serde)
+    return _LEARNED.get(kind_of(dtype) or "")
+
+
+def learn(serde: Any, dtype: Any) -> None:
+    """Tell an automatic serde that values of a type were written."""
+    if isinstance(serde, AutoSerde) and serde.learned is None:
+        serde.learned = kind_of(dtype)

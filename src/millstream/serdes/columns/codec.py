@@ -1,0 +1,34 @@
+"""What a codec is."""
+
+from __future__ import annotations
+
+import polars as pl
+
+__all__ = ["CannotError", "Codec"]
+
+
+class CannotError(Exception):
+    """A codec can't do a column: go through it value by value."""
+
+
+class Codec:
+    """The column form of one serde. Nulls stay nulls.
+
+    ``dtype`` is the type of the series that `decode` gives, None if it depends on the bytes.
+    """
+
+    dtype: pl.DataType | None
+
+    def decode(self, data: pl.Series) -> pl.Series:
+        """Bytes into values. Raises, whatever it likes, if the serde would refuse any of them."""
+        raise NotImplementedError
+
+    def encode(self, values: pl.Series) -> pl.Series:
+        """Values into bytes. Raises, whatever it likes, if the serde would refuse any of them."""
+        raise NotImplementedError
+
+
+def require(values: pl.Series, dtype: pl.DataType) -> None:
+    """Give up on a series of another type: the serde decides, value by value."""
+    if values.dtype != dtype:
+        raise CannotError(f"a column of {values.dtype} where {dtype} is needed")

@@ -1,0 +1,272 @@
+"""Columns of JSON: decoded by Polars, and proved right by writing them again.
+
+Polars reads JSON leniently: 1.5 as a whole number becomes 1, a missing field null, a number text. The serde
+refuses such bytes. So what was decoded is encoded again, in the order and spacing in which the first record
+has it, and compared: a record whose bytes come out the same was read exactly. The others (spelled in another
+way, or with fields that the schema does not name, or really bad) are read by the serde, one by one.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from millstream.serdes.api import BaseSerde
+from millstream.serdes.columns.codec import CannotError, Codec, require
+from millstream.serdes.columns.types import canonical, is_json
+from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde
+
+__all__ = ["AnyJsonCodec", "JsonCodec", "typed_json_codec"]
+
+_DECODE = msgspec.json.Decoder().decode
+_PYTHON: dict[Any, pl.DataType] = {
+    str: pl.String(),
+    int: pl.Int64(),
+    float: pl.Float64(),
+    bool: pl.Boolean(),
+}
+_SAME_SPELLING = 1e16
+"""From here on Polars and the serde write exponents differently."""
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """A declared type: what a column of it is, and what its values must not be."""
+
+    dtype: pl.DataType
+    nullable: bool
+    bounds: tuple[int, int] | None = None
+    fields: Mapping[str, _Shape] | None = None
+    inner: _Shape | None = None
+
+
+class JsonCodec(Codec):
+    """JSON of one declared shape."""
+
+    dtype: pl.DataType
+
+    def __init__(self, serde: BaseSerde[Any], shape: _Shape) -> None:
+        self._serde = serde
+        self._shape = shape
+        self.dtype = shape.dtype
+
+    def decode(self, data: pl.Series) -> pl.Series:
+        """See `Codec.decode`."""
+        text = data.cast(pl.String, strict=True)
+        first = text.drop_nulls().head(1).to_list()
+        if not first:
+            return pl.Series([None] * len(data), dtype=self.dtype)
+        sample = _DECODE(first[0])
+        value = text.str.json_decode(self.dtype)
+        written = _written(value, _ordered(pl.col("value"), self.dtype, sample), self.dtype)
+        spelled = text
+        if ": " in first[0] or ", " in first[0]:
+            # As Python's json module spaces it. Text that this changes is not found equal below.
+            spelled = text.str.replace_all('": ', '":', literal=True).str.replace_all(
+                ', "', ',"', literal=True
+            )
+        doubtful = (written != spelled) | _any(_bad(pl.col("value"), self._shape), value)
+        doubtful |= value.is_null() & text.is_not_null()
+        return self._settled(data, value, doubtful.fill_null(value=False))
+
+    def _settled(self, data: pl.Series, value: pl.Series, doubtful: pl.Series) -> pl.Series:
+        """The column with its doubtful rows as the serde reads them."""
+        if not doubtful.any():
+            return value
+        rows = doubtful.arg_true()
+        read = self._serde.deserialize_many(data.gather(rows).to_list())
+        if any(one is None for one in read):
+            raise CannotError("null where a record is expected")
+        return _replaced(value, rows, pl.Series(read, dtype=self.dtype, strict=True))
+
+    def encode(self, values: pl.Series) -> pl.Series:
+        """See `Codec.encode`."""
+        if values.dtype != self.dtype:
+            values = values.cast(self.dtype) if _same_fields(values.dtype, self.dtype) else values
+        require(values, self.dtype)
+        if _any(_bad(pl.col("value"), self._shape), values).any():
+            raise CannotError("a value that the schema does not admit")
+        return encode_json(values, self._serde)
+
+
+class AnyJsonCodec(Codec):
+    """JSON without a schema. What is read may be anything, so reading is left to the serde."""
+
+    dtype = None
+
+    def decode(self, data: pl.Series) -> pl.Series:
+        """See `Codec.decode`."""
+        raise CannotError(f"{len(data)} values of JSON without a schema")
+
+    def encode(self, values: pl.Series) -> pl.Series:
+        """See `Codec.encode`."""
+        if not is_json(values.dtype):
+            raise CannotError(f"{values.dtype} in JSON")
+        return encode_json(values, JsonSerde())
+
+
+def typed_json_codec(serde: TypedJsonSerde[Any]) -> JsonCodec | None:
+    """The codec of a declared shape; None for one that columns don't have (a dataclass, a date)."""
+    shape = _shape_of(serde.schema) if isinstance(serde.schema, Mapping) else None
+    return None if shape is None else JsonCodec(serde, shape)
+
+
+def encode_json(values: pl.Series, serde: BaseSerde[Any]) -> pl.Series:
+    """A column of records or lists as JSON: sorted fields, no white space."""
+    text = _written(values, _ordered(pl.col("value"), values.dtype, None), values.dtype)
+    odd = _any(_oddly_spelled(pl.col("value"), values.dtype), values)
+    data = text.cast(pl.Binary)
+    if not odd.any():
+        return data
+    rows = odd.arg_true()
+    written = serde.serialize_many(values.gather(rows).to_list())
+    return _replaced(data, rows, pl.Series(written, dtype=pl.Binary))
+
+
+def _replaced(column: pl.Series, rows: pl.Series, news: pl.Series) -> pl.Series:
+    """A column with other values in some rows, of whatever type."""
+    places = pl.int_range(len(column), eager=True).scatter(
+        rows, pl.int_range(len(column), len(column) + len(news), eager=True)
+    )
+    return pl.concat([column, news]).gather(places)
+
+
+def _written(values: pl.Series, ordered: pl.Expr, dtype: pl.DataType) -> pl.Series:
+    """Values as JSON text; `ordered` puts the fields of `value` into the order to write."""
+    frame = values.to_frame("value")
+    if isinstance(dtype, pl.Struct) and dtype.fields:
+        text = ordered.struct.json_encode()
+    else:  # only records can be written: take the brackets off again
+        text = pl.struct(x=ordered).struct.json_encode().str.slice(5).str.strip_suffix("}")
+    return frame.select(pl.when(pl.col("value").is_not_null()).then(text)).to_series()
+
+
+def _ordered(value: pl.Expr, dtype: Any, sample: Any) -> pl.Expr:
+    """A value with the fields of its records in the order of a sample, else sorted."""
+    if isinstance(dtype, pl.List):
+        first = sample[0] if isinstance(sample, list) and sample else None
+        if not _has_records(dtype.inner):
+            return value
+        return value.list.eval(_ordered(pl.element(), dtype.inner, first))
+    if not isinstance(dtype, pl.Struct):
+        return value
+    types = {field.name: field.dtype for field in dtype.fields}
+    given = [name for name in sample if name in types] if isinstance(sample, dict) else []
+    names = given if len(given) == len(types) else sorted(types)
+    inner = sample if isinstance(sample, dict) else {}
+    parts = [_ordered(value.struct.field(name), types[name], inner.get(name)).alias(name) for name in names]
+    if not parts:
+        return value
+    return pl.when(value.is_not_null()).then(pl.struct(parts))
+
+
+def _has_records(dtype: Any) -> bool:
+    return isinstance(dtype, pl.Struct) or (isinstance(dtype, pl.List) and _has_records(dtype.inner))
+
+
+def _any(conditions: Iterator[pl.Expr], values: pl.Series) -> pl.Series:
+    """Which values meet any of some conditions on the column `value`."""
+    found = [condition.fill_null(value=False) for condition in conditions]
+    if not found:
+        return pl.repeat(value=False, n=len(values), eager=True)
+    return values.to_frame("value").select(pl.any_horizontal(found)).to_series()
+
+
+def _bad(value: pl.Expr, shape: _Shape) -> Iterator[pl.Expr]:
+    """What the schema does not admit, below the value itself (whose null is no value)."""
+    if shape.bounds is not None:
+        low, high = shape.bounds
+        yield (value < low) | (value > high)
+    for name, field in (shape.fields or {}).items():
+        inside = value.struct.field(name)
+        if not field.nullable:
+            yield value.is_not_null() & inside.is_null()
+        yield from _bad(inside, field)
+    if shape.inner is not None:
+        conditions = list(_bad(pl.element(), shape.inner))
+        if not shape.inner.nullable:
+            conditions.append(pl.element().is_null())
+        for condition in conditions:
+            yield value.list.eval(condition.fill_null(value=False)).list.any()
+
+
+def _oddly_spelled(value: pl.Expr, dtype: Any) -> Iterator[pl.Expr]:
+    """Numbers that Polars writes in another way than the serde."""
+    if dtype == pl.Float64():
+        yield ~(value.abs() < _SAME_SPELLING)
+    elif isinstance(dtype, pl.Struct):
+        for field in dtype.fields:
+            yield from _oddly_spelled(value.struct.field(field.name), field.dtype)
+    elif isinstance(dtype, pl.List):
+        for condition in _oddly_spelled(pl.element(), dtype.inner):
+            yield value.list.eval(condition.fill_null(value=False)).list.any()
+
+
+def _same_fields(one: Any, other: Any) -> bool:
+    """Whether two records have the same fields of the same types, in whatever order."""
+    if not isinstance(one, pl.Struct) or not isinstance(other, pl.Struct):
+        return False
+    return {field.name: field.dtype for field in one.fields} == {
+        field.name: field.dtype for field in other.fields
+    }
+
+
+def _shape_of(schema: Any) -> _Shape | None:
+    if isinstance(schema, Mapping):
+        return _record(schema, nullable=False)
+    if schema in _PYTHON:
+        return _Shape(_PYTHON[schema], nullable=False)
+    if isinstance(schema, types.UnionType) or typing.get_origin(schema) is typing.Union:
+        return _optional(typing.get_args(schema))
+    if typing.get_origin(schema) is list:
+        return _list(_shape_of(typing.get_args(schema)[0]), nullable=False)
+    if isinstance(schema, pl.DataType) or (isinstance(schema, type) and issubclass(schema, pl.DataType)):
+        return _polars(schema if isinstance(schema, pl.DataType) else schema())
+    return None
+
+
+def _optional(kinds: tuple[Any, ...]) -> _Shape | None:
+    inner = [kind for kind in kinds if kind is not type(None)]
+    shape = _shape_of(inner[0]) if len(inner) == 1 else None
+    if shape is None:
+        return None
+    return _Shape(shape.dtype, True, shape.bounds, shape.fields, shape.inner)
+
+
+def _record(schema: Mapping[str, Any], *, nullable: bool) -> _Shape | None:
+    fields = {name: _shape_of(kind) for name, kind in schema.items()}
+    known = {name: shape for name, shape in fields.items() if shape is not None}
+    if len(known) < len(fields) or not known:
+        return None
+    dtype = pl.Struct({name: shape.dtype for name, shape in known.items()})
+    return _Shape(dtype, nullable, fields=known)
+
+
+def _list(inner: _Shape | None, *, nullable: bool) -> _Shape | None:
+    return None if inner is None else _Shape(pl.List(inner.dtype), nullable, inner=inner)
+
+
+def _polars(dtype: pl.DataType) -> _Shape | None:
+    if isinstance(dtype, pl.Struct):
+        return _record({field.name: field.dtype for field in dtype.fields}, nullable=True)
+    if isinstance(dtype, pl.List):
+        return _list(_polars_inner(dtype.inner), nullable=True)
+    if dtype in {pl.String(), pl.Boolean(), pl.Float64(), pl.Int64()}:
+        return _Shape(dtype, nullable=True)
+    if dtype.is_integer() and dtype not in {pl.UInt64(), pl.Int128(), pl.UInt128()}:
+        series = pl.DataFrame(schema={"x": dtype}).select(
+            low=pl.lit(0, dtype).lower_bound(), high=pl.lit(0, dtype).upper_bound()
+        )
+        low, high = series.row(0)
+        return _Shape(canonical(dtype), True, (low, high))
+    return None
+
+
+def _polars_inner(dtype: Any) -> _Shape | None:
+    return _polars(dtype if isinstance(dtype, pl.DataType) else dtype())
