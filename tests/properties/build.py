@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial, singledispatchmethod
 from typing import Any
 
+from polars.exceptions import InvalidOperationError
 from tests.properties import spec as s
 from tests.properties.functions import PoisonError, Value
 from tests.properties.user_code import Program, transform
@@ -44,7 +45,11 @@ class Built:
 
 def build(spec: s.Spec) -> Built:
     """Make the topology."""
-    building = _Building(spec)
+    return build_with(Building(spec), spec)
+
+
+def build_with(building: Building, spec: s.Spec) -> Built:
+    """Make the topology in some way."""
     for name in spec.plain_stores:
         building.builder.add_state_store(stores.key_value(name, **building.serdes))
     for op in spec.ops:
@@ -58,7 +63,8 @@ def config_of(spec: s.Spec) -> StreamsConfig:
     handler = handlers.skip if spec.on_poison == "skip" else handlers.dead_letter
 
     def only_poison(context: handlers.ErrorContext, error: Exception) -> handlers.Verdict:
-        is_poison = isinstance(error, PoisonError | SerializationError)
+        # The same poison in an expression is a cast that fails.
+        is_poison = isinstance(error, PoisonError | SerializationError | InvalidOperationError)
         return handler(context, error) if is_poison else handlers.Verdict.FAIL
 
     return StreamsConfig(
@@ -66,7 +72,7 @@ def config_of(spec: s.Spec) -> StreamsConfig:
     )
 
 
-class _Building:
+class Building:
     """One method per operator; the result is the handle that operators behind it use."""
 
     def __init__(self, spec: s.Spec) -> None:

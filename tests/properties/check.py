@@ -61,12 +61,16 @@ PROPERTIES: tuple[Check, ...] = (
 
 def check_seed(seed: int, properties: tuple[Check, ...] = PROPERTIES) -> str | None:
     """None, or a report on the first property that does not hold for the topology of a seed."""
-    spec = random_spec(seed)
+    return report_on(seed, random_spec(seed), properties, TEST_FILE)
+
+
+def report_on(seed: int, spec: Spec, properties: tuple[Check, ...], test_file: str) -> str | None:
+    """None, or a report on the first property that does not hold for a topology."""
     epochs = random_epochs(spec)
     for holds in properties:
         if outcome(holds, spec, epochs) is not None:
             small, few = shrink(holds, spec, epochs)
-            return report(seed, holds, small, few)
+            return report(seed, holds, small, few, test_file)
     return None
 
 
@@ -78,12 +82,12 @@ def outcome(holds: Check, spec: Spec, epochs: Epochs) -> str | None:
         return f"{type(error).__name__} was raised: {error}"
 
 
-def report(seed: int, holds: Check, spec: Spec, epochs: Epochs) -> str:
+def report(seed: int, holds: Check, spec: Spec, epochs: Epochs, test_file: str = TEST_FILE) -> str:
     """All that somebody needs who has never heard of the seed before."""
     return "\n".join(
         [
             f"seed {seed} breaks the property {holds.__name__}: {holds.__doc__}",
-            f"replay: pytest {TEST_FILE} --seed {seed}",
+            f"replay: pytest {test_file} --seed {seed}",
             "the smallest example found:",
             describe(spec),
             describe_epochs(epochs),

@@ -63,9 +63,10 @@ def run_engine(
     rows_per_commit: int | None = None,
     max_rows: int | None = None,
     fresh_tasks: bool = False,
+    built: Built | None = None,
 ) -> Results:
-    """The results of the engine."""
-    built = build(spec)
+    """The results of the engine, on the topology that `build` makes or on another of the same spec."""
+    built = built if built is not None else build(spec)
     settings: dict[str, Any] = {
         "partitions": dict.fromkeys(spec.input_topics, spec.partitions),
         "config": config_of(spec),

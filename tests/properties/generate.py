@@ -48,9 +48,15 @@ def random_spec(seed: int) -> s.Spec:
     return _Generator(seed).run()
 
 
+def random_column_spec(seed: int) -> s.Spec:
+    """The topology of a seed for both tiers: all values are numbers, and can be written."""
+    return _Generator(seed, for_columns=True).run()
+
+
 @dataclass
 class _Generator:
     seed: int
+    for_columns: bool = False
     streams: list[int] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     tables: list[int] = field(default_factory=list)
@@ -60,7 +66,7 @@ class _Generator:
     def __post_init__(self) -> None:
         self.rng = random.Random(f"topology of {self.seed}")
         self.poisoned = self.rng.random() < 0.35
-        self.lists = self.rng.random() < 0.6
+        self.lists = self.rng.random() < 0.6 and not self.for_columns
         self.topics = list(TOPICS[: self.rng.randint(2, 4)])
         self.spec = s.Spec(
             seed=self.seed,
@@ -87,6 +93,13 @@ class _Generator:
             self.add_to_stream: 2,
             self.add_to_table: 1,
         }
+        if self.for_columns:
+            moves |= {
+                self.add_stateless: 16,
+                self.add_aggregate: 8,
+                self.add_to_stream: 4,
+                self.add_process: 2,
+            }
         for move in self.rng.choices(list(moves), list(moves.values()), k=self.rng.randint(7, 14)):
             move()
         self.add_ends()
@@ -102,7 +115,7 @@ class _Generator:
         if not self.poisoned or self.chance(0.6):
             return Poison()
         raising, spoiling = self.rng.choice(((True, False), (False, True), (True, True)))
-        if not TABLES_SURVIVE_BAD_ROWS:
+        if not TABLES_SURVIVE_BAD_ROWS or self.for_columns:
             raising, spoiling = True, False
         return Poison(self.rng.randrange(13) if raising else -1, self.rng.randrange(13) if spoiling else -1)
 

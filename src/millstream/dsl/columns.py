@@ -15,7 +15,8 @@ from typing import Any
 import polars as pl
 
 from millstream.errors import TopologyError
-from millstream.processors.columns import stateless
+from millstream.processors.columns import folds, stateless
+from millstream.processors.columns.aggregate import ColumnAggregate, ColumnMean
 from millstream.processors.columns.expressions import Declared
 from millstream.processors.operator import Operator
 from millstream.serdes import Serde, boolean, double, int64, json, string
@@ -23,7 +24,16 @@ from millstream.serdes import bytes as raw_bytes
 from millstream.serdes.columns import codec_of
 from millstream.serdes.columns.types import canonical, is_json
 
-__all__ = ["ColumnStep", "RecordColumn", "checked", "column_step", "key", "timestamp", "value"]
+__all__ = [
+    "ColumnStep",
+    "RecordColumn",
+    "checked",
+    "column_aggregate",
+    "column_step",
+    "key",
+    "timestamp",
+    "value",
+]
 
 _COLUMNS = ("key", "value", "timestamp")
 _SERDES: dict[pl.DataType, Serde[Any]] = {
@@ -131,6 +141,24 @@ def column_step(
     return ColumnStep(make, tuple(map(_serde_of, results)))
 
 
+_FOLDS: dict[str, Callable[[], folds.ColumnFold]] = {
+    "count": folds.CountFold,
+    "sum": folds.SumFold,
+    "min": folds.SmallestFold,
+    "max": folds.LargestFold,
+    "mean": folds.MeanFold,
+}
+
+
+def column_aggregate(fold: str, of: pl.Expr | None, key_serde: Any, value_serde: Any) -> ColumnStep:
+    """An aggregation of the column tier; `of` says what of each record is folded, None its value."""
+    declared = declared_by(key_serde, value_serde)
+    result = None if of is None else _result_type(checked(of, fold), declared, fold)
+    aggregate = ColumnMean if fold == "mean" else ColumnAggregate
+    make = partial(aggregate, make_fold=_FOLDS[fold], of=of, declared=declared)
+    return ColumnStep(make, (_serde_of(result),))
+
+
 def declared_by(key_serde: Any, value_serde: Any) -> Declared:
     """The types that serdes tell."""
     return Declared(_dtype(key_serde), _dtype(value_serde))
@@ -142,9 +170,9 @@ def _result_type(expression: pl.Expr, declared: Declared, operator: str) -> pl.D
     used = {name: known[name] for name in expression.meta.root_names()}
     if any(dtype is None for dtype in used.values()):
         return None
-    frame = pl.LazyFrame(schema={"row": pl.Int64(), **used})
+    frame = pl.DataFrame(schema={"row": pl.Int64(), **used})  # no rows: only types are asked for
     try:
-        dtype = canonical(frame.select(found=expression).collect_schema()["found"])
+        dtype = canonical(frame.select(found=expression).schema["found"])
     except pl.exceptions.PolarsError as error:
         types = ", ".join(f"{name} is {dtype}" for name, dtype in used.items())
         raise TopologyError(f"{operator}: {expression} can't be computed: {error} ({types})") from error

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from millstream.dsl.functions import Initializer
+from millstream.dsl.functions import Initializer, is_expression
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -15,12 +15,17 @@ from millstream.dsl.repartition import repartition_node
 from millstream.dsl.table_state import TableState
 from millstream.processors import fold
 from millstream.processors.aggregate import StreamAggregate, StreamReduce
+from millstream.processors.mean import StreamMean
 from millstream.processors.operator import Operator
-from millstream.serdes import Serde, int64
+from millstream.serdes import Serde, double, int64
+from millstream.serdes.mean_serde import MeanSerde
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from millstream.dsl.cogrouped import CogroupedKStream
+    from millstream.dsl.columns import ColumnStep
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -65,13 +70,11 @@ class KGroupedStream(Generic[K, V]):
         spec = as_store(store, key, value)
         if spec.name is None and (store is not None or key is not None or value is not None):
             self.graph.new_store_name(AGGREGATE)  # Kafka uses up a number here
-        return self._aggregate(
-            partial(StreamAggregate, initializer=fold.zero, aggregator=fold.add_one),
-            spec,
-            AGGREGATE,
-            name,
-            value=int64,
-        )
+        make: Callable[..., Operator]
+        make = partial(StreamAggregate, initializer=fold.zero, aggregator=fold.add_one)
+        if self.in_columns:
+            make = self._column_aggregate("count", None).make
+        return self._aggregate(make, spec, AGGREGATE, name, value=int64)
 
     def reduce(
         self,
@@ -137,23 +140,33 @@ class KGroupedStream(Generic[K, V]):
         value: Serde[VA] | None = None,
         name: str | None = None,
     ) -> KTable[K, VA]: ...
+    @overload
     def sum(
         self,
-        of: Callable[[V], Any] | None = None,
+        of: pl.Expr,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, VA]: ...
+    def sum(
+        self,
+        of: Callable[[V], Any] | pl.Expr | None = None,
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
         value: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KTable[K, Any]:
-        """The sum of the values of each key, or of `of(value)`.
+        """The sum of the values of each key, or of `of(value)`, or of an expression.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("orders").group_by_key().sum(lambda order: order["amount"]).node.name
         'KSTREAM-AGGREGATE-0000000002'
         """
-        make = partial(StreamAggregate, initializer=fold.zero, aggregator=fold.Sum(of))
-        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
+        make, serde = self._folding("sum", of, fold.zero, fold.Sum)
+        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     @overload
     def min(
@@ -175,23 +188,33 @@ class KGroupedStream(Generic[K, V]):
         value: Serde[VA] | None = None,
         name: str | None = None,
     ) -> KTable[K, VA]: ...
+    @overload
     def min(
         self,
-        of: Callable[[V], Any] | None = None,
+        of: pl.Expr,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, VA]: ...
+    def min(
+        self,
+        of: Callable[[V], Any] | pl.Expr | None = None,
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
         value: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KTable[K, Any]:
-        """The smallest value of each key, or of `of(value)`.
+        """The smallest value of each key, or of `of(value)`, or of an expression.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("temperatures").group_by_key().min(store="coldest").queryable_store_name
         'coldest'
         """
-        make = partial(StreamAggregate, initializer=fold.nothing, aggregator=fold.Min(of))
-        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
+        make, serde = self._folding("min", of, fold.nothing, fold.Min)
+        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     @overload
     def max(
@@ -213,23 +236,54 @@ class KGroupedStream(Generic[K, V]):
         value: Serde[VA] | None = None,
         name: str | None = None,
     ) -> KTable[K, VA]: ...
+    @overload
     def max(
         self,
-        of: Callable[[V], Any] | None = None,
+        of: pl.Expr,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, VA]: ...
+    def max(
+        self,
+        of: Callable[[V], Any] | pl.Expr | None = None,
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
         value: Serde[Any] | None = None,
         name: str | None = None,
     ) -> KTable[K, Any]:
-        """The largest value of each key, or of `of(value)`.
+        """The largest value of each key, or of `of(value)`, or of an expression.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("temperatures").group_by_key().max(store="hottest").queryable_store_name
         'hottest'
         """
-        make = partial(StreamAggregate, initializer=fold.nothing, aggregator=fold.Max(of))
-        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
+        make, serde = self._folding("max", of, fold.nothing, fold.Max)
+        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=serde)
+
+    def mean(
+        self,
+        of: Callable[[V], float] | pl.Expr | None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, float]:
+        """The mean of the values of each key, or of `of(value)`, or of an expression.
+
+        The table's values are floats; the store keeps total and count beside them.
+
+        >>> from millstream import StreamsBuilder
+        >>> StreamsBuilder().stream("temperatures").group_by_key().mean(store="usual").queryable_store_name
+        'usual'
+        """
+        make, _ = self._folding("mean", of, fold.nothing, fold.MeanOf)
+        spec = replace(as_store(store, key), value=MeanSerde())
+        table: KTable[K, float] = self._aggregate(make, spec, AGGREGATE, name, value=None)
+        return replace(table, value_serde=double)
 
     def cogroup(self, aggregator: Callable[[K, V, VA], VA]) -> CogroupedKStream[K, VA]:
         """Aggregate this stream together with others into one table.
@@ -246,6 +300,21 @@ class KGroupedStream(Generic[K, V]):
         from millstream.dsl.cogrouped import CogroupedKStream  # noqa: PLC0415 - each makes the other
 
         return CogroupedKStream(self.graph, ((self, aggregator),))
+
+    def _folding(
+        self, how: str, of: Any, initializer: Callable[[], Any], aggregator: Callable[[Any], Any]
+    ) -> tuple[Callable[..., Operator], Any]:
+        """A built-in fold in its tier, and the serde of its result where that is known."""
+        if is_expression(of) or (of is None and self.in_columns):
+            step = self._column_aggregate(how, of)
+            return step.make, step.serdes[0]
+        operator = StreamMean if how == "mean" else StreamAggregate
+        return partial(operator, initializer=initializer, aggregator=aggregator(of)), None
+
+    def _column_aggregate(self, how: str, of: pl.Expr | None) -> ColumnStep:
+        from millstream.dsl.columns import column_aggregate  # noqa: PLC0415 - imports Polars, which is there
+
+        return column_aggregate(how, of, self.key_serde, self.value_serde)
 
     def _aggregate(
         self,

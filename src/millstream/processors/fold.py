@@ -1,7 +1,7 @@
-"""The built-in ways to fold values: count, sum, min, max. Classes, so that an engine can recognise them.
+"""The built-in ways to fold values. Classes, so that an engine can recognise them.
 
-Their results do not depend on the order or grouping of the values (of whole numbers, text and bytes: not of
-floating-point numbers). So a batch can be combined by key before it meets the table: see `Combine`.
+The results of count, sum, min and max do not depend on the order or grouping of the values (of whole numbers,
+text and bytes: not of floating-point numbers). So a batch can be combined by key before it meets the table: see `Combine`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
+
+from millstream.serdes.mean_serde import Mean
 
 
 def zero() -> int:
@@ -66,6 +68,15 @@ class Max(_Of):
         """The new aggregate."""
         seen = self.look(value)
         return seen if largest is None or seen > largest else largest
+
+
+class MeanOf(_Of):
+    """Keeps total and count of numbers."""
+
+    def __call__(self, key: Any, value: Any, so_far: Mean | None) -> Mean:
+        """The new aggregate."""
+        seen = float(self.look(value))
+        return Mean(seen, 1) if so_far is None else Mean(so_far.total + seen, so_far.count + 1)
 
 
 class Combine(Protocol):

@@ -24,6 +24,7 @@ __all__ = ["Declared", "Evaluation", "series_of"]
 
 _ROW = "\x00row"
 _FAILURES = (Exception, PanicException)
+_TYPES_OF_NULL = (pl.String(), pl.Int64(), pl.Float64(), pl.Boolean(), pl.Binary())
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +146,10 @@ class Evaluation:
         try:
             yield rows, self._select(part.frame)
         except _FAILURES as error:
-            if part.untyped_nulls:
-                yield rows, pl.DataFrame({name: [None] * len(rows) for name in self._expressions})
-            elif len(rows) == 1 or self._always_fails(part.frame):
+            always = self._always_fails(part.frame)
+            if always and part.untyped_nulls:
+                yield from self._over_nulls(context, batch, part)
+            elif always or len(rows) == 1:
                 for row in rows:
                     context.failed(batch, row, _as_exception(error))
             else:
@@ -157,6 +159,19 @@ class Evaluation:
                         rows[start:stop], part.frame.slice(start, stop - start), untyped_nulls=False
                     )
                     yield from self._over(context, batch, piece)
+
+    def _over_nulls(
+        self, context: OperatorContext, batch: Batch, part: _Part
+    ) -> Iterator[tuple[Sequence[int], pl.DataFrame]]:
+        """The results where a None may be of any type: those of the first type that the expression takes."""
+        nulls = [name for name, dtype in part.frame.schema.items() if dtype == pl.Null()]
+        for kind in _TYPES_OF_NULL:
+            typed = part.frame.with_columns(pl.col(nulls).cast(kind))
+            if not self._always_fails(typed):
+                yield from self._over(context, batch, _Part(part.rows, typed, untyped_nulls=False))
+                return
+        rows = range(len(part.frame)) if part.rows is None else part.rows
+        yield rows, pl.DataFrame({name: [None] * len(rows) for name in self._expressions})
 
     def _always_fails(self, frame: pl.DataFrame) -> bool:
         """Whether the types are at fault, and no row can do better."""

@@ -1,0 +1,192 @@
+"""A codec gives exactly the values and bytes of its serde, or gives up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream import serdes
+from millstream.serdes.columns import Codec, codec_of, codec_to_write
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+SCHEMA: dict[str, Any] = {
+    "shop": str,
+    "amount": pl.Int16,
+    "price": float | None,
+    "tags": list[str],
+    "place": {"x": int, "name": str | None},
+    "parts": pl.List(pl.Struct({"b": pl.Float64, "a": pl.Boolean})),
+}
+RECORDS = st.fixed_dictionaries(
+    {
+        "shop": TEXT,
+        "amount": st.none() | st.integers(-(2**15), 2**15 - 1),
+        "price": st.none() | NUMBERS,
+        "tags": st.lists(TEXT, max_size=2),
+        "place": st.fixed_dictionaries({"x": INT64, "name": st.none() | TEXT}),
+        "parts": st.none()
+        | st.lists(
+            st.none() | st.fixed_dictionaries({"b": st.none() | NUMBERS, "a": st.none() | st.booleans()}),
+            max_size=2,
+        ),
+    }
+)
+CASES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
+    "bytes": (serdes.bytes, st.binary(max_size=4)),
+    "string": (serdes.string, TEXT),
+    "int16": (serdes.int16, st.integers(-(2**15), 2**15 - 1)),
+    "int32": (serdes.int32, st.integers(-(2**31), 2**31 - 1)),
+    "int64": (serdes.int64, INT64),
+    "float32": (serdes.float32, st.floats(width=32, allow_nan=False)),
+    "double": (serdes.double, st.floats(allow_nan=False)),
+    "boolean": (serdes.boolean, st.booleans()),
+    "json": (serdes.json(SCHEMA), RECORDS),
+}
+
+
+def gives_up(function: Callable[[Any], Any], argument: Any) -> bool:
+    try:
+        function(argument)
+    except Exception:  # noqa: BLE001 - a codec may raise anything
+        return True
+    return False
+
+
+def codec(serde: Any) -> Codec:
+    found = codec_of(serde)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_columns_are_what_the_serde_says(name: str, data: st.DataObject) -> None:
+    serde, values = CASES[name]
+    column = data.draw(st.lists(st.none() | values, max_size=6))
+    written = serde.serialize_many(column)
+    bytes_column = pl.Series(written, dtype=pl.Binary)
+    read = codec(serde).decode(bytes_column)
+    assert read.dtype == codec(serde).dtype
+    assert read.to_list() == column
+    assert codec(serde).encode(read).to_list() == written
+
+
+@pytest.mark.parametrize("start", [1, 3])
+def test_a_piece_of_a_longer_series_is_written_alone(start: int) -> None:
+    whole = pl.Series([1, 2, None, 4, 5])
+    piece = whole[start:]
+    expected = [None if number is None else serdes.int64.serialize(number) for number in piece]
+    assert codec(serdes.int64).encode(piece).to_list() == expected
+
+
+@pytest.mark.parametrize(
+    ("serde", "data"),
+    [
+        (serdes.string, b"\xff"),
+        (serdes.int64, b"1234567"),
+        (serdes.int16, b""),
+        (serdes.double, b"123456789"),
+        (serdes.boolean, b"\x02"),
+        (serdes.boolean, b""),
+    ],
+)
+def test_bytes_that_the_serde_refuses_are_refused(serde: Any, data: bytes) -> None:
+    assert gives_up(serde.deserialize, data)
+    assert gives_up(codec(serde).decode, pl.Series([None, data], dtype=pl.Binary))
+
+
+GOOD = {"a": 1, "s": "x", "f": 1.5, "b": True}
+LENIENT = serdes.json({"a": int, "s": str, "f": float, "b": bool})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"a":"1","s":"x","f":1.5,"b":true}',
+        b'{"a":1.5,"s":"x","f":1.5,"b":true}',
+        b'{"a":true,"s":"x","f":1.5,"b":true}',
+        b'{"a":1,"s":5,"f":1.5,"b":true}',
+        b'{"a":1,"s":"x","f":1.5,"b":1}',
+        b'{"a":1,"s":"x","f":1.5}',
+        b'{"a":null,"s":"x","f":1.5,"b":true}',
+        b'{"a":1,"s":"\\ud800","f":1.5,"b":true}',
+        b"[]",
+        b"null",
+        b"",
+        b"{",
+        b'{"a":1,"s":"x","f":1.5,"b":true}{"a":1,"s":"x","f":1.5,"b":true}',
+    ],
+)
+def test_json_that_polars_would_bend_into_shape_is_refused(data: bytes) -> None:
+    column = pl.Series([LENIENT.serialize(GOOD), data], dtype=pl.Binary)
+    assert gives_up(LENIENT.deserialize, data)
+    assert gives_up(codec(LENIENT).decode, column)
+
+
+SPELLINGS: dict[str, Callable[[Any], str]] = {
+    "python": json.dumps,
+    "indented": lambda value: json.dumps(value, indent=2),
+    "reversed": lambda value: json.dumps(dict(reversed(value.items())), separators=(",", ":")),
+    "more fields": lambda value: json.dumps({"new": [1], **value}, separators=(",", ":")),
+    "exponents": lambda value: json.dumps({**value, "f": 2.0}).replace("2.0", "2e0"),
+    "twice": lambda value: json.dumps(value).replace('"a": 1', '"a": 7, "a": 1'),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_json_is_read_however_it_is_spelled(spelling: str) -> None:
+    texts = [SPELLINGS[spelling]({**GOOD, "s": text}).encode() for text in ("x", 'a": b', 'c, "d', "é")]
+    expected = [LENIENT.deserialize(text) for text in texts]
+    assert codec(LENIENT).decode(pl.Series(texts)).to_list() == expected
+
+
+@pytest.mark.parametrize(
+    ("serde", "values"),
+    [
+        (serdes.string, pl.Series([1])),
+        (serdes.int64, pl.Series(["1"])),
+        (serdes.int16, pl.Series([70_000])),
+        (serdes.float32, pl.Series([1e300])),
+        (serdes.double, pl.Series([1])),
+        (LENIENT, pl.Series([{**GOOD, "a": None}])),
+        (LENIENT, pl.Series([{"a": 1}])),
+        (serdes.json({"n": pl.Int8}), pl.Series([{"n": 128}])),
+        (serdes.json({"f": float}), pl.Series([{"f": float("nan")}])),
+    ],
+)
+def test_values_that_the_serde_has_to_look_at_are_left_to_it(serde: Any, values: pl.Series) -> None:
+    assert gives_up(codec(serde).encode, values)
+
+
+def test_records_are_written_with_sorted_fields_and_lists_without_brackets_of_their_own() -> None:
+    records = pl.Series([{"b": [1, None], "a": {"y": 1.0, "x": "é"}}])
+    assert codec(serdes.json).encode(records).to_list() == ['{"a":{"x":"é","y":1.0},"b":[1,null]}'.encode()]
+    lists = pl.Series([[1e300, 2.0], None, []])
+    assert codec(serdes.json).encode(lists).to_list() == [b"[1e300,2.0]", None, b"[]"]
+
+
+def test_an_automatic_serde_takes_the_type_of_a_column() -> None:
+    bound = serdes.auto.bind("topic")
+    assert codec_of(bound) is None
+    found = codec_to_write(bound, pl.Int64())
+    assert found is not None
+    assert found.dtype == pl.Int64()
+    bound.serialize("text")
+    assert codec(bound).dtype == pl.String()
+
+
+def test_a_serde_of_the_users_own_has_no_codec() -> None:
+    class Mine(type(serdes.string)):  # type: ignore[misc]
+        """Does something else."""
+
+    assert codec_of(Mine()) is None
+    assert codec_of(serdes.uuid) is None

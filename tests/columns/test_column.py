@@ -1,0 +1,61 @@
+"""A column is the same sequence whichever way it is looked at."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from millstream.processors.batch import Batch, concatenate
+from millstream.processors.columns.column import Column, take_rows
+
+COLUMNS = {
+    "series": Column.of_series(pl.Series(["a", None, "c"])),
+    "arrow": Column.of_arrow(pa.array(["a", None, "c"])),
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=list(COLUMNS))
+def test_a_column_is_a_sequence(column: Column) -> None:
+    assert len(column) == 3
+    assert list(column) == ["a", None, "c"]
+    assert column[2] == "c"
+    assert column.item(0) == "a"
+    assert column[1:] == [None, "c"]
+    assert None in column
+    assert "b" not in column
+    assert column.null_count == 1
+    assert column.present() == [0, 2]
+    assert column.series().to_list() == column.arrow().to_pylist() == column.values()
+
+
+def test_rows_of_columns_are_columns() -> None:
+    rows = Column.of_series(pl.Series([2, 0]))
+    assert isinstance(take_rows(COLUMNS["arrow"], rows), Column)
+    assert take_rows(COLUMNS["arrow"], (2, 0)) == ["c", "a"]
+    assert take_rows(range(10, 20), rows) == [12, 10]
+    assert take_rows(["x", "y", "z"], rows) == ["z", "x"]
+
+
+def batch_of(keys: Column | list[str | None]) -> Batch:
+    return Batch(keys, [1] * len(keys), range(len(keys)), None, range(len(keys)))
+
+
+def test_columns_of_one_type_stay_columns_when_batches_are_joined() -> None:
+    joined = concatenate([batch_of(COLUMNS["series"]), batch_of(COLUMNS["arrow"])])
+    assert isinstance(joined.keys, Column)
+    assert joined.keys == ["a", None, "c"] * 2
+
+
+def test_columns_and_lists_are_joined_as_lists() -> None:
+    numbers = Column.of_series(pl.Series([1, 2]))
+    assert concatenate([batch_of(COLUMNS["series"]), batch_of(["d"])]).keys == ["a", None, "c", "d"]
+    assert concatenate([batch_of(COLUMNS["series"]), batch_of(numbers)]).keys == ["a", None, "c", 1, 2]
+
+
+def test_polars_is_not_imported_before_somebody_needs_it() -> None:
+    script = "import sys, millstream; sys.exit('polars' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
