@@ -1,7 +1,8 @@
 """The built-in ways to fold values. Classes, so that an engine can recognise them.
 
 The results of count, sum, min and max do not depend on the order or grouping of the values (of whole numbers,
-text and bytes: not of floating-point numbers). So a batch can be combined by key before it meets the table: see `Combine`.
+text and bytes: not of floating-point numbers). So a batch can be combined by key before it meets the table:
+see `Combine`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ NaN among numbers to compare, keys or values without a column type.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -95,9 +94,6 @@ class ColumnAggregate(StreamAggregate):
     def _hold_back(self, batch: Batch, groups: _Groups) -> None:
         """With caching: one update per key, at its last row."""
         last = batch.take(Column.of_series(groups.last["row"]))
-        last = replace(
-            last, keys=list(last.keys), timestamps=list(last.timestamps), origins=list(last.origins)
-        )
         updates = Updates()
         updates.rows = list(range(len(last)))
         updates.key_bytes, updates.news, updates.timestamps = groups.keys, groups.values, groups.times
