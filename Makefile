@@ -53,6 +53,7 @@ bench-quick: $(STAMP) ## Measure the most important things in a minute; write no
 
 demo: $(STAMP) ## Run the word count: in this process, then on Spark, killed twice and checked
 	@$(BIN)/python examples/wordcount.py
+	@$(BIN)/python examples/shop_totals.py
 	@$(BIN)/python examples/demo.py
 
 oracle: ## Make the golden files again with the real Kafka Streams (needs Java and Maven)

@@ -69,6 +69,18 @@ def test_the_word_count_prints_the_counts_that_another_way_of_counting_gives(enc
     assert f"{words.total()} words, {len(words)} of them different" in printed
 
 
+def test_the_shops_took_in_what_their_orders_say() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "shop_totals.py")],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    rows = re.findall(r"(\w+)\s*[│|]\s*(\d+\.\d+)", done.stdout.decode())
+    assert rows == [("harbour", "5.00"), ("north", "7.50"), ("south", "18.50")]
+
+
 def test_the_readme_shows_the_word_count_in_few_lines() -> None:
     assert len(readme_program().splitlines()) <= MOST_LINES
 

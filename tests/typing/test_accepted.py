@@ -10,6 +10,8 @@ import re
 from typing import Any, TypedDict, assert_type
 from uuid import UUID
 
+import polars as pl
+
 from millstream import (
     CogroupedKStream,
     FixedKeyProcessor,
@@ -22,7 +24,9 @@ from millstream import (
     Processor,
     Record,
     StreamsBuilder,
+    key,
     serdes,
+    value,
 )
 from millstream.testing import TestInputTopic, TestOutputTopic, TopologyTestDriver
 
@@ -236,3 +240,21 @@ def test_the_topics_of_a_test_have_the_types_of_their_serdes() -> None:
         assert_type(lengths, TestOutputTopic[str, int])
         words.pipe("k", "river")
         assert_type(lengths.read(), Record[str, int])
+
+
+def test_expressions_keep_the_types_that_they_do_not_change() -> None:
+    stream = stream_of_orders()
+    assert_type(stream.filter(value.amount > 1), KStream[str, Order])
+    assert_type(stream.filter_not(value.amount > 1), KStream[str, Order])
+    assert_type(stream.map_values(value.amount), KStream[str, Any])
+    assert_type(stream.flat_map_values(value.shop.str.split(" ")), KStream[str, Any])
+    assert_type(stream.select_key(value.shop), KStream[Any, Order])
+    assert_type(stream.map((value.shop, pl.lit(1))), KStream[Any, Any])
+    grouped = stream.group_by(value.shop, key=serdes.string)
+    assert_type(grouped, KGroupedStream[str, Order])
+    assert_type(grouped.sum(value.amount, value=serdes.int64), KTable[str, int])
+    assert_type(grouped.min(value.amount), KTable[str, Any])
+    assert_type(stream.group_by(value.shop), KGroupedStream[Any, Order])
+    assert_type(grouped.mean(value.amount), KTable[str, float])
+    assert_type(grouped.mean(lambda order: order["amount"]), KTable[str, float])
+    assert_type(grouped.max(key, value=serdes.string), KTable[str, str])

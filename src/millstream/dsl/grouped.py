@@ -147,7 +147,17 @@ class KGroupedStream(Generic[K, V]):
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
-        value: Serde[VA] | None = None,
+        value: None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]: ...
+    @overload
+    def sum(
+        self,
+        of: pl.Expr,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA],
         name: str | None = None,
     ) -> KTable[K, VA]: ...
     def sum(
@@ -195,7 +205,17 @@ class KGroupedStream(Generic[K, V]):
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
-        value: Serde[VA] | None = None,
+        value: None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]: ...
+    @overload
+    def min(
+        self,
+        of: pl.Expr,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA],
         name: str | None = None,
     ) -> KTable[K, VA]: ...
     def min(
@@ -243,7 +263,17 @@ class KGroupedStream(Generic[K, V]):
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
-        value: Serde[VA] | None = None,
+        value: None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]: ...
+    @overload
+    def max(
+        self,
+        of: pl.Expr,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA],
         name: str | None = None,
     ) -> KTable[K, VA]: ...
     def max(

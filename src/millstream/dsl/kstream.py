@@ -381,7 +381,16 @@ class KStream(Generic[K, V]):
         self,
         mapper: pl.Expr,
         *,
-        key: Serde[K2] | None = None,
+        key: None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KGroupedStream[Any, V]: ...
+    @overload
+    def group_by(
+        self,
+        mapper: pl.Expr,
+        *,
+        key: Serde[K2],
         value: Serde[V] | None = None,
         name: str | None = None,
     ) -> KGroupedStream[K2, V]: ...
