@@ -62,6 +62,9 @@ class StreamsConfig:
         How long another machine waits for a driver that says nothing before it takes over.
     tick_ms
         The step of the wall clock that punctuators see.
+    upkeep_interval_epochs
+        After how many epochs topics are compacted and folded, retention is applied and old files are deleted,
+        beside the epochs; 0: never.
     spark_settings
         More settings for the Spark that Millstream makes when none is given.
 
@@ -86,6 +89,7 @@ class StreamsConfig:
     max_restarts: int = 3
     lease_ttl_ms: int = 30_000
     tick_ms: int = 1_000
+    upkeep_interval_epochs: int = 100
     spark_settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -98,7 +102,7 @@ class StreamsConfig:
             "tick_ms",
         ):
             _check_at_least(name, getattr(self, name), 1)
-        for name in ("max_epoch_retries", "max_restarts"):
+        for name in ("max_epoch_retries", "max_restarts", "upkeep_interval_epochs"):
             _check_at_least(name, getattr(self, name), 0)
         if not is_offset_reset(self.offset_reset):
             raise ConfigError(f"offset_reset is {self.offset_reset!r}. Remedy: {how_to_reset()}")

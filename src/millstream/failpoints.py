@@ -54,6 +54,8 @@ REGISTRY: Final[dict[str, str]] = {
     "log.tail_cut": "A torn tail was cut off; the watermark is not rewritten yet.",
     "log.segment_created": "A new segment has its name, but the watermark is still in the old one.",
     "log.start_moved": "Retention moved the log's start; the old segments still exist.",
+    "log.rewritten_named": "A rewritten segment has its name; those that it replaces still exist.",
+    "log.replaced_removed": "Replaced segments are deleted; the folder is not synced.",
     "log.topic_built": "A new topic is complete in a temporary folder and has no name yet.",
     "log.topic_named": "A new topic has its name; the folder of topics is not synced.",
     "log.partitions_built": "New partitions of a topic are durable; the topic does not count them.",
@@ -73,6 +75,8 @@ REGISTRY: Final[dict[str, str]] = {
     "commit.ended": "Step 9: listeners were told; the next epoch may be planned.",
     "commit.store_applied": "Step 10: one store of a task has applied the epoch, others may not have.",
     "commit.applied": "Step 10: a task's local stores are at the head.",
+    "upkeep.manifest_removed": "A manifest that is no longer kept is deleted; others may still be there.",
+    "upkeep.file_collected": "A sealed file that nobody needs is deleted; others may still be there.",
     "follow.batch_applied": "A follower has applied one batch of the changelog and can go on behind it.",
 }
 """Every failpoint and its meaning. To add one, add a line here and a ``hit`` at the step."""

@@ -46,6 +46,30 @@ def test_a_topic_is_created_listed_and_described(run: Run) -> None:
     assert [path.name for path in Path.cwd().iterdir()] == ["millstream-data"]
 
 
+def test_a_topic_keeps_what_it_was_told_to_keep(run: Run) -> None:
+    run("create", "clicks", "--retention-ms", "1000", "--retention-bytes", "5000", "--compact")
+    assert run("describe", "clicks").stdout.splitlines()[0] == (
+        "clicks: 1 partitions, create-time, 0 records, keeps for 1,000 ms and 5,000 bytes of a partition and "
+        "the last of each key"
+    )
+    assert "Invalid value for '--retention-ms'" in run("create", "x", "--retention-ms", "-1", status=2).stderr
+
+
+def test_topics_are_tidied(run: Run) -> None:
+    run("create", "customers", "--compact")
+    run("create", "clicks", "--retention-ms", "1000")
+    for number in range(3):
+        run("produce", "customers", "--key-separator", ":", stdin=f"ann:{number}\nbob:{number}\n")
+        run("produce", "clicks", "--json", stdin=json.dumps({"value": str(number), "timestamp": 5}) + "\n")
+    assert run("tidy").stderr.splitlines() == [
+        "clicks: 0 partitions rewritten, 3 records let go.",
+        "customers: 1 partitions rewritten, 0 records let go.",
+    ]
+    assert run("consume", "clicks").stdout == ""
+    rows = [json.loads(line) for line in run("consume", "customers", "--json").stdout.splitlines()]
+    assert [(row["offset"], row["key"], row["value"]) for row in rows] == [(4, "ann", "2"), (5, "bob", "2")]
+
+
 def test_a_topic_is_given_more_partitions(run: Run) -> None:
     run("create", "lines")
     assert run("alter", "lines", "-p", "3").stderr == "Topic 'lines' has 3 partitions now (before: 1).\n"

@@ -67,7 +67,7 @@ def test_the_answer_comes_from_the_index_without_opening_a_block(monkeypatch: py
     def opened(*_: object) -> pa.RecordBatch:
         pytest.fail("a block was opened")
 
-    monkeypatch.setattr(reader, "decode_block", opened)
+    monkeypatch.setattr(reader, "decode_rows", opened)
     monkeypatch.setattr(blocks, "TARGET_BLOCK_BYTES", 3_000)
     with filled([[500] * 4, [500] * 40]) as log:
         found = log.end_within(WHERE, Offset(0), Offset(44), 12_000)

@@ -79,6 +79,7 @@ class World:
         yield lambda: self.publish(log, 2, "p2", "p2'")
         yield lambda: self.delete(log, 3)
         yield lambda: self.append(log, "a4")
+        yield lambda: self.fold(log)
         yield lambda: self.delete(log, 7)
         yield lambda: log.add_partitions("orders", PARTITIONS)
         yield lambda: self.publish(log, 3, "p3")
@@ -93,6 +94,9 @@ class World:
         """Publish without looking: the stamp is what makes it happen once."""
         self.in_flight = [value.encode() for value in values]
         log.publish_sealed(self.kit.orders, self.sealed[epoch])
+
+    def fold(self, log: FileLog) -> None:
+        log.rewrite(self.kit.orders, min_entries=1)
 
     def delete(self, log: FileLog, offset: int) -> None:
         if log.earliest(self.kit.orders) < offset:

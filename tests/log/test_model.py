@@ -33,6 +33,7 @@ class LogMachine(RuleBasedStateMachine):
         self.start = 0
         self.last_epoch: dict[str, int] = {}
         self.files = 0
+        self.published: set[str] = set()
 
     @rule(which=st.integers(0, 1), values=VALUES, time=TIMES)
     def append(self, which: int, values: list[bytes | None], time: int) -> None:
@@ -54,16 +55,28 @@ class LogMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1), item=sealed)
     def publish(self, which: int, item: tuple[SealedRange, list[bytes | None]]) -> None:
         sealed, values = item
+        if not (Path(self.folder.name) / sealed.file).exists():
+            return
         is_new = sealed.stamp.epoch > self.last_epoch.get(sealed.stamp.task, 0)
         assert self.logs[which].publish_sealed(WHERE, sealed).published == is_new
         if is_new:
             self.last_epoch[sealed.stamp.task] = sealed.stamp.epoch
+            self.published.add(sealed.file)
             self.model += [(value, sealed.min_timestamp) for value in values]
 
     @rule(which=st.integers(0, 1), data=st.data())
     def delete(self, which: int, data: st.DataObject) -> None:
         self.start = data.draw(st.integers(self.start, len(self.model)))
         self.logs[which].delete_before(WHERE, Offset(self.start))
+
+    @rule(which=st.integers(0, 1), min_entries=st.integers(1, 3))
+    def fold(self, which: int, min_entries: int) -> None:
+        log = self.logs[which]
+        log.rewrite(WHERE, min_entries=min_entries)
+        assert not log.rewrite(WHERE, min_entries=1_000), "all was done"
+        for name in self.published - log.referenced_files():
+            (Path(self.folder.name) / name).unlink()  # the collector's work
+            self.published.remove(name)
 
     @rule(which=st.integers(0, 1))
     def reopen(self, which: int) -> None:

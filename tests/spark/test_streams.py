@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -364,3 +365,16 @@ def test_two_threads_may_close_it(lab: Lab) -> None:
     for closer in closers:
         closer.join()
     until(lambda: app.state is ENDED, "the application has ended")
+
+
+def test_upkeep_goes_on_beside_the_epochs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.runtime.upkeep.MIN_ENTRIES", 2)
+    lab.topic("in", parts := words(60, seed=31))
+    with lab.app(two_levels(), max_records_per_epoch=4, upkeep_interval_epochs=3) as app:
+        app.run(until="caught-up")
+    check_exact(lab, "two_levels", parts)
+    assert list((lab.folder / "log" / "topics").glob("*-changelog/*/*-*.segment")), "nothing was rewritten"
+    shutil.rmtree(lab.state_dir)
+    lab.append("in", [("to", "sea")])
+    lab.run(two_levels())
+    check_exact(lab, "two_levels", [*parts, [("to", "sea")]])

@@ -15,6 +15,7 @@ from pathlib import Path
 from millstream import Store, StreamsBuilder, Topology, serdes
 from millstream.durable.layer import OS_FILES, FileLayer, OsFileLayer
 from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.runtime.commit import DriverSettings
 from millstream.runtime.epoch import PlannedTask
 from millstream.runtime.step import apply_commit
 from millstream.state.backends import memory, supplier
@@ -75,6 +76,7 @@ class SmallApp:
     words: list[str] = field(default_factory=list)
     """What was acknowledged."""
     hours: int = 0
+    retained_manifests: int = 100
 
     @property
     def log_root(self) -> Path:
@@ -119,6 +121,7 @@ class SmallApp:
             backend=self.backend,
             files=self.files,
             clock=lambda: now,
+            settings=DriverSettings(retained_manifests=self.retained_manifests),
             apply_after_commit=False,
         )
 

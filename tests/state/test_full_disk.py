@@ -14,7 +14,7 @@ from tests.state.small_app import Result, SmallApp, Tree
 from millstream.durable import DiskFullError
 from millstream.testing.faulty_files import FaultyFiles
 
-STEP = 101
+STEP = 61
 """Free bytes from one try to the next: less than any file that an epoch writes is long, but for two."""
 MOST = 20_000
 SMALL_FILES = range(0, 700, 30)
@@ -122,7 +122,7 @@ def checkpoint_is_full(self: object, checkpoint: object) -> None:
 @pytest.mark.parametrize(
     ("backend", "write", "full", "named"),
     [
-        ("lmdb", "backends.lmdb.LmdbBackend._apply", lmdb_is_full, "the store .*/app/0_0/lmdb/counts"),
+        ("lmdb", "backends.lmdb._Part.apply", lmdb_is_full, "the store .*/app/0_0/lmdb/counts"),
         ("rocksdb", "backends.rocksdb._write_sorted_file", rocksdb_is_full, "the store .*/rocksdb/counts"),
         ("memory", "directory.TaskDirectory.write_checkpoint", checkpoint_is_full, ".*/state/app/0_0"),
     ],

@@ -93,7 +93,7 @@ class Consumer:
             for batch in self.log.read(where, position):
                 if self.left == 0:
                     break
-                self._write(batch if self.left is None else _head(batch, self.left))
+                self._write(batch if self.left is None else batch.head(self.left))
                 self.positions[where] = batch.next_offset
         self.output.flush()
 
@@ -101,7 +101,8 @@ class Consumer:
         lines = self._json_lines(batch) if self.is_json else self._plain_lines(batch)
         if self.left is not None:
             self.left -= len(lines)
-        self.output.write(b"\n".join(lines) + b"\n")
+        if lines:
+            self.output.write(b"\n".join(lines) + b"\n")
 
     def _plain_lines(self, batch: LogRecordBatch) -> list[bytes]:
         null = self.null_marker
@@ -128,12 +129,8 @@ class Consumer:
                     **({"headers": headers_to_json(headers)} if headers else {}),
                 }
             )
-            for offset, (key, value, timestamp, headers) in enumerate(rows, batch.base_offset)
+            for offset, (key, value, timestamp, headers) in zip(batch.offsets(), rows, strict=True)
         ]
-
-
-def _head(batch: LogRecordBatch, count: int) -> LogRecordBatch:
-    return LogRecordBatch(batch.topic_partition, batch.base_offset, batch.records.slice(0, count))
 
 
 def _converted(
@@ -146,7 +143,7 @@ def _converted(
             result.append(null if data is None else convert(data))
         except Exception as error:
             raise click.ClickException(
-                f"The {part} at offset {batch.base_offset + len(result)} of {batch.topic_partition} is not "
+                f"The {part} at offset {batch.offsets()[len(result)]} of {batch.topic_partition} is not "
                 f"{form.name}: {error} ({serdes.describe_bytes(data or b'')}). Likely cause: it was written "
                 f"in another format. Remedy: choose another --{part}-format; hex shows anything."
             ) from error

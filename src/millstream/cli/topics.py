@@ -1,4 +1,4 @@
-"""``millstream topics``: create, alter, list, describe, produce, consume.
+"""``millstream topics``: create, alter, list, describe, tidy, produce, consume.
 
 Text in, text out: lines or JSON lines, files or pipes. What the commands print on standard output is data;
 what they tell is on standard error.
@@ -70,17 +70,33 @@ def topics() -> None:
     show_default=True,
     help="Whose clock gives a record its time: the producer's or the log's.",
 )
+@click.option("--retention-ms", type=click.IntRange(0), help="Records older than this may go.")
+@click.option("--retention-bytes", type=click.IntRange(0), help="The oldest go if a partition is larger.")
+@click.option("--compact", is_flag=True, help="Keep the last record of each key only.")
 @click.option("--if-missing", is_flag=True, help="Do nothing if the topic is there already.")
-def create(topic: str, log: FileLog, partitions: int, timestamps: str, *, if_missing: bool) -> None:
+def create(
+    topic: str,
+    log: FileLog,
+    partitions: int,
+    timestamps: str,
+    retention_ms: int | None,
+    retention_bytes: int | None,
+    *,
+    compact: bool,
+    if_missing: bool,
+) -> None:
     """Create a topic (and the log, if it is the first one).
 
     \b
     Examples:
       millstream topics create lines
       millstream topics create orders --partitions 4 --timestamps append-time
+      millstream topics create clicks --retention-ms 604800000
+      millstream topics create customers --compact
     """
+    config = TopicConfig(partitions, TimestampType(timestamps), retention_ms, retention_bytes, compact)
     try:
-        log.create_topic(topic, TopicConfig(partitions, TimestampType(timestamps)))
+        log.create_topic(topic, config)
     except TopicExistsError:
         if not if_missing:
             raise
@@ -124,13 +140,46 @@ def list_topics(log: FileLog) -> None:
 def describe(topic: str, log: FileLog) -> None:
     """Show a topic's configuration and the offsets of its partitions."""
     found = log.describe(topic)
-    kind = found.config.timestamp_type.value
+    config = found.config
     records = sum(partition.latest - partition.earliest for partition in found.partitions)
-    click.echo(f"{topic}: {found.config.partitions} partitions, {kind}, {records:,} records")
+    kept = [
+        *([f"for {config.retention_ms:,} ms"] if config.retention_ms is not None else []),
+        *([f"{config.retention_bytes:,} bytes of a partition"] if config.retention_bytes is not None else []),
+        *(["the last of each key"] if config.is_compacted else []),
+    ]
+    keeps = f", keeps {' and '.join(kept)}" if kept else ""
+    kind = config.timestamp_type.value
+    click.echo(f"{topic}: {config.partitions} partitions, {kind}, {records:,} records{keeps}")
     click.echo(f"{'partition':>9}  {'earliest':>12}  {'latest':>12}  {'records':>12}")
     for partition in found.partitions:
         low, high = partition.earliest, partition.latest
         click.echo(f"{partition.partition:>9}  {low:>12,}  {high:>12,}  {high - low:>12,}")
+
+
+@topics.command()
+@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@_log_option
+def tidy(names: tuple[str, ...], log: FileLog) -> None:
+    """Bring small files together, compact, and apply the retention of topics (default: of all).
+
+    Applications do this for the topics that they read and write. It may run while others read and write.
+
+    \b
+    Example:
+      millstream topics tidy clicks
+    """
+    for topic in names or log.topics():
+        before = log.describe(topic).partitions
+        rewritten = 0
+        for partition in before:
+            place = TopicPartition(topic, partition.partition)
+            rewritten += log.rewrite(place, min_entries=1)
+            log.retain(place)
+        gone = sum(
+            now.earliest - then.earliest
+            for then, now in zip(before, log.describe(topic).partitions, strict=True)
+        )
+        click.echo(f"{topic}: {rewritten} partitions rewritten, {gone:,} records let go.", err=True)
 
 
 @topics.command()

@@ -64,6 +64,9 @@ class FileLayer(Protocol):
     def mkdir(self, path: Path) -> None:
         """Make a folder with mode 0700; FileExistsError if the name is taken."""
 
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty folder."""
+
     def sync_folder(self, path: Path) -> None:
         """Make the names in a folder durable."""
 
@@ -114,6 +117,9 @@ class OsFileLayer:
 
     def mkdir(self, path: Path) -> None:
         os.mkdir(path, FOLDER_MODE)
+
+    def rmdir(self, path: Path) -> None:
+        path.rmdir()
 
     def sync_folder(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from millstream.types import Epoch, Offset, Partition
 
 __all__ = [
     "AppendResult",
+    "Compacted",
     "Log",
     "LogRecordBatch",
     "PartitionDescription",
@@ -61,12 +62,23 @@ class TimestampType(enum.Enum):
     """The log's, when the record is appended or published; never goes back within a partition."""
 
 
+DELETE_RETENTION_MS: Final = 86_400_000
+
+
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
     """What a topic is created with; fixed for its life, but partitions may be added."""
 
     partitions: int = 1
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    retention_ms: int | None = None
+    """Records go when all of their segment are older than this; ``None``: they stay."""
+    retention_bytes: int | None = None
+    """The oldest segments of a partition go when it is larger than this; ``None``: it may grow."""
+    is_compacted: bool = False
+    """Keep the last record of each key, and in time nothing of a key that was deleted."""
+    delete_retention_ms: int = DELETE_RETENTION_MS
+    """How long a tombstone stays in a compacted topic at least, for readers that are behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +101,45 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogRecordBatch:
-    """Records of one partition with consecutive offsets.
+    """Records of one partition, all that it has from ``base_offset`` up to before ``next_offset``.
 
-    ``records`` has the columns of :data:`~millstream.log.blocks.SCHEMA`. Turn whole columns into Python lists
-    with :meth:`keys` and its siblings; asking per record would cost more than everything else.
+    Their offsets are consecutive, but where compaction removed some. ``records`` has the columns of
+    :data:`~millstream.log.blocks.SCHEMA`. Turn whole columns into Python lists with :meth:`keys` and its
+    siblings; asking per record would cost more than everything else.
     """
 
     topic_partition: TopicPartition
     base_offset: Offset
     records: pa.RecordBatch
+    sparse_offsets: pa.Array | None = None
+    """Each record's offset; ``None``: consecutive."""
+    end: Offset | None = None
+    """Where the batch ends, if that is not behind its last record."""
 
     def __len__(self) -> int:
         return int(self.records.num_rows)
 
     @property
     def next_offset(self) -> Offset:
-        """The offset after the last record."""
-        return Offset(self.base_offset + len(self))
+        """The offset from which on to read what follows."""
+        return Offset(self.base_offset + len(self)) if self.end is None else self.end
+
+    def offsets(self) -> Sequence[int]:
+        """Return the offset of each record."""
+        if self.sparse_offsets is None:
+            return range(self.base_offset, self.base_offset + len(self))
+        column: list[int] = self.sparse_offsets.to_pylist()
+        return column
+
+    def head(self, count: int) -> LogRecordBatch:
+        """Return the first records."""
+        if count >= len(self):
+            return self
+        records, offsets = self.records.slice(0, count), self.sparse_offsets
+        if offsets is None:
+            return LogRecordBatch(self.topic_partition, self.base_offset, records)
+        end = Offset(offsets[count].as_py())
+        return LogRecordBatch(self.topic_partition, self.base_offset, records, offsets.slice(0, count), end)
 
     def keys(self) -> list[bytes | None]:
         """Return the keys."""
@@ -195,6 +229,16 @@ class PublishResult:
     base_offset: Offset | None
 
 
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What compaction has done to a partition. Both are 0 if nothing."""
+
+    to: Offset
+    """Who reads up to here or further misses nothing but what later records replaced."""
+    deletes_gone_to: Offset
+    """Tombstones before this offset may be gone: a copy that stands before it must begin anew."""
+
+
 class Log(Protocol):
     """Topics that can be appended to and read. Every method may raise a LogError."""
 
@@ -227,6 +271,9 @@ class Log(Protocol):
     ) -> Iterator[LogRecordBatch]:
         """Yield the records from ``start`` up to before ``end`` (default: the end of now), in order.
 
+        Of a compacted topic, those that later ones replaced may be missing; the last batch still ends at
+        ``end``.
+
         The range must be there: OffsetOutOfRangeError comes before the first batch.
         """
 
@@ -250,6 +297,9 @@ class Log(Protocol):
         is larger than ``max_bytes`` goes alone.
         """
 
+    def compacted(self, topic_partition: TopicPartition) -> Compacted:
+        """Return how far records were left out that later ones replace."""
+
     def wait(self, positions: Mapping[TopicPartition, Offset], timeout_ms: int) -> bool:
         """Wait until any partition has a record at or after its position; False if none came in time."""
 
@@ -268,3 +318,11 @@ class SealedLog(Log, Protocol):
 
     def referenced_files(self, topics: Sequence[str] | None = None) -> set[str]:
         """Return the sealed files that an index still needs: whoever deletes files must spare these."""
+
+    def rewrite(
+        self, topic_partition: TopicPartition, *, min_entries: int, up_to: Offset | None = None
+    ) -> bool:
+        """Bring rows of sealed files together; compact up to an offset, if the topic is compacted."""
+
+    def retain(self, topic_partition: TopicPartition) -> Offset:
+        """Let go of what the topic's retention does not keep; return the first offset that is left."""

@@ -5,11 +5,14 @@ block's columns are aligned. The same bytes stand in the log's segments and in t
 which is why publishing copies nothing::
 
     magic (4) | version (1) | flags (1) | zero (2) | rows (4) | body length (4) | min timestamp (8)
-    | max timestamp (8) | append time (8) | row of the first max (4) | zero (12) | CRC of the body (4)
-    | CRC of the header (4) | body | zeros
+    | max timestamp (8) | append time (8) | row of the first max (4) | span (4) | zero (8)
+    | CRC of the body (4) | CRC of the header (4) | body | zeros
 
 The header answers questions of time without touching the body. The schema is fixed and not written; a block
 whose records have no headers leaves that column out (flag 1). Every length is bounded before it is believed.
+
+A block covers as many offsets as it has rows, unless compaction removed some: then it says how many it covers
+(its span) and has a column with the place of each row in them (flag 2).
 """
 
 from __future__ import annotations
@@ -33,9 +36,12 @@ __all__ = [
     "MAX_RECORD_BYTES",
     "SCHEMA",
     "BlockHeader",
+    "Rows",
     "decode_block",
     "decode_header",
+    "decode_rows",
     "encode_blocks",
+    "encode_sparse_block",
     "record_batch",
     "rows_within",
 ]
@@ -53,6 +59,7 @@ SCHEMA: Final = pa.schema(
 )
 """The columns of every batch of records in a log."""
 _PLAIN: Final = pa.schema(list(SCHEMA)[:3])
+_PLACE: Final = pa.field("place", pa.uint32(), nullable=False)
 
 MAX_RECORD_BYTES: Final = 16 << 20
 """The bound of one record's key, value and headers together."""
@@ -62,12 +69,13 @@ TARGET_BLOCK_BYTES: Final = 4 << 20
 """Larger batches are cut into blocks of about this size."""
 MAX_BLOCK_ROWS: Final = 100_000
 
-_HEADER: Final = struct.Struct("<4sBB2xIIqqqI12xI")
+_HEADER: Final = struct.Struct("<4sBB2xIIqqqII8xI")
 _CHECKSUM: Final = struct.Struct("<I")
 BLOCK_HEADER_BYTES: Final = 64
 _MAGIC: Final = b"MSBK"
 _VERSION: Final = 1
 _NO_HEADERS: Final = 1
+_SPARSE: Final = 2
 _ALIGNMENT: Final = 64
 _TIMESTAMP_BYTES: Final = 8
 
@@ -85,11 +93,24 @@ class BlockHeader:
     """The row at which the timestamp first reaches its maximum."""
     has_headers: bool
     body_checksum: int
+    span: int
+    """How many offsets the block covers."""
+    is_sparse: bool = False
+    """Whether rows are missing among them."""
 
     @property
     def length(self) -> int:
         """The length of the whole block in the file."""
         return BLOCK_HEADER_BYTES + _padded(self.body_length)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The records of a block, and the place of each among the offsets that it covers."""
+
+    records: pa.RecordBatch
+    places: pa.Array | None
+    """``None``: one after the other."""
 
 
 def record_batch(
@@ -120,9 +141,21 @@ def encode_blocks(records: pa.RecordBatch, append_time: int) -> tuple[list[Chunk
     headers: list[BlockHeader] = []
     for part in _parts(_checked(records)):
         header, body = _encode(part, append_time)
-        chunks += [_pack(header), memoryview(body), bytes(_padded(header.body_length) - header.body_length)]
+        chunks += _chunks(header, body)
         headers.append(header)
     return chunks, headers
+
+
+def encode_sparse_block(
+    records: pa.RecordBatch, places: pa.Array, span: int, append_time: int
+) -> tuple[list[Chunk], BlockHeader]:
+    """Return the bytes of one block that covers ``span`` offsets and has records at some of them."""
+    header, body = _encode(records, append_time, places.cast(pa.uint32()), span)
+    return _chunks(header, body), header
+
+
+def _chunks(header: BlockHeader, body: pa.Buffer) -> list[Chunk]:
+    return [_pack(header), memoryview(body), bytes(_padded(header.body_length) - header.body_length)]
 
 
 def decode_header(data: bytes | memoryview, where: str) -> BlockHeader:
@@ -130,7 +163,7 @@ def decode_header(data: bytes | memoryview, where: str) -> BlockHeader:
     if len(data) < BLOCK_HEADER_BYTES:
         raise _damaged(where, f"it ends after {len(data)} of {BLOCK_HEADER_BYTES} header bytes")
     view = memoryview(data)[:BLOCK_HEADER_BYTES]
-    magic, version, flags, rows, length, low, high, appended, max_at, crc = _HEADER.unpack_from(view)
+    magic, version, flags, rows, length, low, high, appended, max_at, span, crc = _HEADER.unpack_from(view)
     if magic != _MAGIC:
         raise _damaged(where, f"it begins with {magic!r}, not with {_MAGIC!r}")
     (expected,) = _CHECKSUM.unpack_from(view, _HEADER.size)
@@ -143,27 +176,41 @@ def decode_header(data: bytes | memoryview, where: str) -> BlockHeader:
         )
     if length > MAX_BLOCK_BYTES:
         raise _damaged(where, f"it claims {length} bytes; the bound is {MAX_BLOCK_BYTES}")
-    return BlockHeader(rows, length, low, high, appended, max_at, not flags & _NO_HEADERS, crc)
+    is_sparse = bool(flags & _SPARSE)
+    if (rows > span) if is_sparse else span:
+        raise _damaged(where, f"it claims {rows} records and covers {span} offsets")
+    has_headers = not flags & _NO_HEADERS
+    return BlockHeader(
+        rows, length, low, high, appended, max_at, has_headers, crc, span if is_sparse else rows, is_sparse
+    )
 
 
 def decode_block(header: BlockHeader, block: bytes | memoryview, where: str) -> pa.RecordBatch:
     """Return the records of a whole block (header included), without copying them."""
+    return decode_rows(header, block, where).records
+
+
+def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> Rows:
+    """Return the records of a whole block (header included) and their places, without copying them."""
     body = memoryview(block)[BLOCK_HEADER_BYTES : BLOCK_HEADER_BYTES + header.body_length]
     if len(body) < header.body_length:
         raise _damaged(where, f"it ends after {len(body)} of {header.body_length} bytes")
     if checksum(body) != header.body_checksum:
         raise _damaged(where, "the checksum of its records does not match")
+    schema = SCHEMA if header.has_headers else _PLAIN
+    if header.is_sparse:
+        schema = schema.append(_PLACE)
     try:
-        records = pa.ipc.read_record_batch(pa.py_buffer(body), SCHEMA if header.has_headers else _PLAIN)
+        found = pa.ipc.read_record_batch(pa.py_buffer(body), schema)
     except pa.ArrowException as error:
         raise _damaged(where, f"its records can't be read ({error})") from error
-    if records.num_rows != header.rows:
-        raise _damaged(where, f"it has {records.num_rows} records and claims {header.rows}")
+    if found.num_rows != header.rows:
+        raise _damaged(where, f"it has {found.num_rows} records and claims {header.rows}")
+    columns = found.columns
+    places = columns.pop() if header.is_sparse else None
     if not header.has_headers:
-        records = pa.RecordBatch.from_arrays(
-            [*records.columns, pa.nulls(header.rows, HEADERS_TYPE)], schema=SCHEMA
-        )
-    return records
+        columns.append(pa.nulls(header.rows, HEADERS_TYPE))
+    return Rows(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), places)
 
 
 def _column(values: Sequence[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
@@ -235,21 +282,28 @@ def sum_of(column: pa.Array) -> int:
     return int(pc.sum(column).as_py() or 0)
 
 
-def _encode(records: pa.RecordBatch, append_time: int) -> tuple[BlockHeader, pa.Buffer]:
+def _encode(
+    records: pa.RecordBatch, append_time: int, places: pa.Array | None = None, span: int = 0
+) -> tuple[BlockHeader, pa.Buffer]:
     has_headers = records.column(3).null_count < records.num_rows
-    body = (records if has_headers else records.select([0, 1, 2])).serialize()
+    written = records if has_headers else records.select([0, 1, 2])
+    if places is not None:
+        written = written.append_column(_PLACE, places)
+    body = written.serialize()
     timestamps = records.column(2)
     bounds = pc.min_max(timestamps)
     high = bounds["max"].as_py()
     header = BlockHeader(
         rows=records.num_rows,
         body_length=body.size,
-        min_timestamp=bounds["min"].as_py(),
-        max_timestamp=high,
+        min_timestamp=-1 if high is None else bounds["min"].as_py(),
+        max_timestamp=-1 if high is None else high,
         append_time=append_time,
-        max_at=pc.index(timestamps, high).as_py(),
+        max_at=0 if high is None else pc.index(timestamps, high).as_py(),
         has_headers=has_headers,
         body_checksum=checksum(memoryview(body)),
+        span=records.num_rows if places is None else span,
+        is_sparse=places is not None,
     )
     return header, body
 
@@ -258,13 +312,14 @@ def _pack(header: BlockHeader) -> bytes:
     packed = _HEADER.pack(
         _MAGIC,
         _VERSION,
-        0 if header.has_headers else _NO_HEADERS,
+        (0 if header.has_headers else _NO_HEADERS) | (_SPARSE if header.is_sparse else 0),
         header.rows,
         header.body_length,
         header.min_timestamp,
         header.max_timestamp,
         header.append_time,
         header.max_at,
+        header.span if header.is_sparse else 0,
         header.body_checksum,
     )
     return packed + _CHECKSUM.pack(checksum(packed))
@@ -275,10 +330,10 @@ def _padded(length: int) -> int:
 
 
 def summary(headers: Iterable[BlockHeader]) -> tuple[int, int, int]:
-    """Return the number of records, the smallest and the largest timestamp of some blocks."""
+    """Return the number of offsets, the smallest and the largest timestamp of some blocks."""
     blocks = list(headers)
     return (
-        sum(block.rows for block in blocks),
+        sum(block.span for block in blocks),
         min(block.min_timestamp for block in blocks),
         max(block.max_timestamp for block in blocks),
     )

@@ -49,6 +49,7 @@ from millstream.durable import (
 )
 from millstream.log.api import (
     AppendResult,
+    Compacted,
     LogRecordBatch,
     PartitionDescription,
     Publication,
@@ -61,6 +62,7 @@ from millstream.log.api import (
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.log.partition import Limits, PartitionFiles, PartitionPlace
 from millstream.log.reader import PartitionReader
+from millstream.log.rewrite import MIN_DIRTY, Compaction, Rewriter
 from millstream.log.sealed import check_sealed
 from millstream.log.topics import Topic, TopicFolder
 from millstream.types import Offset, Partition
@@ -227,6 +229,10 @@ class FileLog:
         """
         return self._reader(topic_partition).end_within(start, end, max_bytes)
 
+    def compacted(self, topic_partition: TopicPartition) -> Compacted:
+        """Return how far records were left out that later ones replace."""
+        return self._partition(topic_partition).compacted()
+
     def wait(self, positions: Mapping[TopicPartition, Offset], timeout_ms: int) -> bool:
         """Wait until any partition has a record at or after its position; False if none came in time."""
         deadline = time.monotonic() + timeout_ms / 1000
@@ -266,6 +272,43 @@ class FileLog:
             for number in range(self.config(topic).partitions):
                 found |= self._reader(TopicPartition(topic, Partition(number))).sealed_files()
         return found
+
+    # What keeps topics small ----------------------------------------------------------------------------
+
+    def retain(self, topic_partition: TopicPartition) -> Offset:
+        """Let go of what the topic's retention does not keep; return the first offset that is left.
+
+        Whole segments go, oldest first, and never the one that is written to.
+        """
+        config = self.config(topic_partition.topic)
+        partition = self._writable(topic_partition)
+        start = partition.kept_from(self._now_ms(), config.retention_ms, config.retention_bytes)
+        if start > partition.bounds()[0]:
+            partition.delete_before(start)
+        return partition.bounds()[0]
+
+    def rewrite(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        min_entries: int = 256,
+        up_to: Offset | None = None,
+        min_dirty: float = MIN_DIRTY,
+    ) -> bool:
+        """Fold small files of a partition and, if its topic is compacted, leave out what is replaced.
+
+        ``up_to`` bounds the compaction: nobody needs the topic as it was at an earlier offset. Returns
+        whether anything was done.
+        """
+        config = self.config(topic_partition.topic)
+        partition = self._writable(topic_partition)
+        reader = PartitionReader(partition, self.root, self._files)
+        compaction = None
+        if config.is_compacted:
+            end = partition.bounds()[1] if up_to is None else up_to
+            compaction = Compaction(end, self._now_ms() - config.delete_retention_ms, min_dirty)
+        rewriter = Rewriter(partition, reader, self._files, self._limits.segment_bytes)
+        return rewriter.run(min_entries=min_entries, compaction=compaction)
 
     # ----------------------------------------------------------------------------------------------------
 

@@ -19,38 +19,55 @@ from millstream.log.errors import DamagedLogError
 from millstream.log.segment import (
     Located,
     SegmentHeader,
+    SegmentName,
     Window,
     cut_short,
+    parse_segment_name,
     read_header,
     scan,
-    segment_base,
-    segment_name,
 )
 from millstream.log.watermark import Watermark
 from millstream.types import Epoch, Offset
 
-__all__ = ["PartitionIndex", "SegmentIndex", "segment_bases"]
+__all__ = ["PartitionIndex", "SegmentIndex", "current_segments", "replaced_segments"]
 
 _KEPT_SEGMENTS: Final = 16
 
 
-def segment_bases(folder: Path) -> list[int]:
-    """Return the base offsets of the segments in a folder, in order."""
-    return sorted(base for path in folder.iterdir() if (base := segment_base(path.name)) is not None)
+def current_segments(folder: Path) -> list[SegmentName]:
+    """Return the segments in a folder, in order, without those that a rewritten one replaces."""
+    return _sorted_out(folder)[0]
+
+
+def replaced_segments(folder: Path) -> list[SegmentName]:
+    """Return the segments that a rewritten one replaces: they can go."""
+    return _sorted_out(folder)[1]
+
+
+def _sorted_out(folder: Path) -> tuple[list[SegmentName], list[SegmentName]]:
+    found = [name for path in folder.iterdir() if (name := parse_segment_name(path.name)) is not None]
+    rewritten = [name for name in found if name.generation]
+    current: list[SegmentName] = []
+    replaced: list[SegmentName] = []
+    for name in sorted(found):
+        (replaced if any(other.replaces(name) for other in rewritten) else current).append(name)
+    return current, replaced
 
 
 class SegmentIndex:
     """The entries of one segment, as far as they have been read."""
 
-    def __init__(self, folder: Path, base: int, topic_id: str, partition: int, files: FileLayer) -> None:
-        self.path = folder / segment_name(base)
+    def __init__(
+        self, folder: Path, name: SegmentName, topic_id: str, partition: int, files: FileLayer
+    ) -> None:
+        self.path = folder / name.file_name
         self._files = files
         with Window(self.path, files) as window:
             self.header, self.end = read_header(window, self.path)
-        self.base = self.next_offset = base
+        self.base = self.next_offset = name.base
         self.entries: list[Located] = []
         self.entry_bases: list[int] = []
-        _check_identity(self.header, self.path, topic_id, partition, base)
+        _check_identity(self.header, self.path, topic_id, partition, name.base)
 
     def extend(self, end: int | None = None) -> list[Located]:
         """Read the entries up to byte ``end`` (default: the file's end); return the new ones."""
@@ -65,6 +82,16 @@ class SegmentIndex:
             self.entry_bases.append(located.entry.base_offset)
             self.end, self.next_offset = located.end, located.entry.next_offset
         return new
+
+    @property
+    def bytes(self) -> int:
+        """The length of the blocks, wherever they are."""
+        return sum(located.entry.length for located in self.entries)
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp; -1 if there is none."""
+        return max((located.entry.max_timestamp for located in self.entries), default=-1)
 
     def between(self, start: int, end: int) -> list[Located]:
         """Return the entries that hold any offset of the range."""
@@ -84,7 +111,7 @@ class PartitionIndex:
         self._topic_id = topic_id
         self._files = files
         self._active: SegmentIndex | None = None
-        self._older: OrderedDict[int, SegmentIndex] = OrderedDict()
+        self._older: OrderedDict[SegmentName, SegmentIndex] = OrderedDict()
         self.mark: Watermark | None = None
         self.append_time = 0
         self.publications: dict[tuple[str, str], Publication] = {}
@@ -116,18 +143,16 @@ class PartitionIndex:
         if start >= self.active.base:
             yield self.active
             return
-        bases = segment_bases(self._folder)
-        bases = bases[max(0, bisect_right(bases, start) - 1) :]
-        for base, following in zip(bases, [*bases[1:], -1], strict=True):
-            if base == self.active.base:
+        names = current_segments(self._folder)
+        names = names[max(0, bisect_right(names, start, key=lambda name: name.base) - 1) :]
+        for name, following in zip(names, [*names[1:], None], strict=True):
+            if name.base == self.active.base:
                 yield self.active
                 return
-            yield self._load(base, following)
+            yield self._load(name, -1 if following is None else following.base)
 
     def _open_active(self, base: int) -> None:
-        active = SegmentIndex(
-            self._folder, base, self._topic_id, self._topic_partition.partition, self._files
-        )
+        active = self._segment(SegmentName(base))
         self._active = active
         self.append_time = active.header.append_time
         self.publications = {
@@ -145,22 +170,23 @@ class PartitionIndex:
                 Epoch(epoch), Offset(entry.base_offset), entry.count
             )
 
-    def _load(self, base: int, following: int) -> SegmentIndex:
-        segment = self._older.get(base)
+    def _segment(self, name: SegmentName) -> SegmentIndex:
+        return SegmentIndex(self._folder, name, self._topic_id, self._topic_partition.partition, self._files)
+
+    def _load(self, name: SegmentName, following: int) -> SegmentIndex:
+        segment = self._older.get(name)
         if segment is None:
-            segment = SegmentIndex(
-                self._folder, base, self._topic_id, self._topic_partition.partition, self._files
-            )
+            segment = self._segment(name)
             segment.extend()
             if segment.next_offset != following:
                 raise DamagedLogError(
                     f"{segment.path} ends at offset {segment.next_offset}, but the next segment begins at "
                     f"{following}. Likely cause: a file was cut or deleted. Remedy: restore it from a backup."
                 )
-            self._older[base] = segment
+            self._older[name] = segment
             if len(self._older) > _KEPT_SEGMENTS:
                 self._older.popitem(last=False)
-        self._older.move_to_end(base)
+        self._older.move_to_end(name)
         return segment
 
 

@@ -32,16 +32,34 @@ from millstream.durable import (
     disk_errors_named,
     held_lock,
     opened,
+    publish_by_link,
     publish_exclusive,
     sync_folder,
     write_all,
 )
-from millstream.log.api import AppendResult, PublishResult, SealedRange, TimestampType, TopicPartition
+from millstream.log.api import (
+    AppendResult,
+    Compacted,
+    PublishResult,
+    SealedRange,
+    TimestampType,
+    TopicPartition,
+)
 from millstream.log.blocks import encode_blocks, summary
 from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError, RecordTooLargeError
-from millstream.log.index import PartitionIndex, segment_bases
+from millstream.log.index import PartitionIndex, current_segments, replaced_segments
 from millstream.log.recovery import has_temporaries, is_disordered, recover
-from millstream.log.segment import ENTRY, HEADER, MAX_ENTRY_DATA_BYTES, Entry, SegmentHeader, segment_name
+from millstream.log.segment import (
+    ENTRY,
+    HEADER,
+    MAX_ENTRY_DATA_BYTES,
+    Entry,
+    SegmentHeader,
+    SegmentName,
+    Window,
+    read_header,
+    segment_name,
+)
 from millstream.log.watermark import Watermark, read_watermark, write_watermark, write_watermark_durably
 from millstream.types import Offset
 
@@ -81,6 +99,7 @@ class PartitionFiles:
         self._now_ms = now_ms
         self._index = PartitionIndex(place.folder, place.topic_partition, place.topic_id, files)
         self._mutex = threading.RLock()
+        self._compacted: tuple[tuple[SegmentName, ...], Compacted] = (), Compacted(Offset(0), Offset(0))
 
     @contextmanager
     def index(self) -> Iterator[PartitionIndex]:
@@ -166,9 +185,80 @@ class PartitionFiles:
             write_watermark_durably(folder, replace(mark, start_offset=offset), self._files)
             failpoints.hit("log.start_moved")
             # 3
-            for base, following in pairwise(segment_bases(folder)):
-                if following <= offset:
-                    self._files.unlink(folder / segment_name(base))
+            self._remove_replaced()
+            for name, following in pairwise(current_segments(folder)):
+                if following.base <= offset:
+                    self._files.unlink(folder / name.file_name)
+            sync_folder(folder, files=self._files)
+
+    def kept_from(self, now_ms: int, retention_ms: int | None, retention_bytes: int | None) -> Offset:
+        """Return the offset from which on a retention by time and by size keeps the partition."""
+        with self.index() as index:
+            assert index.mark is not None
+            start = index.mark.start_offset
+            closed = [segment for segment in index.segments(start) if segment is not index.active]
+            sizes = [segment.bytes for segment in (*closed, index.active)]
+        for number, segment in enumerate(closed):
+            is_old = retention_ms is not None and segment.max_timestamp < now_ms - retention_ms
+            is_over = retention_bytes is not None and sum(sizes[number:]) > retention_bytes
+            if not (is_old or is_over):
+                break
+            start = segment.next_offset
+        return Offset(start)
+
+    def compacted(self) -> Compacted:
+        """Return what the headers of rewritten segments say."""
+        names = tuple(name for name in current_segments(self.place.folder) if name.generation)
+        if self._compacted[0] != names:
+            try:
+                headers = [self._header(name) for name in names]
+            except FileNotFoundError:
+                return self.compacted()  # replaced by another one just now
+            to = max((header.compacted_to for header in headers), default=0)
+            gone = max((header.deletes_gone_to for header in headers), default=0)
+            self._compacted = names, Compacted(Offset(to), Offset(gone))
+        return self._compacted[1]
+
+    def _header(self, name: SegmentName) -> SegmentHeader:
+        path = self.place.folder / name.file_name
+        with Window(path, self._files) as window:
+            return read_header(window, path)[0]
+
+    def close_segment(self, min_entries: int) -> None:
+        """Start a new segment if the active one has so many entries, so that the old one can be rewritten."""
+        with self._writing() as mark:
+            if len(self._index.active.entries) >= min_entries:
+                self._roll(mark)
+
+    def swap_in(self, temporary: Path, name: SegmentName) -> None:
+        """Let a rewritten segment take the place of those that it replaces.
+
+        1. Sync the watermark: after a power cut it must not point into a segment that is gone.
+        2. Give the new one its name, durably: from here on it counts. Who had opened the old ones reads on.
+        3. Delete what it replaces. A crash before the end leaves files that nobody reads.
+        """
+        with self._writing() as mark:
+            # 1
+            write_watermark_durably(self.place.folder, mark, self._files)
+            # 2
+            publish_by_link(temporary, self.place.folder / name.file_name, files=self._files)
+            failpoints.hit("log.rewritten_named")
+            # 3
+            self._remove_replaced()
+
+    def remove_remains(self) -> None:
+        """Delete what a rewriter left that died before it was done."""
+        with self._writing():
+            self._remove_replaced()
+
+    def _remove_replaced(self) -> None:
+        """Delete segments that a rewritten one replaces. Before any other: they must not count again."""
+        folder = self.place.folder
+        replaced = replaced_segments(folder)
+        for name in replaced:
+            self._files.unlink(folder / name.file_name)
+        if replaced:
+            failpoints.hit("log.replaced_removed")
             sync_folder(folder, files=self._files)
 
     @contextmanager

@@ -8,29 +8,60 @@ before the first batch: a range that is gone, or not there yet, is an error.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.durable import FileLayer
 from millstream.log.api import LogRecordBatch, TimestampType
-from millstream.log.blocks import SCHEMA, BlockHeader, decode_block, rows_within
+from millstream.log.blocks import SCHEMA, BlockHeader, decode_rows, rows_within
 from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError
 from millstream.log.partition import PartitionFiles
 from millstream.log.segment import Entry, Located, Window, block_headers
 from millstream.types import Offset
 
-__all__ = ["PartitionReader", "sealed_path"]
+__all__ = ["PartitionReader", "Stored", "sealed_path"]
 
 _SMALL_ROWS: Final = 4096
 _SMALL_BYTES: Final = 256 << 10
 _JOINED_ROWS: Final = 32_768
 _JOINED_BYTES: Final = 4 << 20
+
+T = TypeVar("T")
+
+
+class _GoneError(Exception):
+    """A file that the index named is gone: somebody rewrote the segment, or retention removed it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some records: from an offset on, or, where compaction left gaps, with an offset each."""
+
+    records: pa.RecordBatch
+    base_offset: int
+    sparse_offsets: pa.Array | None = None
+
+    def offset_of(self, row: int) -> Offset:
+        """Return the offset of a record."""
+        if self.sparse_offsets is not None:
+            return Offset(self.sparse_offsets[row].as_py())
+        return Offset(self.base_offset + row)
+
+    def offsets(self) -> pa.Array:
+        """Return the offset of each record."""
+        if self.sparse_offsets is not None:
+            return self.sparse_offsets
+        return pa.array(range(self.base_offset, self.base_offset + self.records.num_rows), pa.int64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +77,29 @@ class _Block:
 
     @property
     def next_offset(self) -> int:
-        return self.base_offset + self.header.rows
+        return self.base_offset + self.header.span
 
-    def records(self) -> pa.RecordBatch:
+    def part(self, start: int, end: int) -> _Part:
+        """Return those records that are in a range of offsets."""
         where = f"byte {self.position} of {self.path}"
-        return decode_block(self.header, self.window.get(self.position, self.header.length), where)
+        rows = decode_rows(self.header, self.window.get(self.position, self.header.length), where)
+        if rows.places is not None:
+            offsets = pc.add(rows.places.cast(pa.int64()), self.base_offset)
+            inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
+            return _Part(rows.records.filter(inside), self.base_offset, offsets.filter(inside))
+        if self.base_offset >= start and self.next_offset <= end:
+            return _Part(rows.records, self.base_offset)
+        first = max(start, self.base_offset)
+        count = min(end, self.next_offset) - first
+        return _Part(rows.records.slice(first - self.base_offset, count), first)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(_Part):
+    """The records of a block, when they were appended, and where the block ends."""
+
+    append_time: int = 0
+    next_offset: int = 0
 
 
 class PartitionReader:
@@ -59,60 +108,71 @@ class PartitionReader:
     def __init__(self, partition: PartitionFiles, root: Path, files: FileLayer) -> None:
         self._partition = partition
         self._topic_partition = partition.place.topic_partition
-        self._append_time = partition.place.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self.is_append_time = partition.place.timestamp_type is TimestampType.LOG_APPEND_TIME
         self._root = root
         self._files = files
 
     def read(self, start: Offset, end: Offset | None) -> Iterator[LogRecordBatch]:
         """Return the records of a range, in batches. The range is checked now, the files are read later."""
-        end = self._checked(start, end)
-        return self._batches(self._entries(start, end), start, end)
+        return self._batches(start, self._checked(start, end))
 
     def offset_for_time(self, timestamp: int, start: Offset | None) -> Offset | None:
         """Return the first offset from ``start`` on whose timestamp is not below ``timestamp``."""
         earliest, latest = self._partition.bounds()
         start = earliest if start is None else start
         self._checked(start, latest)
+        return self._asked(lambda: self._offset_for_time(timestamp, start, latest))
+
+    def _offset_for_time(self, timestamp: int, start: Offset, latest: Offset) -> Offset | None:
         candidates = [
             item for item in self._entries(start, latest) if item[1].entry.max_timestamp >= timestamp
         ]
-        for block in self._blocks(candidates, start, latest):
-            first = max(start - block.base_offset, 0)
-            if self._append_time:
-                return Offset(block.base_offset + first)
-            if block.header.max_timestamp < timestamp:
-                continue
-            late = pc.greater_equal(block.records().column(2).slice(first), timestamp)
-            row = pc.index(late, True).as_py()
-            if row >= 0:
-                return Offset(block.base_offset + first + row)
+        with closing(self._blocks(candidates, start, latest)) as blocks:
+            for block in blocks:
+                if block.header.max_timestamp < timestamp and not self.is_append_time:
+                    continue
+                part = block.part(start, latest)
+                if not part.records.num_rows:
+                    continue
+                if self.is_append_time:
+                    return part.offset_of(0)
+                row = pc.index(pc.greater_equal(part.records.column(2), timestamp), True).as_py()
+                if row >= 0:
+                    return part.offset_of(row)
         return None
 
     def max_timestamp(self, start: Offset, end: Offset) -> int | None:
         """Return the largest timestamp in a range; ``None`` if it is empty."""
         self._checked(start, end)
+        highest = self._asked(lambda: self._max_timestamp(start, end))
+        return highest if highest >= 0 else None
+
+    def _max_timestamp(self, start: Offset, end: Offset) -> int:
         highest = -1
         in_part: list[tuple[Path, Located]] = []
         for path, located in self._entries(start, end):
             entry = located.entry
-            if self._append_time or (start <= entry.base_offset and entry.next_offset <= end):
+            if self.is_append_time or (start <= entry.base_offset and entry.next_offset <= end):
                 highest = max(highest, entry.max_timestamp)
             else:
                 in_part.append((path, located))
         for block in self._blocks(in_part, start, end):
             if block.header.max_timestamp > highest:
                 highest = max(highest, _max_within(block, start, end))
-        return highest if start < end else None
+        return highest
 
     def append_time(self, offset: Offset) -> int:
         """Return when a record was appended or published."""
         following = Offset(offset + 1)
         self._checked(offset, following)
-        return self._entries(offset, following)[0][1].entry.append_time
+        return self._asked(lambda: self._entries(offset, following)[0][1].entry.append_time)
 
     def end_within(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
         """Return an offset beyond ``start`` such that the records up to it fit, or are a single one."""
         self._checked(start, end)
+        return self._asked(lambda: self._end_within(start, end, max_bytes))
+
+    def _end_within(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
         left = max_bytes
         reached = start
         for item in self._entries(start, end):
@@ -132,12 +192,30 @@ class PartitionReader:
             for block in blocks:
                 if block.header.length > left:
                     if is_first and reached == start:
-                        first = max(start - block.base_offset, 0)
-                        return Offset(min(end, start + rows_within(block.records().slice(first), left)))
+                        return self._end_within_block(block, start, end, left)
                     break
                 left -= block.header.length
                 reached = Offset(min(end, block.next_offset))
         return reached
+
+    def _end_within_block(self, block: _Block, start: Offset, end: Offset, left: int) -> Offset:
+        part = block.part(start, end)
+        rows = rows_within(part.records, left) if part.records.num_rows else 0
+        if rows == part.records.num_rows:
+            return Offset(min(end, block.next_offset))
+        return part.offset_of(rows)
+
+    def stored(self, start: int, end: int) -> Iterator[Stored]:
+        """Give records block by block, as they are stored, for whoever rewrites them."""
+        for block in self._blocks(self._entries(start, end), start, end):
+            part = block.part(start, end)
+            yield Stored(
+                part.records,
+                part.base_offset,
+                part.sparse_offsets,
+                block.entry.append_time,
+                block.next_offset,
+            )
 
     def sealed_files(self) -> set[str]:
         """Return the sealed files that any entry points into, from the partition's first offset on."""
@@ -168,45 +246,78 @@ class PartitionReader:
             f"backup. Remedy: begin at an offset from {earliest} to {latest}."
         )
 
-    def _batches(self, entries: list[tuple[Path, Located]], start: int, end: int) -> Iterator[LogRecordBatch]:
-        joined: list[pa.RecordBatch] = []
+    def _batches(self, start: Offset, end: Offset) -> Iterator[LogRecordBatch]:
+        """Read on behind the last batch if a file was replaced meanwhile."""
+        position = start
+        missing: Path | None = None
+        while position < end:
+            try:
+                for batch in self._joined(position, end):
+                    yield batch
+                    position = batch.next_offset
+            except _GoneError as gone:
+                if gone.path == missing:
+                    raise self._missing(gone.path, position) from None
+                missing = gone.path
+
+    def _joined(self, start: Offset, end: Offset) -> Iterator[LogRecordBatch]:
+        parts: list[_Part] = []
         rows = size = 0
-        base = start
-        for block in self._blocks(entries, start, end):
-            records = self._cut(block, start, end)
-            is_large = records.num_rows > _SMALL_ROWS or block.header.length > _SMALL_BYTES
-            if joined and (is_large or rows >= _JOINED_ROWS or size >= _JOINED_BYTES):
-                yield self._batch(base, joined)
-                joined, base, rows, size = [], base + rows, 0, 0
-            joined.append(records)
-            rows += records.num_rows
+        base = reached = start
+        for block in self._blocks(self._entries(start, end), start, end):
+            part = self._timed(block, block.part(start, end))
+            is_large = part.records.num_rows > _SMALL_ROWS or block.header.length > _SMALL_BYTES
+            if parts and (is_large or rows >= _JOINED_ROWS or size >= _JOINED_BYTES):
+                yield self._batch(base, reached, parts)
+                parts, base, rows, size = [], reached, 0, 0
+            parts.append(part)
+            reached = Offset(min(end, block.next_offset))
+            rows += part.records.num_rows
             size += block.header.length
-        if joined:
-            yield self._batch(base, joined)
+        if parts:
+            yield self._batch(base, reached, parts)
 
-    def _batch(self, base: int, parts: list[pa.RecordBatch]) -> LogRecordBatch:
-        records = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-        return LogRecordBatch(self._topic_partition, Offset(base), records)
+    def _batch(self, base: Offset, end: Offset, parts: list[_Part]) -> LogRecordBatch:
+        records = parts[0].records if len(parts) == 1 else pa.concat_batches([part.records for part in parts])
+        if all(part.sparse_offsets is None for part in parts):
+            return LogRecordBatch(self._topic_partition, base, records)
+        offsets = pa.concat_arrays([part.offsets() for part in parts])
+        return LogRecordBatch(self._topic_partition, base, records, offsets, end)
 
-    def _cut(self, block: _Block, start: int, end: int) -> pa.RecordBatch:
-        """Return those records of a block that are in the range, with the topic's kind of timestamp."""
-        records = block.records()
-        if self._append_time:
-            times = pa.repeat(pa.scalar(block.entry.append_time, pa.int64()), records.num_rows)
-            records = pa.RecordBatch.from_arrays(
-                [records.column(0), records.column(1), times, records.column(3)], schema=SCHEMA
-            )
-        if block.base_offset >= start and block.next_offset <= end:
-            return records
-        first = max(start - block.base_offset, 0)
-        return records.slice(first, min(end, block.next_offset) - block.base_offset - first)
+    def _timed(self, block: _Block, part: _Part) -> _Part:
+        """Return the records with the topic's kind of timestamp."""
+        if not self.is_append_time:
+            return part
+        records = part.records
+        times = pa.repeat(pa.scalar(block.entry.append_time, pa.int64()), records.num_rows)
+        columns = [records.column(0), records.column(1), times, records.column(3)]
+        return replace(part, records=pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """Ask again if a file was replaced meanwhile."""
+        missing: Path | None = None
+        while True:
+            try:
+                return ask()
+            except _GoneError as gone:
+                if gone.path == missing:
+                    raise self._missing(gone.path) from None
+                missing = gone.path
+
+    def _missing(self, path: Path, start: Offset | None = None) -> Exception:
+        if start is not None:
+            self._checked(start, None)  # gone by retention while we read: then this says so
+        return DamagedLogError(
+            f"{path} is missing, but {self._topic_partition} still needs it. Likely cause: it was deleted by "
+            "hand. Remedy: restore it from a backup."
+        )
 
     def _entries(self, start: int, end: int) -> list[tuple[Path, Located]]:
         """Return the entries that hold a range, each with the file of its blocks."""
         found: list[tuple[Path, Located]] = []
         if start == end:
             return found
-        with self._partition.index() as index:
+        with self._partition.index() as index, _gone_if_missing():
             for segment in index.segments(start):
                 for located in segment.between(start, end):
                     file = located.entry.file
@@ -231,21 +342,20 @@ class PartitionReader:
             for path, located in entries:
                 if window is None or path != opened:
                     stack.close()
-                    window = stack.enter_context(self._open(path, start))
+                    with _gone_if_missing():
+                        window = stack.enter_context(Window(path, self._files))
                     opened = path
                 for position, header, base in block_headers(window, path, located):
-                    if base < end and base + header.rows > start:
+                    if base < end and base + header.span > start:
                         yield _Block(base, header, located.entry, window, position, path)
 
-    def _open(self, path: Path, start: int) -> Window:
-        try:
-            return Window(path, self._files)
-        except FileNotFoundError:
-            self._checked(start, None)  # gone by retention while we read: then this says so
-            raise DamagedLogError(
-                f"{path} is missing, but {self._topic_partition} still needs it. Likely cause: it was "
-                "deleted by hand. Remedy: restore it from a backup."
-            ) from None
+
+@contextmanager
+def _gone_if_missing() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise _GoneError(Path(error.filename)) from None
 
 
 def sealed_path(root: Path, file: str) -> Path:
@@ -260,9 +370,9 @@ def sealed_path(root: Path, file: str) -> Path:
 
 
 def _max_within(block: _Block, start: int, end: int) -> int:
-    """Return the largest timestamp of those records of a block that are in the range."""
-    if start <= block.base_offset + block.header.max_at < end:
-        return block.header.max_timestamp
-    first = max(start - block.base_offset, 0)
-    last = min(end, block.next_offset) - block.base_offset
-    return int(pc.max(block.records().column(2).slice(first, last - first)).as_py())
+    """Return the largest timestamp of those records of a block that are in the range; -1 if there is none."""
+    header = block.header
+    if not header.is_sparse and start <= block.base_offset + header.max_at < end:
+        return header.max_timestamp
+    records = block.part(start, end).records
+    return int(pc.max(records.column(2)).as_py()) if records.num_rows else -1

@@ -27,9 +27,10 @@ from millstream.durable import (
 )
 from millstream.log.blocks import decode_block
 from millstream.log.errors import DamagedLogError
-from millstream.log.index import segment_bases
+from millstream.log.index import current_segments
 from millstream.log.segment import (
     Located,
+    SegmentName,
     Window,
     block_headers,
     cut_short,
@@ -71,19 +72,20 @@ def recover(folder: Path, files: FileLayer) -> Watermark:
             files.unlink(path)
     # 2
     mark = read_watermark(folder, files)
-    bases = segment_bases(folder)
-    found = _first_mark(folder, bases, files) if mark is None else mark
+    names = current_segments(folder)
+    bases = [name.base for name in names]
+    found = _first_mark(folder, names, files) if mark is None else mark
     if found.segment_base not in bases:
         raise DamagedLogError(
             f"{folder / segment_name(found.segment_base)} is missing, but offsets up to {found.next_offset} "
             "were acknowledged. Likely cause: the file was deleted or not restored. Remedy: restore it from "
             "a backup."
         )
-    for base in bases[bases.index(found.segment_base) :]:
-        if base != found.segment_base:
-            found = _enter(folder, found, base, files)
-        found, torn = _walk(folder, found, files)
-        if torn is not None and (base != bases[-1] or _is_written_over(folder, found, files)):
+    for name in names[bases.index(found.segment_base) :]:
+        if name.base != found.segment_base:
+            found = _enter(folder, found, name, files)
+        found, torn = _walk(folder / name.file_name, found, files)
+        if torn is not None and (name != names[-1] or _is_written_over(folder, found, files)):
             raise torn
         if torn is not None and mark is None:
             raise DamagedLogError(_undecidable(folder, found, torn)) from torn
@@ -107,19 +109,20 @@ def _undecidable(folder: Path, found: Watermark, torn: Exception) -> str:
     )
 
 
-def _first_mark(folder: Path, bases: list[int], files: FileLayer) -> Watermark:
+def _first_mark(folder: Path, names: list[SegmentName], files: FileLayer) -> Watermark:
     """Return the watermark of a partition of which nothing is known: the start of its first segment."""
-    if not bases:
+    if not names:
         raise DamagedLogError(
             f"{folder} has no segment and no watermark. Likely cause: its files were deleted. Remedy: "
             "restore the folder from a backup."
         )
-    return _enter(folder, Watermark(bases[0], 0, bases[0], bases[0]), bases[0], files)
+    base = names[0].base
+    return _enter(folder, Watermark(base, 0, base, base), names[0], files)
 
 
-def _enter(folder: Path, mark: Watermark, base: int, files: FileLayer) -> Watermark:
+def _enter(folder: Path, mark: Watermark, name: SegmentName, files: FileLayer) -> Watermark:
     """Return the watermark at the start of the next segment."""
-    path = folder / segment_name(base)
+    path, base = folder / name.file_name, name.base
     if mark.next_offset != base:
         raise DamagedLogError(
             f"{folder / segment_name(mark.segment_base)} ends at offset {mark.next_offset}, but {path.name} "
@@ -130,9 +133,8 @@ def _enter(folder: Path, mark: Watermark, base: int, files: FileLayer) -> Waterm
     return replace(mark, segment_base=base, length=length)
 
 
-def _walk(folder: Path, mark: Watermark, files: FileLayer) -> tuple[Watermark, Exception | None]:
+def _walk(path: Path, mark: Watermark, files: FileLayer) -> tuple[Watermark, Exception | None]:
     """Move the mark over whole entries of its segment; also return what stopped it, if not the file's end."""
-    path = folder / segment_name(mark.segment_base)
     with Window(path, files) as window:
         size = window.size()
         if size < mark.length:

@@ -5,6 +5,12 @@ their blocks are: right behind it (appended records) or in a sealed file (publis
 
     00000000000000004096.segment:  header | entry | blocks | entry | entry | blocks | ...
 
+Segments that are no longer written to may be rewritten (:mod:`millstream.log.rewrite`): the records of one
+or several, in a file whose name says which offsets it covers and how often they were rewritten. It counts as
+soon as it has its name; what it replaces is deleted after that::
+
+    00000000000000000000 - (00000000000000004096.2).segment
+
 The header repeats what must outlive earlier segments: the last epoch of every publisher and the last append
 time. Offsets go on without a gap from segment to segment, so one that lost its end is noticed. Frames and
 blocks carry checksums; where the valid part ends is the watermark's business, not a segment's.
@@ -13,12 +19,13 @@ blocks carry checksums; where the valid part ends is the watermark's business, n
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
@@ -32,11 +39,12 @@ __all__ = [
     "Entry",
     "Located",
     "SegmentHeader",
+    "SegmentName",
     "Window",
     "block_headers",
     "entries_behind",
+    "parse_segment_name",
     "scan",
-    "segment_base",
     "segment_name",
 ]
 
@@ -47,6 +55,7 @@ MAX_ENTRY_DATA_BYTES: Final = 1 << 30
 
 _SUFFIX: Final = ".segment"
 _DIGITS: Final = 20
+_NAME: Final = re.compile(rf"(\d{{{_DIGITS}}})(?:-(\d{{{_DIGITS}}})\.(\d{{1,9}}))?\{_SUFFIX}")
 
 
 class SegmentHeader(msgspec.Struct, frozen=True):
@@ -58,6 +67,10 @@ class SegmentHeader(msgspec.Struct, frozen=True):
     append_time: int
     publications: dict[str, dict[str, tuple[int, int, int]]]
     """Publisher -> task -> (epoch, base offset, count) of its last publication."""
+    compacted_to: int = 0
+    """Records were left out that others replace, up to this offset: who reads on to it misses nothing."""
+    deletes_gone_to: int = 0
+    """Old tombstones before this offset were left out: who has read less far begins anew."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -90,25 +103,49 @@ class Located:
     end: int
 
 
+class SegmentName(NamedTuple):
+    """What a segment's file name says: its first offset and, if it was rewritten, its end and how often."""
+
+    base: int
+    end: int = 0
+    """The offset behind the last one; 0 for a segment that is as it was written."""
+    generation: int = 0
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file.
+
+        >>> SegmentName(4096).file_name
+        '00000000000000004096.segment'
+        >>> SegmentName(0, 4096, 2).file_name
+        '00000000000000000000-00000000000000004096.2.segment'
+        """
+        if not self.generation:
+            return f"{self.base:0{_DIGITS}d}{_SUFFIX}"
+        return f"{self.base:0{_DIGITS}d}-{self.end:0{_DIGITS}d}.{self.generation}{_SUFFIX}"
+
+    def replaces(self, other: SegmentName) -> bool:
+        """Whether the other one's records are in this one, too."""
+        return self.generation > other.generation and self.base <= other.base < self.end
+
+
 def segment_name(base_offset: int) -> str:
-    """Return the file name of the segment that begins at an offset.
+    """Return the file name of the segment that begins at an offset, as it is first written."""
+    return SegmentName(base_offset).file_name
 
-    >>> segment_name(4096)
-    '00000000000000004096.segment'
+
+def parse_segment_name(name: str) -> SegmentName | None:
+    """Return what a file name says; ``None`` if it is not a segment's.
+
+    >>> parse_segment_name("00000000000000004096.segment")
+    SegmentName(base=4096, end=0, generation=0)
+    >>> parse_segment_name("lock")
     """
-    return f"{base_offset:0{_DIGITS}d}{_SUFFIX}"
-
-
-def segment_base(name: str) -> int | None:
-    """Return the base offset that a file name states; ``None`` if it is not a segment's name.
-
-    >>> segment_base("00000000000000004096.segment"), segment_base("lock")
-    (4096, None)
-    """
-    digits = name.removesuffix(_SUFFIX)
-    if len(digits) != _DIGITS or len(name) != _DIGITS + len(_SUFFIX) or not digits.isdigit():
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    return int(digits)
+    base, end, generation = match.groups()
+    return SegmentName(int(base), int(end or 0), int(generation or 0))
 
 
 class Window:
@@ -199,7 +236,7 @@ def block_headers(window: Window, path: Path, located: Located) -> Iterator[tupl
         header = decode_header(window.get(position, BLOCK_HEADER_BYTES), where)
         yield position, header, base
         position += header.length
-        base += header.rows
+        base += header.span
     if position != end or base != located.entry.next_offset:
         raise DamagedLogError(
             f"The blocks at byte {located.data_start} of {path} hold {base - located.entry.base_offset} "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import uuid
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +30,7 @@ from millstream.durable import (
     sync_folder,
     temporary_name,
 )
-from millstream.log.api import TimestampType, TopicConfig
+from millstream.log.api import DELETE_RETENTION_MS, TimestampType, TopicConfig
 from millstream.log.errors import InvalidTopicError, TopicExistsError, UnknownTopicError
 from millstream.log.segment import HEADER, SegmentHeader, segment_name
 from millstream.log.watermark import Watermark, create_watermark
@@ -50,10 +51,14 @@ class Topic(msgspec.Struct, frozen=True):
     name: str
     partitions: int
     timestamp_type: TimestampType
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    is_compacted: bool = False
+    delete_retention_ms: int = DELETE_RETENTION_MS
 
     def config(self) -> TopicConfig:
         """Return what the topic was created with, and the partitions that it has now."""
-        return TopicConfig(self.partitions, self.timestamp_type)
+        return TopicConfig(**{field.name: getattr(self, field.name) for field in fields(TopicConfig)})
 
 
 class TopicFolder:
@@ -106,6 +111,7 @@ class TopicFolder:
                 f"Topic {name!r} can't have {config.partitions} partitions. Remedy: choose 1 to "
                 f"{MAX_PARTITIONS}."
             )
+        _check_bounds(name, config)
         with held_lock(self._folder / _LOCK, timeout_ms=self._lock_timeout_ms):
             self._remove_remains()
             if target.exists():
@@ -115,7 +121,7 @@ class TopicFolder:
                 )
             # 1
             temporary = temporary_name(target)
-            self._build(temporary, Topic(uuid.uuid4().hex, name, config.partitions, config.timestamp_type))
+            self._build(temporary, Topic(uuid.uuid4().hex, name, **asdict(config)))
             failpoints.hit("log.topic_built")
             # 2
             with disk_errors_named(target):
@@ -185,6 +191,15 @@ class TopicFolder:
             f"There is no topic {name!r} in {self._folder.parent}. Topics: {listed or 'none yet'}. Likely "
             f"cause: a typing error, or another folder. Remedy: create it (millstream topics create {name})."
         )
+
+
+def _check_bounds(name: str, config: TopicConfig) -> None:
+    for what in ("retention_ms", "retention_bytes", "delete_retention_ms"):
+        bound = getattr(config, what)
+        if bound is not None and bound < 0:
+            raise InvalidTopicError(
+                f"Topic {name!r} can't have {what}={bound}. Remedy: choose 0 or more, or None for no bound."
+            )
 
 
 def check_name(name: str) -> str:

@@ -19,6 +19,7 @@ from millstream.runtime.serde_book import SerdeBook
 from millstream.serdes import Serde
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog import changelog_topic
+from millstream.state.errors import DamagedStoreError
 from millstream.state.follow import Marker, Target, follow
 from millstream.state.keyvalue import KeyValueStore
 from millstream.state.opening import open_store
@@ -87,13 +88,20 @@ class StoreReplica:
         for task_id, entry in head.tasks.items():
             number, partition = (int(part) for part in task_id.split("_"))
             if number == self._sub.number:
-                backend = self._backends.setdefault(partition, MemoryBackend())
                 marker = Marker(Version(entry.version), entry.changelogs.get(self._spec.name, Offset(0)))
                 topic = changelog_topic(self._folder.application_id, self._spec.name)
                 place = TopicPartition(topic, Partition(partition))
-                follow(backend, Target(self._spec.name, place, marker), self._log)
+                self._follow(partition, Target(self._spec.name, place, marker))
         self._stores = _opened(self._spec, self._backends, head)
         self.version = head.epoch
+
+    def _follow(self, partition: int, target: Target) -> None:
+        try:
+            follow(self._backends.setdefault(partition, MemoryBackend()), target, self._log)
+        except DamagedStoreError:
+            # It is so far behind that the changelog no longer has all deletions since: begin anew.
+            self._backends[partition] = MemoryBackend()
+            follow(self._backends[partition], target, self._log)
 
 
 def _opened(

@@ -79,5 +79,10 @@ class ApplicationFolder:
         check_private_folder(folder)
         sync_folder(folder.parent, files=self.files)
 
+    def epoch_folders(self) -> list[tuple[Epoch, Path]]:
+        """The folders that tasks have sealed in, by epoch."""
+        folder = self.log_root / "sealed" / self.application_id
+        return sorted((Epoch(int(path.name)), path) for path in folder.iterdir() if path.name.isdigit())
+
     def _epoch(self, epoch: Epoch) -> Path:
         return self.log_root / "sealed" / self.application_id / f"{epoch:020d}"

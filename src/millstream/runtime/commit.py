@@ -20,6 +20,7 @@ from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskRepor
 from millstream.runtime.lease import Lease, acquire
 from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section, TaskEntry
 from millstream.runtime.plan_changes import incompatible_changes
+from millstream.runtime.upkeep import Upkeep, UpkeepReport
 from millstream.state.changelog import changelog_topic
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Epoch, Offset, Partition
@@ -60,6 +61,8 @@ class DriverSettings:
     """Partitions of an output topic that does not exist yet."""
     offset_reset: OffsetReset = "earliest"
     """Where a source that was never read begins, unless it says so itself."""
+    retained_manifests: int = 100
+    """How many epochs a store may be behind, and still be known as one of this history."""
 
 
 class Driver:
@@ -216,6 +219,7 @@ class Driver:
             learned=_merged_types(job, done.values()),
             plan=self._plan.summary,
             repartitions=self._repartitions(),
+            oldest=max(self.head.oldest, job.epoch - self._settings.retained_manifests + 1),
         )
         self._commit(manifest, manifest.sealed)
         return self.head
@@ -261,6 +265,14 @@ class Driver:
             listener(manifest)
         failpoints.hit("commit.ended")
 
+    # Step 10 ------------------------------------------------------------------------------------------
+
+    def tend(self) -> UpkeepReport:
+        """Tidy up behind the head: see :mod:`millstream.runtime.upkeep`. May run beside the epochs."""
+        head = self.head
+        self.lease.verify()
+        return Upkeep(self._folder, self._log, self._plan).run(head)
+
     # Inside -------------------------------------------------------------------------------------------
 
     def _fence(self, head: Manifest | None) -> Manifest:
@@ -277,6 +289,7 @@ class Driver:
             learned=() if head is None else head.learned,
             plan=self._plan.summary,
             repartitions=self._repartitions(),
+            oldest=1 if head is None else head.oldest,
         )
 
     def _range(self, manifest: Manifest, task_id: str, section: Section) -> SealedRange:
@@ -398,7 +411,7 @@ class Driver:
         tasks = self._plan.task_count(sub, self.counts)
         if sub.stores[store].logging:
             topic = changelog_topic(self._folder.application_id, store)
-            self._create(topic, tasks)
+            self._create(topic, TopicConfig(tasks, is_compacted=True))
             spread = self.counts[topic]
         else:
             spread = self._tasks_before(sub, head) or tasks
@@ -427,11 +440,11 @@ class Driver:
     def _create_missing(self, topics: Iterable[str]) -> None:
         for topic in sorted(topics):
             if topic not in self.counts:
-                self._create(topic, self._settings.default_partitions)
+                self._create(topic, TopicConfig(self._settings.default_partitions))
 
-    def _create(self, topic: str, partitions: int) -> None:
+    def _create(self, topic: str, config: TopicConfig) -> None:
         if topic not in self._log.topics():
-            self._log.create_topic(topic, TopicConfig(partitions=partitions))
+            self._log.create_topic(topic, config)
         self.counts[topic] = self._log.config(topic).partitions
 
     def _check_runnable(self) -> None:

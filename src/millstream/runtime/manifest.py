@@ -12,7 +12,7 @@ and going on would overwrite history: refused, like a gap or damage in the chain
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -86,6 +86,8 @@ class Manifest(msgspec.Struct, frozen=True):
     plan: Mapping[str, Any] = {}
     repartitions: Mapping[str, int] = {}
     """How many partitions each repartition has, for as long as the application lives."""
+    oldest: int = 1
+    """The first epoch whose manifest is kept. Those before it have done their service."""
 
     def digest(self) -> str:
         """What the next manifest names as its parent."""
@@ -119,10 +121,12 @@ class ManifestChain:
         self._folder = folder
 
     def head(self) -> Manifest | None:
-        """The last manifest, after the whole chain was checked; None before the first commit."""
+        """The last manifest, after the chain of those that are kept was checked; None before the first."""
         witness = self._witness()  # before the manifests: one that is written meanwhile is not lost
-        manifests = [self.read(epoch) for epoch in self._epochs()]
-        if manifests and manifests[0].parent:
+        epochs = self._epochs()
+        oldest = self.read(epochs[-1]).oldest if epochs else 1
+        manifests = [self.read(epoch) for epoch in epochs if epoch >= oldest]
+        if manifests and manifests[0].epoch != oldest:
             raise self._lost(f"there is no manifest before {manifests[0].epoch}")
         for before, after in pairwise(manifests):
             if after.epoch != before.epoch + 1:
@@ -131,6 +135,24 @@ class ManifestChain:
                 raise self._lost(f"manifest {after.epoch} does not continue manifest {before.epoch}")
         self._check_witness(witness, manifests)
         return manifests[-1] if manifests else None
+
+    def kept(self, head: Manifest) -> Iterator[Manifest]:
+        """The manifests that are kept, from the oldest to the head."""
+        return (self.read(Epoch(number)) for number in range(head.oldest, head.epoch + 1))
+
+    def fold(self, head: Manifest, pinned: Container[int] = ()) -> int:
+        """Remove the manifests that the head does without, but those that are pinned; return how many.
+
+        The head says which ones are kept, so a crash in the middle, or a driver that was overtaken, does no
+        harm.
+        """
+        removed = 0
+        for epoch in self._epochs():
+            if epoch < head.oldest and epoch not in pinned:
+                self._folder.files.unlink(self._folder.manifests / f"{epoch:020d}")
+                failpoints.hit("upkeep.manifest_removed")
+                removed += 1
+        return removed
 
     def latest(self) -> Manifest | None:
         """The last manifest, for a reader that changes nothing: the chain is not checked."""

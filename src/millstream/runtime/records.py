@@ -30,17 +30,22 @@ class RawBatch:
 
     @classmethod
     def of(cls, topic: str, partition: int, first_offset: int, rows: pa.RecordBatch) -> RawBatch:
-        """Rows of the log as columns of bytes, which stay where they are until somebody looks at them."""
-        place = TopicPartition(topic, Partition(partition))
-        batch = LogRecordBatch(place, Offset(first_offset), rows)
-        has_headers = rows.column(3).null_count < len(batch)
+        """Rows with consecutive offsets as columns of bytes."""
+        return cls.of_batch(
+            LogRecordBatch(TopicPartition(topic, Partition(partition)), Offset(first_offset), rows)
+        )
+
+    @classmethod
+    def of_batch(cls, batch: LogRecordBatch) -> RawBatch:
+        """A batch of the log as columns of bytes, which stay where they are until somebody looks."""
+        has_headers = batch.records.column(3).null_count < len(batch)
         return cls(
-            topic,
-            partition,
-            range(first_offset, first_offset + len(batch)),
-            Column.of_arrow(rows.column(0)),
-            Column.of_arrow(rows.column(1)),
-            Column.of_arrow(rows.column(2)),
+            batch.topic_partition.topic,
+            batch.topic_partition.partition,
+            batch.offsets(),
+            Column.of_arrow(batch.records.column(0)),
+            Column.of_arrow(batch.records.column(1)),
+            Column.of_arrow(batch.records.column(2)),
             batch.headers() if has_headers else None,
         )
 
@@ -72,15 +77,20 @@ class OutputBatch:
         return self.headers[row] if self.headers is not None else ()
 
 
-def joined(topic: str, partition: int, parts: Sequence[RawBatch], first_offset: int) -> RawBatch:
-    """Batches of one partition as one, with offsets that go on from `first_offset`."""
-    if len(parts) == 1 and parts[0].offsets == range(first_offset, first_offset + len(parts[0])):
+def joined(
+    topic: str, partition: int, parts: Sequence[RawBatch], first_offset: int | None = None
+) -> RawBatch:
+    """Batches of one partition as one, with their own offsets or others from `first_offset` on."""
+    if first_offset is None:
+        offsets = _offsets(parts)
+    else:
+        offsets = range(first_offset, first_offset + sum(len(part) for part in parts))
+    if len(parts) == 1 and parts[0].offsets == offsets:
         return parts[0]
-    count = sum(len(part) for part in parts)
     return RawBatch(
         topic=topic,
         partition=partition,
-        offsets=range(first_offset, first_offset + count),
+        offsets=offsets,
         keys=_chained([part.keys for part in parts]),
         values=_chained([part.values for part in parts]),
         timestamps=_chained([part.timestamps for part in parts]),
@@ -115,3 +125,12 @@ def _headers(parts: Sequence[RawBatch]) -> list[Headers] | None:
     if all(part.headers is None for part in parts):
         return None
     return list(chain.from_iterable(part.headers or [()] * len(part) for part in parts))
+
+
+def _offsets(parts: Sequence[RawBatch]) -> Sequence[int]:
+    """Offsets of batches in their order: a range, unless compaction left gaps."""
+    filled = [part.offsets for part in parts if len(part)]
+    if not filled:
+        return range(0)
+    whole = range(filled[0][0], filled[-1][-1] + 1)
+    return whole if len(whole) == sum(map(len, filled)) else list(chain.from_iterable(filled))

@@ -186,11 +186,8 @@ class _Inputs:
 
 def read_range(log: Log, place: TopicPartition, start: Offset, end: Offset) -> RawBatch:
     """Records of a partition from `start` to `end` as columns of bytes."""
-    parts = [
-        RawBatch.of(place.topic, place.partition, batch.base_offset, batch.records)
-        for batch in (log.read(place, start, end) if start < end else ())
-    ]
-    return joined(place.topic, place.partition, parts, start)
+    parts = [RawBatch.of_batch(batch) for batch in (log.read(place, start, end) if start < end else ())]
+    return joined(place.topic, place.partition, parts)
 
 
 def _book(job: EpochJob, blobs: Sequence[Blob]) -> SerdeBook:

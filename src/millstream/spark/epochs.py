@@ -17,6 +17,7 @@ from millstream.config import StreamsConfig
 from millstream.durable import DiskFullError
 from millstream.log.files import FileLog
 from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.beside import Beside
 from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
 from millstream.runtime.epoch import EpochJob, TaskReport
 from millstream.runtime.manifest import Manifest
@@ -92,6 +93,7 @@ class EpochLoop:
         self._slots: Slots | None = None
         self._make_worker: Any = None
         self._ticks = Ticks(self._plan, config.tick_ms)
+        self._upkeep = Beside("upkeep", self.driver.tend, interval=config.upkeep_interval_epochs)
 
     def open(self) -> None:
         """Take the application over, and get Spark ready: session, slots, warm workers."""
@@ -118,6 +120,7 @@ class EpochLoop:
         latency_ms = None if appended is None else max(0, now_ms() - appended)
         self.driver.end(manifest)
         self._ticks.ended(reports, ticked=due)
+        self._upkeep.epoch_ended()
         counters: Counter[tuple[str, str]] = Counter()
         for report in reports:
             counters.update(report.counters)
@@ -134,10 +137,12 @@ class EpochLoop:
 
     def let_go(self) -> None:
         """Let the lease go; Spark stays, for the next `open`."""
+        self._upkeep.wait()
         self.driver.close()
 
     def close(self) -> None:
         """Let the lease go, and end the Spark that was made here."""
+        self._upkeep.wait()
         self.driver.close()
         context, self._context = self._context, None
         if context is None:

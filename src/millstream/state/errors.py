@@ -11,6 +11,7 @@
     ├── DamagedStoreError           bytes on disk are not what was written: remove the store and restore it
     ├── StoreAheadError             the store is newer than the last commit
     ├── ChangelogGapError           the changelog lacks records that a store needs
+    ├── ChangelogCompactedError     the changelog no longer holds the version that was asked for
     ├── StoreDiskFullError          no space left (also a DiskFullError of millstream.durable)
     ├── StateDirectoryError         the state directory cannot be used as asked
     └── TaskLockedError             another process works on the task (also a LockTimeoutError)
@@ -25,6 +26,7 @@ from millstream.durable import DiskFullError, LockTimeoutError
 from millstream.errors import StoreError
 
 __all__ = [
+    "ChangelogCompactedError",
     "ChangelogGapError",
     "DamagedStoreError",
     "ScanInvalidatedError",
@@ -69,6 +71,10 @@ class StoreAheadError(StoreError):
 
 class ChangelogGapError(StoreError):
     """The changelog does not hold all records between where a store stands and where it has to get to."""
+
+
+class ChangelogCompactedError(StoreError):
+    """The changelog was compacted beyond the version that was asked for: a later one can be had."""
 
 
 class StoreDiskFullError(StoreError, DiskFullError):

@@ -20,7 +20,12 @@ from millstream.log.api import Log, TopicPartition
 from millstream.log.errors import OffsetOutOfRangeError
 from millstream.state.backends.api import Backend
 from millstream.state.changelog import entries_of
-from millstream.state.errors import ChangelogGapError, DamagedStoreError, StoreAheadError
+from millstream.state.errors import (
+    ChangelogCompactedError,
+    ChangelogGapError,
+    DamagedStoreError,
+    StoreAheadError,
+)
 from millstream.state.overlay import Entry
 from millstream.types import Offset, Version
 
@@ -121,6 +126,11 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
         return
     if here.version >= wanted.version or here.position > wanted.position:
         raise ahead(target.store, target.changelog.partition, here, wanted)
+    if 0 < here.position < log.compacted(target.changelog).deletes_gone_to:
+        raise DamagedStoreError(
+            f"Store {target.store!r} is at offset {here.position} of its changelog {target.changelog}, which "
+            "no longer has the deletions of that time. It is removed and restored."
+        )
     watch = _Watch(target, here.position, listener)
     watch.start()
     try:
@@ -128,12 +138,25 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
             backend.bulk_load(entries, marker=_on_the_way(target.marker, position))
             failpoints.hit("follow.batch_applied")
             watch.applied(position, size)
+        _check_not_overtaken(log, target, here)
         # Also without new rows: the version of every store of a task advances with each commit.
         backend.write((), marker=wanted.encoded())
     except BaseException:
         watch.suspend()
         raise
     watch.end()
+
+
+def _check_not_overtaken(log: Log, target: Target, here: Marker) -> None:
+    """Compaction leaves out what later records replace: who stops before those has too little."""
+    compacted = log.compacted(target.changelog).to
+    if here.position < target.marker.position < compacted:
+        raise ChangelogCompactedError(
+            f"Version {target.marker.version} of store {target.store!r} (offset {target.marker.position} of "
+            f"{target.changelog}) can't be had any more: the changelog is compacted up to {compacted}. "
+            "Likely cause: this process slept while the application went on. Remedy: ask for its last "
+            "version; what was read so far is kept."
+        )
 
 
 def _on_the_way(wanted: Marker, position: Offset) -> bytes:

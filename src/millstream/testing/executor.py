@@ -23,6 +23,7 @@ from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskRepor
 from millstream.runtime.manifest import Manifest
 from millstream.runtime.metrics import Metrics
 from millstream.runtime.step import Worker, apply_commit, run_task
+from millstream.runtime.upkeep import Upkeep, UpkeepReport
 from millstream.state.backends.api import BackendSupplier
 from millstream.state.directory import open_state_directory
 from millstream.state.follow import NO_LISTENER, RestoreListener
@@ -96,6 +97,12 @@ class InProcessExecutor:
         for planned in job.tasks:
             if planned.task_id in manifest.sealed:
                 apply_commit(self.worker, planned, manifest.tasks[planned.task_id])
+
+    def tend(self, *, min_entries: int = 1) -> UpkeepReport:
+        """Tidy up, as step 10 does now and then."""
+        return Upkeep(self.worker.folder, self.log, self.worker.plan, min_entries=min_entries).run(
+            self.driver.head
+        )
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | Misplaced]:
         """Steps 3 to 6 for all tasks, level by level."""

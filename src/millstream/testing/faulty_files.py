@@ -221,6 +221,12 @@ class FaultyFiles:
         self._folder(path.parent).change({path.name: None})
         self._note("unlink", path)
 
+    def rmdir(self, path: Path) -> None:
+        self._node(path)
+        OS_FILES.rmdir(path)
+        self._folder(path.parent).change({path.name: None})
+        self._note("rmdir", path)
+
     def mkdir(self, path: Path) -> None:
         OS_FILES.mkdir(path)
         self._folder(path.parent).change({path.name: _Folder()})

@@ -1,0 +1,361 @@
+"""Rewriting: how a partition stays small while others append to it and read it.
+
+Segments that are no longer written to are rewritten, one or several into one:
+
+- **Folding** brings rows that lie in sealed files, and small segments, together into one file. Nothing else
+  changes: the same records have the same offsets. The sealed files can then be collected.
+- **Compaction** also leaves out records that a later one with the same key replaces, and in time the
+  tombstones. Offsets stay; there are gaps.
+
+Nobody waits for it. The new file is built beside the old ones without the partition's lock; it counts as
+soon as it has its name, and its name says which it replaces. A reader that finds a file gone looks at the
+folder again.
+
+What compaction promises: whoever reads from any offset on, up to ``Compacted.to`` or further, and keeps the
+last value per key, has what the whole topic would have given; if it begins with a copy that it made before,
+that copy must have got to ``Compacted.deletes_gone_to``. Whoever follows a changelog checks both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.durable import (
+    Chunk,
+    FileLayer,
+    LockTimeoutError,
+    disk_errors_named,
+    held_lock,
+    write_all,
+)
+from millstream.log.blocks import encode_blocks, encode_sparse_block, summary
+from millstream.log.index import SegmentIndex, current_segments
+from millstream.log.partition import PartitionFiles
+from millstream.log.reader import PartitionReader, Stored
+from millstream.log.segment import ENTRY, HEADER, Entry, SegmentHeader, SegmentName
+from millstream.types import Offset
+
+__all__ = ["Compaction", "Rewriter"]
+
+LOCK: Final = "maintenance"
+_UNFINISHED: Final = "unfinished"
+"""The name under which a segment is rewritten. There is one at a time, by the lock."""
+SMALL_BYTES: Final = 1 << 20
+"""Segments below this size are always worth joining."""
+BLOCK_ROWS: Final = 50_000
+BLOCK_BYTES: Final = 4 << 20
+MAX_KEYS: Final = 5_000_000
+"""How many distinct keys one pass of a compaction holds in memory; the next pass goes on."""
+_BUCKET_MS: Final = 3_600_000
+"""Records that were appended in different hours stay in different entries: tombstones go by that time."""
+MIN_DIRTY: Final = 0.5
+"""Compaction waits until this part of the bytes was written since the last one, as Kafka's does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What may be left out."""
+
+    up_to: Offset
+    """Only records before this offset are looked at: nobody asks for the state at an earlier one."""
+    deletes_before: int = -1
+    """Tombstones that were appended before this time may go."""
+    min_dirty: float = MIN_DIRTY
+    max_keys: int = MAX_KEYS
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A segment that is no longer written to."""
+
+    name: SegmentName
+    index: SegmentIndex
+
+    @property
+    def end(self) -> int:
+        return self.index.next_offset
+
+    @property
+    def bytes(self) -> int:
+        return self.index.bytes
+
+    @property
+    def is_folded(self) -> bool:
+        return all(located.entry.file is None for located in self.index.entries)
+
+    @property
+    def is_clean(self) -> bool:
+        return self.index.header.compacted_to >= self.end
+
+
+class Rewriter:
+    """Rewrites the segments of one partition."""
+
+    def __init__(
+        self, partition: PartitionFiles, reader: PartitionReader, files: FileLayer, target_bytes: int
+    ) -> None:
+        self._partition = partition
+        self._reader = reader
+        self._files = files
+        self._target_bytes = target_bytes
+
+    def run(self, *, min_entries: int, compaction: Compaction | None = None) -> bool:
+        """Rewrite what is worth it; return whether anything was.
+
+        The active segment is closed first if it has ``min_entries`` entries. If somebody else is at it,
+        nothing is done.
+        """
+        try:
+            with held_lock(self._partition.place.folder / LOCK, timeout_ms=0):
+                self._partition.remove_remains()
+                self._partition.close_segment(min_entries)
+                is_compacted = compaction is not None and self._compact(compaction)
+                return self._fold() or is_compacted
+        except LockTimeoutError:
+            return False
+
+    # What is worth it ---------------------------------------------------------------------------------
+
+    def _closed(self) -> list[_Segment]:
+        names = current_segments(self._partition.place.folder)
+        with self._partition.index() as index:
+            found = {segment.path.name: segment for segment in index.segments(names[0].base)}
+            active = index.active.path.name
+        return [
+            _Segment(name, found[name.file_name])
+            for name in names
+            if name.file_name in found and name.file_name != active
+        ]
+
+    def _fold(self) -> bool:
+        groups = list(_foldable(self._closed(), self._target_bytes))
+        for group in groups:
+            self._rewrite(group, _KeepAll())
+        return bool(groups)
+
+    def _compactable(self, compaction: Compaction) -> tuple[list[_Segment], dict[bytes, int]]:
+        """Return the segments that one pass covers, and the last offset of each key in the new ones."""
+        chosen = [segment for segment in self._closed() if segment.end <= compaction.up_to]
+        dirty = [segment for segment in chosen if not segment.is_clean]
+        size = sum(segment.bytes for segment in chosen)
+        if not dirty or sum(segment.bytes for segment in dirty) < compaction.min_dirty * size:
+            return [], {}
+        first_dirty = chosen.index(dirty[0])
+        covered = chosen[:first_dirty]
+        last: dict[bytes, int] = {}
+        for segment in chosen[first_dirty:]:
+            if len(last) >= compaction.max_keys:
+                break
+            for stored in self._reader.stored(segment.index.base, segment.end):
+                keys, offsets = stored.records.column(0).to_pylist(), stored.offsets().to_pylist()
+                last.update((key, at) for key, at in zip(keys, offsets, strict=True) if key is not None)
+            covered.append(segment)
+        return covered, last
+
+    def _compact(self, compaction: Compaction) -> bool:
+        segments, last = self._compactable(compaction)
+        if segments:
+            rule = _KeepLast(last, segments[-1].end, compaction.deletes_before)
+            for group in _of_size(segments, self._target_bytes):  # oldest first: a tombstone goes last
+                self._rewrite(group, rule)
+        return bool(segments)
+
+    # One new segment ----------------------------------------------------------------------------------
+
+    def _rewrite(self, group: Sequence[_Segment], rule: _Rule) -> None:
+        """Write the records of some segments into one, and let it take their place.
+
+        1. Write it under a temporary name, and sync it. It is held in memory before: its header says what was
+           left out.
+        2. Swap it in.
+        """
+        generation = 1 + max(segment.name.generation for segment in group)
+        name = SegmentName(group[0].index.base, group[-1].end, generation)
+        path = self._partition.place.folder / name.file_name
+        temporary = path.with_name(_UNFINISHED)
+        # 1
+        body = list(self._entries(name, rule))
+        headers = [segment.index.header for segment in group]
+        header = SegmentHeader(
+            headers[0].topic_id,
+            headers[0].partition,
+            name.base,
+            headers[0].append_time,
+            {},
+            max(rule.compacted_to, *(header.compacted_to for header in headers)),
+            max(name.end if rule.has_dropped_deletes else 0, *(header.deletes_gone_to for header in headers)),
+        )
+        with disk_errors_named(path):
+            if temporary.exists():
+                self._files.unlink(temporary)  # somebody died over it
+            fd = self._files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                write_all(fd, [HEADER.encode(header), *body], 0, files=self._files)
+                self._files.fsync(fd)
+            finally:
+                self._files.close(fd)
+        # 2
+        self._partition.swap_in(temporary, name)
+
+    def _entries(self, name: SegmentName, rule: _Rule) -> Iterator[Chunk]:
+        """Give the records that are kept, in entries of one block each."""
+        rule.has_dropped_deletes = False
+        writer = _Writer(name.base)
+        for stored in self._reader.stored(name.base, name.end):
+            kept = rule.kept(stored)
+            bucket = stored.append_time if self._reader.is_append_time else stored.append_time // _BUCKET_MS
+            if not writer.has_room(kept, bucket):
+                yield from writer.entry()
+            writer.add(kept, stored, bucket)
+        yield from writer.entry()
+
+
+class _Writer:
+    """Collects records for the next entry."""
+
+    def __init__(self, base: int) -> None:
+        self._start(base)
+
+    def _start(self, base: int) -> None:
+        self._base = self._reached = base
+        self._parts: list[tuple[pa.RecordBatch, pa.Array]] = []
+        self._rows = self._bytes = self._append_time = 0
+        self._bucket: int | None = None
+
+    def has_room(self, kept: Kept, bucket: int) -> bool:
+        """Whether the records fit into the entry, in size and in time."""
+        return self._bucket in (None, bucket) and (
+            not self._rows
+            or (
+                self._rows + kept.records.num_rows <= BLOCK_ROWS
+                and self._bytes + kept.records.nbytes <= BLOCK_BYTES
+            )
+        )
+
+    def add(self, kept: Kept, stored: Stored, bucket: int) -> None:
+        """Take in what is kept of a block, and cover its offsets."""
+        self._parts.append((kept.records, kept.offsets))
+        self._rows += kept.records.num_rows
+        self._bytes += kept.records.nbytes
+        self._append_time = stored.append_time
+        self._bucket = bucket
+        self._reached = stored.next_offset
+
+    def entry(self) -> Iterator[Chunk]:
+        """Give the entry and its blocks, and begin the next one."""
+        span = self._reached - self._base
+        if not span:
+            return
+        records = pa.concat_batches([part for part, _ in self._parts])
+        chunks: list[Chunk]
+        if records.num_rows == span:
+            chunks, headers = encode_blocks(records, self._append_time)
+        else:
+            places = pc.subtract(pa.concat_arrays([offsets for _, offsets in self._parts]), self._base)
+            chunks, header = encode_sparse_block(records, places, span, self._append_time)
+            headers = [header]
+        length = sum(header.length for header in headers)
+        count, low, high = summary(headers)
+        yield ENTRY.encode(Entry(self._base, count, None, 0, length, low, high, self._append_time, None))
+        yield from chunks
+        self._start(self._reached)
+
+
+# What is kept -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Records of a block that stay, and their offsets."""
+
+    records: pa.RecordBatch
+    offsets: pa.Array
+
+
+class _Rule(Protocol):
+    compacted_to: int
+    has_dropped_deletes: bool
+
+    def kept(self, stored: Stored) -> Kept: ...
+
+
+class _KeepAll:
+    """Folding."""
+
+    compacted_to = 0
+    has_dropped_deletes = False
+
+    def kept(self, stored: Stored) -> Kept:
+        return Kept(stored.records, stored.offsets())
+
+
+class _KeepLast:
+    """Compaction: a record goes if a later one has its key, a tombstone also if it is old."""
+
+    def __init__(self, last: Mapping[bytes, int], compacted_to: int, deletes_before: int) -> None:
+        self._last = last
+        self.compacted_to = compacted_to
+        self._deletes_before = deletes_before
+        self.has_dropped_deletes = False
+
+    def kept(self, stored: Stored) -> Kept:
+        last = self._last
+        offsets = stored.offsets()
+        keys: list[bytes | None] = stored.records.column(0).to_pylist()
+        rows = zip(keys, offsets.to_pylist(), strict=True)
+        stays = pa.array([key is None or last.get(key, at) <= at for key, at in rows], pa.bool_())
+        if stored.append_time < self._deletes_before:
+            values, known_keys = stored.records.column(1), stored.records.column(0)
+            is_delete = pc.and_(pc.is_null(values), pc.is_valid(known_keys))
+            going = pc.and_(stays, is_delete)
+            if pc.any(going).as_py():
+                self.has_dropped_deletes = True
+                stays = pc.and_not(stays, is_delete)
+        return Kept(stored.records.filter(stays), offsets.filter(stays))
+
+
+# Which segments become one ----------------------------------------------------------------------------
+
+
+def _foldable(segments: Sequence[_Segment], target_bytes: int) -> Iterator[list[_Segment]]:
+    """Give neighbours to be joined, the newest first.
+
+    A segment joins newer ones only if it is not much larger than they are together. So a record is rewritten
+    a logarithmic number of times, not once for every segment that comes after it.
+    """
+    group: list[_Segment] = []
+    size = 0
+    for segment in reversed(segments):
+        fits = segment.bytes <= 2 * max(size, SMALL_BYTES) and size + segment.bytes <= target_bytes
+        if group and not fits:
+            if _is_worth_it(group):
+                yield group
+            group, size = [], 0
+        group.insert(0, segment)
+        size += segment.bytes
+    if _is_worth_it(group):
+        yield group
+
+
+def _is_worth_it(group: Sequence[_Segment]) -> bool:
+    return len(group) > 1 or not all(segment.is_folded for segment in group)
+
+
+def _of_size(segments: Iterable[_Segment], target_bytes: int) -> Iterator[list[_Segment]]:
+    """Give neighbours whose records make a segment of the size wanted, the oldest first."""
+    group: list[_Segment] = []
+    size = 0
+    for segment in segments:
+        if group and size + segment.bytes > target_bytes:
+            yield group
+            group, size = [], 0
+        group.append(segment)
+        size += segment.bytes
+    if group:
+        yield group

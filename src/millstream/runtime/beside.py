@@ -1,0 +1,50 @@
+"""Work that goes on beside the epochs: now and then, one at a time, and never in their way."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+__all__ = ["Beside"]
+
+_LOGGER = logging.getLogger("millstream")
+
+
+class Beside:
+    """Does some work in a thread of its own after every so many epochs.
+
+    If it is not done when its turn comes again, that turn is left out. A failure is told as a warning: the
+    epochs go on, and the next turn tries again.
+    """
+
+    def __init__(self, what: str, work: Callable[[], object], *, interval: int) -> None:
+        self._what = what
+        self._work = work
+        self._interval = interval
+        self._left = interval
+        self._thread: threading.Thread | None = None
+
+    def epoch_ended(self) -> None:
+        """Count an epoch, and begin the work if it is its turn."""
+        self._left -= 1
+        if self._left or not self._interval:
+            return
+        self._left = self._interval
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name=f"millstream-{self._what}", daemon=True)
+            self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until the work that has begun is done."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:  # noqa: BLE001 - told, not raised: nobody waits for this thread
+            _LOGGER.warning(
+                "The %s failed; the epochs go on, and it is tried again later: %s", self._what, error
+            )

@@ -1,0 +1,116 @@
+"""Upkeep: what keeps an application's files few while it runs for years. The one place that deletes them.
+
+Part of step 10: it runs beside the epochs, under the driver's lease, and nobody waits for it.
+
+1. Manifests that the head does without are removed.
+2. Topics that the application writes or reads are rewritten: rows that lie in sealed files and small segments
+   are brought together, compacted topics (changelogs are) are compacted, and retention is applied.
+3. Sealed files that nobody needs any more are collected.
+
+What is deleted, and when:
+
+============================== ===========================================================================
+a manifest                     if the head's ``oldest`` is above it, and no snapshot needs it
+a sealed file that is named    if its manifest is gone or going, and no index of any topic points into it
+a sealed file that is not      if its epoch is committed: the attempt that wrote it has lost
+a segment of a topic           if a rewritten one has taken its place, or retention let it go
+============================== ===========================================================================
+
+A file of an epoch above the head is never touched: its epoch may be running. What this driver knows can only
+be older than the truth, and then it deletes less. A crash anywhere leaves files for the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from millstream import failpoints
+from millstream.log.api import SealedLog, TopicPartition
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.manifest import Manifest, ManifestChain
+from millstream.state.changelog import changelog_topic
+from millstream.topology.plan import Plan
+from millstream.types import Epoch, Offset, Partition
+
+__all__ = ["Upkeep", "UpkeepReport"]
+
+MIN_ENTRIES = 256
+"""A segment of a topic is closed for folding when so many epochs have written to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepReport:
+    """What one run did."""
+
+    manifests_removed: int
+    partitions_rewritten: int
+    files_collected: int
+
+
+class Upkeep:
+    """Tidies up behind one application."""
+
+    def __init__(
+        self, folder: ApplicationFolder, log: SealedLog, plan: Plan, *, min_entries: int | None = None
+    ) -> None:
+        self._folder = folder
+        self._log = log
+        self._plan = plan
+        self._chain = ManifestChain(folder)
+        self._min_entries = MIN_ENTRIES if min_entries is None else min_entries
+
+    def run(self, head: Manifest, pinned: Collection[int] = ()) -> UpkeepReport:
+        """Do all of it once. ``pinned`` are epochs whose manifests somebody else needs."""
+        # 1.
+        removed = self._chain.fold(head, pinned)
+        # 2.
+        oldest = self._chain.read(Epoch(head.oldest))
+        rewritten = 0
+        for place, up_to in self._places(oldest):
+            rewritten += self._log.rewrite(place, min_entries=self._min_entries, up_to=up_to)
+            self._log.retain(place)
+        # 3.
+        return UpkeepReport(removed, rewritten, self._collect(head))
+
+    def _places(self, oldest: Manifest) -> Iterator[tuple[TopicPartition, Offset | None]]:
+        """Give the partitions that it writes or reads, changelogs with how far they may be compacted.
+
+        A store may be asked for at any manifest that is kept, so compaction ends where the oldest stands.
+        """
+        there = set(self._log.topics())
+        for sub in self._plan.subtopologies:
+            for name, spec in sub.stores.items():
+                topic = changelog_topic(self._folder.application_id, name)
+                if not spec.logging or topic not in there:
+                    continue
+                for number in range(self._log.config(topic).partitions):
+                    entry = oldest.tasks.get(sub.task_id(number))
+                    up_to = Offset(0) if entry is None else entry.changelogs.get(name, Offset(0))
+                    yield TopicPartition(topic, Partition(number)), up_to
+        subs = self._plan.subtopologies
+        named = {sink.topic for sub in subs for sink in sub.sinks}
+        read = {topic for topic in there if any(sub.source_of(topic) is not None for sub in subs)}
+        for topic in sorted(there.intersection(named) | read):
+            for number in range(self._log.config(topic).partitions):
+                yield TopicPartition(topic, Partition(number)), None
+
+    def _collect(self, head: Manifest) -> int:
+        """Delete the sealed files that nobody needs."""
+        needed = self._log.referenced_files()
+        needed.update(
+            manifest.tasks[task].file for manifest in self._chain.kept(head) for task in manifest.sealed
+        )
+        collected = 0
+        for epoch, folder in self._folder.epoch_folders():
+            if epoch > head.epoch:
+                break
+            paths = list(folder.iterdir())
+            garbage = [path for path in paths if self._folder.relative(path) not in needed]
+            for path in garbage:
+                self._folder.files.unlink(path)
+                failpoints.hit("upkeep.file_collected")
+            if len(garbage) == len(paths):
+                self._folder.files.rmdir(folder)
+            collected += len(garbage)
+        return collected

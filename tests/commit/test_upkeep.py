@@ -1,0 +1,179 @@
+"""Upkeep: files, disk and the time of a start stay flat, and nothing that anybody needs is deleted."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.state.small_app import FastFiles, SmallApp
+
+from millstream import failpoints
+from millstream.log.api import TopicPartition
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.manifest import ManifestChain
+from millstream.runtime.upkeep import Upkeep
+from millstream.testing.executor import InProcessExecutor
+from millstream.testing.faulty_files import FaultyFiles
+from millstream.types import Partition
+
+WORDS = ["to", "the", "river", "sea"]
+
+
+def app_of(root: Path, backend: str = "memory", **more: object) -> SmallApp:
+    app = SmallApp(root, backend, **more)  # type: ignore[arg-type]
+    app.create()
+    return app
+
+
+def run_epochs(app: SmallApp, executor: InProcessExecutor, count: int, *, every: int = 20) -> None:
+    for number in range(count):
+        app.append(WORDS[number % len(WORDS)], "to")
+        executor.run_epoch()
+        if number % every == 0:
+            executor.tend(min_entries=8)
+
+
+def files_of(app: SmallApp) -> Counter[str]:
+    """How many files there are of each kind."""
+    paths = (path.relative_to(app.log_root) for path in app.log_root.rglob("*") if path.is_file())
+    return Counter("/".join(path.parts[:2]) for path in paths)
+
+
+def check(app: SmallApp) -> None:
+    """The store with a changelog, and the output. What has no changelog lives no longer than its process."""
+    found, expected = app.run(), app.expected()
+    assert (found.counts, found.updates) == (expected.counts, expected.updates)
+
+
+def test_files_and_disk_stay_flat_over_many_epochs(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", files=FastFiles())
+    with app.start() as executor:
+        run_epochs(app, executor, 300)
+        early = files_of(app)
+        run_epochs(app, executor, 300)
+        late = files_of(app)
+    assert sum(late.values()) < 1.2 * sum(early.values()) + 10
+    changelog = list((app.log_root / "topics/app-counts-changelog/0").glob("*.segment"))
+    assert sum(path.stat().st_size for path in changelog) < 40_000, "four keys, however many epochs"
+    check(app)
+
+
+def test_everything_is_as_before_after_a_restore_from_what_is_left(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", "lmdb", files=FastFiles())
+    with app.start() as executor:
+        run_epochs(app, executor, 150)
+        executor.tend()
+    shutil.rmtree(app.state)
+    check(app)
+
+
+def test_a_store_that_is_far_behind_is_restored_and_not_brought_forward(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", "lmdb", files=FastFiles())
+    app.append("to", "gone")
+    app.run()
+    shutil.copytree(app.state, tmp_path / "old")
+    with app.start() as executor:
+        run_epochs(app, executor, 150)
+        executor.tend()
+    shutil.rmtree(app.state)
+    shutil.copytree(tmp_path / "old", app.state)
+    assert app.run().counts == app.expected().counts
+
+
+def test_a_manifest_that_is_kept_must_be_there(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", files=FastFiles())
+    with app.start() as executor:
+        run_epochs(app, executor, 150)
+        executor.tend()
+    manifests = sorted((app.application_folder / "manifests").iterdir())
+    assert len(manifests) <= 101
+    chain = ManifestChain(ApplicationFolder(app.log_root, "app"))
+    head = chain.head()
+    assert head is not None
+    assert int(manifests[0].name) == head.oldest
+    manifests[0].unlink()
+    with pytest.raises(Exception, match="The history of application 'app' is not whole"):
+        app.run()
+
+
+def test_pinned_manifests_stay_and_do_not_disturb(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", files=FastFiles())
+    with app.start() as executor:
+        for _ in range(120):
+            app.append("to")
+            executor.run_epoch()
+        head = executor.driver.head
+        Upkeep(executor.worker.folder, executor.log, executor.worker.plan).run(head, pinned={7})
+    names = sorted(int(path.name) for path in (app.application_folder / "manifests").iterdir())
+    assert names[:2] == [7, head.oldest]
+    check(app)
+
+
+def test_what_a_lost_attempt_sealed_is_collected_and_what_runs_is_not(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", files=FastFiles())
+    with app.start() as executor:
+        app.append("to", "the")
+        executor.run_epoch()
+        head = executor.driver.head
+        folder = executor.worker.folder
+        lost = folder.sealed_file(head.epoch, "0_0", 0, head.term, 77)  # type: ignore[arg-type]
+        lost.write_bytes(b"of an attempt that lost")
+        app.append("sea")
+        job = executor.driver.plan_epoch()
+        assert job is not None
+        reports = executor.run_tasks(job)
+        executor.tend()
+        assert not lost.exists()
+        manifest = executor.driver.commit(job, reports)
+        executor.driver.publish(manifest)
+    check(app)
+
+
+POINTS = ["upkeep.manifest_removed", "upkeep.file_collected", "log.rewritten_named", "log.replaced_removed"]
+
+
+@pytest.mark.parametrize("action", ["raise", "torn-raise"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_crash_in_the_middle_of_upkeep_changes_nothing(
+    tmp_path: Path, point: str, action: failpoints.Action
+) -> None:
+    fired = 0
+    for skip in range(3):
+        root = tmp_path / str(skip)
+        files = FaultyFiles(root)
+        app = app_of(root, "lmdb", files=files, retained_manifests=5)
+        executor = app.start()
+        for number in range(60):
+            app.append(WORDS[number % 4])
+            executor.run_epoch()
+            if number % 10 != 9:
+                continue
+            with failpoints.armed(point, action, skip=skip) as armed:
+                try:
+                    executor.tend(min_entries=4)
+                except failpoints.InjectedCrash:
+                    if skip:
+                        files.power_cut(random.Random(number))
+                    executor = app.start()
+            fired += armed.fired
+        executor.close()
+        check(app)
+    assert fired
+
+
+def test_a_reader_reads_the_same_while_files_are_folded_and_collected(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", files=FastFiles())
+    with app.start() as executor:
+        run_epochs(app, executor, 60, every=1_000)
+        place = TopicPartition("word-counts", Partition(0))
+        whole = [value for batch in app.log().read(place, 0) for value in batch.values()]  # type: ignore[arg-type]
+        reading = app.log().read(place, 0)  # type: ignore[arg-type]
+        for _ in range(120):
+            app.append("sea")
+            executor.run_epoch()
+        report = executor.tend()
+        assert report.files_collected
+        assert [value for batch in reading for value in batch.values()] == whole

@@ -1,0 +1,224 @@
+"""Compaction against a plain dictionary: whoever reads on far enough has the last value of every key."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from millstream import failpoints
+from millstream.log import FileLog, Limits, LogRecordBatch, TopicConfig, TopicPartition, record_batch
+from millstream.testing.faulty_files import FaultyFiles
+from millstream.types import Offset, Partition
+
+WHERE = TopicPartition("t", Partition(0))
+ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d"]), st.booleans()), min_size=1, max_size=6)
+DELAY = 10
+
+Row = tuple[str, bytes | None]
+
+
+@dataclass
+class Copy:
+    """What a follower has made of the topic so far."""
+
+    position: int = 0
+    state: dict[str, bytes] = field(default_factory=dict)
+
+    def apply(self, rows: list[Row]) -> None:
+        for key, value in rows:
+            if value is None:
+                self.state.pop(key, None)
+            else:
+                self.state[key] = value
+
+
+def keyed(batch: LogRecordBatch) -> list[Row]:
+    return [
+        (str(key or b"", "ascii"), value) for key, value in zip(batch.keys(), batch.values(), strict=True)
+    ]
+
+
+def rows_of(log: FileLog, start: int, end: int) -> list[Row]:
+    found: list[Row] = []
+    offsets: list[int] = []
+    position = start
+    for batch in log.read(WHERE, Offset(start), Offset(end)):
+        assert batch.base_offset == position
+        position = batch.next_offset
+        offsets += batch.offsets()
+        found += [
+            (str(key, "ascii"), value) for key, value in zip(batch.keys(), batch.values(), strict=True) if key
+        ]
+    assert position == end
+    assert all(before < after for before, after in pairwise([start - 1, *offsets, end]))
+    return found
+
+
+class CompactionMachine(RuleBasedStateMachine):
+    """A compacted topic, all that was ever written to it, and a follower."""
+
+    @initialize(segment_entries=st.integers(1, 4), max_bytes=st.sampled_from([600, 64 << 20]))
+    def create(self, segment_entries: int, max_bytes: int) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.now = 1_000
+        self.log = FileLog(
+            self.folder.name,
+            limits=Limits(segment_entries=segment_entries, segment_bytes=max_bytes),
+            now_ms=lambda: self.now,
+        )
+        self.log.create_topic("t", TopicConfig(is_compacted=True, delete_retention_ms=DELAY))
+        self.written: list[Row] = []
+        self.copy = Copy()
+
+    @rule(rows=ROWS, later=st.integers(0, 2 * DELAY))
+    def append(self, rows: list[tuple[str, bool]], later: int) -> None:
+        self.now += later
+        new = [
+            (key, None if is_delete else str(len(self.written) + number).encode())
+            for number, (key, is_delete) in enumerate(rows)
+        ]
+        keys, values = [key.encode() for key, _ in new], [value for _, value in new]
+        self.log.append(WHERE, record_batch(keys, values, [self.now] * len(new)))
+        self.written += new
+
+    @rule(data=st.data(), later=st.integers(0, 3 * DELAY), min_dirty=st.sampled_from([0.0, 0.5]))
+    def compact(self, data: st.DataObject, later: int, min_dirty: float) -> None:
+        self.now += later * 3_600_000
+        up_to = data.draw(st.integers(0, len(self.written)))
+        self.log.rewrite(WHERE, min_entries=1, up_to=Offset(up_to), min_dirty=min_dirty)
+        assert self.log.compacted(WHERE).to <= max(up_to, self.before)
+        self.before = max(up_to, self.before)
+
+    before = 0
+
+    @rule(data=st.data())
+    def follow(self, data: st.DataObject) -> None:
+        compacted = self.log.compacted(WHERE)
+        if self.copy.position < compacted.deletes_gone_to:
+            self.copy = Copy()
+        first = max(self.copy.position, min(compacted.to, len(self.written)))
+        end = data.draw(st.integers(first, len(self.written)))
+        self.copy.apply(rows_of(self.log, self.copy.position, end))
+        self.copy.position = end
+        assert self.copy.state == self.expected(end).state
+
+    @rule(data=st.data())
+    def read(self, data: st.DataObject) -> None:
+        start = data.draw(st.integers(0, len(self.written)))
+        end = data.draw(st.integers(start, len(self.written)))
+        rows = iter(self.written[start:end])
+        assert all(row in rows for row in rows_of(self.log, start, end)), (
+            "in the order in which they were written"
+        )
+
+    @rule()
+    def reopen(self) -> None:
+        self.log = FileLog(self.folder.name, limits=self.log._limits, now_ms=lambda: self.now)
+
+    @invariant()
+    def a_new_copy_has_the_last_values(self) -> None:
+        if hasattr(self, "log"):
+            copy = Copy()
+            copy.apply(rows_of(self.log, 0, len(self.written)))
+            assert copy.state == self.expected(len(self.written)).state
+
+    def expected(self, end: int) -> Copy:
+        copy = Copy()
+        copy.apply(self.written[:end])
+        return copy
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            self.folder.cleanup()
+
+
+TestCompactionAgainstADictionary = CompactionMachine.TestCase
+TestCompactionAgainstADictionary.settings = settings(
+    max_examples=60, stateful_step_count=25, deadline=None, print_blob=True
+)
+
+
+def filled(root: Path, files: FaultyFiles | None = None) -> FileLog:
+    """Twelve entries in six segments; three keys, one of which is deleted in the end."""
+    more = {} if files is None else {"files": files}
+    log = FileLog(root, limits=Limits(segment_entries=2), now_ms=lambda: 50 * 3_600_000, **more)
+    log.create_topic("t", TopicConfig(is_compacted=True, delete_retention_ms=0))
+    for number in range(11):
+        log.append(WHERE, record_batch([b"abc"[number % 3 :][:1]], [b"%d" % number], [number]))
+    log.append(WHERE, record_batch([b"c"], [None], [11]))
+    return log
+
+
+def test_what_is_left_is_the_last_value_of_each_key_and_no_old_tombstone(tmp_path: Path) -> None:
+    log = filled(tmp_path / "log")
+    assert log.rewrite(WHERE, min_entries=1)
+    (batch,) = log.read(WHERE, Offset(0))
+    assert list(zip(batch.offsets(), batch.keys(), batch.values(), strict=True)) == [
+        (9, b"a", b"9"),
+        (10, b"b", b"10"),
+        (11, b"c", None),
+    ], "a tombstone of this very moment is not old"
+    later = FileLog(tmp_path / "log", now_ms=lambda: 99 * 3_600_000)
+    assert later.rewrite(WHERE, min_entries=1, min_dirty=0) is False, "nothing is new"
+    later.append(WHERE, record_batch([b"a"], [b"12"], [12]))
+    assert later.rewrite(WHERE, min_entries=1, min_dirty=0)
+    (batch,) = later.read(WHERE, Offset(0))
+    assert list(zip(batch.offsets(), batch.keys(), strict=True)) == [(10, b"b"), (12, b"a")]
+    assert (later.compacted(WHERE).to, later.compacted(WHERE).deletes_gone_to) == (13, 13)
+    assert len(list((tmp_path / "log/topics/t/0").glob("*.segment"))) == 2
+
+
+def test_a_reader_that_is_under_way_reads_on(tmp_path: Path) -> None:
+    log = filled(tmp_path / "log")
+    expected = rows_of(log, 0, 12)
+    other = FileLog(tmp_path / "log")
+    reading = other.read(WHERE, Offset(0))
+    assert log.rewrite(WHERE, min_entries=1)
+    found = Copy()
+    for batch in reading:
+        found.apply(keyed(batch))
+    whole = Copy()
+    whole.apply(expected)
+    assert found.state == whole.state
+
+
+POINTS = [
+    "log.rewritten_named",
+    "log.replaced_removed",
+    "durable.linked",
+    "durable.folder_synced",
+    "log.locked",
+]
+
+
+@pytest.mark.parametrize("action", ["raise", "torn-raise"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_crash_while_segments_are_rewritten_changes_nothing(
+    tmp_path: Path, point: str, action: failpoints.Action
+) -> None:
+    fired = 0
+    for skip in range(4):
+        files = FaultyFiles(tmp_path / str(skip))
+        (tmp_path / str(skip)).mkdir(0o700)
+        log = filled(tmp_path / str(skip) / "log", files)
+        with failpoints.armed(point, action, skip=skip) as armed:
+            try:
+                log.rewrite(WHERE, min_entries=1)
+            except failpoints.InjectedCrash:
+                files.power_cut()
+        fired += armed.fired
+        again = FileLog(tmp_path / str(skip) / "log", limits=Limits(segment_entries=2), files=files)
+        copy = Copy()
+        copy.apply(rows_of(again, 0, 12))
+        assert copy.state == {"a": b"9", "b": b"10"}
+        again.rewrite(WHERE, min_entries=1)
+        assert rows_of(again, 0, 12)[:2] == [("a", b"9"), ("b", b"10")]
+        assert len(list((tmp_path / str(skip) / "log/topics/t/0").glob("*.segment"))) == 2
+    assert fired
