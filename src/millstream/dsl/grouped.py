@@ -84,15 +84,19 @@ class KGroupedStream(Generic[K, V]):
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         name: str | None = None,
+        commutative: bool = False,
     ) -> KTable[K, V]:
         """Combine the values of each key: `reducer(so_far, new)`. The first value is the first result.
+
+        `commutative=True` promises that the order and grouping of the values do not matter, so that values
+        may be combined before they are moved to the partition of their key.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("bids").group_by_key().reduce(max, store="highest").queryable_store_name
         'highest'
         """
         return self._aggregate(
-            partial(StreamReduce, reducer=reducer),
+            partial(StreamReduce, reducer=reducer, commutative=commutative),
             as_store(store, key, value),
             REDUCE,
             name,

@@ -10,11 +10,12 @@ batch key by key, not row by row: what stands for all rows of a key is combined 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
 from millstream.processors.batch import Batch
-from millstream.processors.fold import Combine, combine_for
+from millstream.processors.fold import Combine, Combined, Reducing, combine_for
 from millstream.processors.groups import Groups, group_rows
 from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls
 
@@ -24,6 +25,7 @@ class Folding(TableOperator):
 
     combine: Combine | None = None
     """How rows of a key can be combined before they are folded, if that gives the same."""
+    _may_be_combined = False
 
     def fold(self, key: Any, value: Any, so_far: Any) -> Any:
         """The new value; `so_far` is None for the first one of a key."""
@@ -34,6 +36,7 @@ class Folding(TableOperator):
         batch = drop_nulls(self.context, batch)
         if self.caching and self.combine is not None and self._fold_groups(batch, self.combine):
             return None
+        self._may_be_combined = self.combine is not None and Combined in set(map(type, batch.values))
         keys, batch = self.with_key_bytes(batch)
         cells = self.store.load_settled(keys)
         fold = self._fold_to_last if self.caching else self._fold_each
@@ -42,8 +45,14 @@ class Folding(TableOperator):
 
     def _fold_groups(self, batch: Batch, combine: Combine) -> bool:
         """Fold what stands for all rows of a key. False if that can't be done: nothing has happened then."""
+        values, way = batch.values, combine
+        kinds = set(map(type, values))
+        if Combined in kinds:  # in front of the repartition this was done already
+            if len(kinds) > 1:
+                return False
+            way, values = combine.again, [value.value for value in values]
         try:
-            groups = group_rows(batch, self.store.key_serde, combine)
+            groups = group_rows(replace(batch, values=values), self.store.key_serde, way)
             if groups is None:
                 return False
             last = batch.take(groups.rows)
@@ -73,10 +82,23 @@ class Folding(TableOperator):
                 add_time(max(timestamp, cell[1]))
         return updates
 
+    def _folder(self) -> Callable[[Any, Any, Any], Any]:
+        """`fold`, also for values that stand for several."""
+        fold, combine = self.fold, self.combine
+        if combine is None or not self._may_be_combined:
+            return fold
+
+        def fold_either(key: Any, value: Any, so_far: Any) -> Any:
+            return (
+                combine.merged(so_far, value.value) if type(value) is Combined else fold(key, value, so_far)
+            )
+
+        return fold_either
+
     def _fold_each(self, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
         """Fold, with an update for every row."""
         updates = Updates()
-        add, fold, current, settle = updates.add, self.fold, self.current, self.settle
+        add, fold, current, settle = updates.add, self._folder(), self.current, self.settle
         wants_old = self.send_old
         row = 0
         rows = zip(range(len(batch)), keys, batch.keys, batch.values, batch.timestamps, strict=True)
@@ -100,7 +122,7 @@ class Folding(TableOperator):
     def _fold_to_last(self, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
         """Fold, with one update per key, at its last row: what a cached table remembers anyway."""
         last: dict[bytes, int] = {}
-        fold, fresh, settle = self.fold, self.store.fresh, self.settle
+        fold, fresh, settle = self._folder(), self.store.fresh, self.settle
         row = 0
         rows = zip(range(len(batch)), keys, batch.keys, batch.values, batch.timestamps, strict=True)
         while True:
@@ -151,10 +173,17 @@ class StreamReduce(Folding):
     """`reduce(reducer)`: the first value of a key is its first result."""
 
     def __init__(
-        self, store: str, reducer: Callable[[Any, Any], Any], *, caching: bool, send_old: bool
+        self,
+        store: str,
+        reducer: Callable[[Any, Any], Any],
+        *,
+        caching: bool,
+        send_old: bool,
+        commutative: bool = False,
     ) -> None:
         super().__init__(store, caching=caching, send_old=send_old)
         self.reducer = reducer
+        self.combine = Reducing(reducer) if commutative else None
 
     def fold(self, key: Any, value: Any, so_far: Any) -> Any:
         """See `Folding.fold`."""

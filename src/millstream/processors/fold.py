@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from millstream.serdes.mean_serde import Mean
@@ -80,8 +81,19 @@ class MeanOf(_Of):
         return Mean(seen, 1) if so_far is None else Mean(so_far.total + seen, so_far.count + 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """In place of a value: what stands for several values of a key, on its way through a repartition."""
+
+    value: Any
+
+
 class Combine(Protocol):
     """How values of a key become one value that stands for them all."""
+
+    @property
+    def again(self) -> Combine:
+        """How values that stand for several become one."""
 
     def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
         """One value per distinct key; None if these values have to be folded one by one."""
@@ -92,6 +104,11 @@ class Combine(Protocol):
 
 class Counting:
     """How many."""
+
+    @property
+    def again(self) -> Combine:
+        """See `Combine.again`."""
+        return Summing(None)
 
     def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
         """See `Combine.combined`."""
@@ -107,6 +124,11 @@ class Summing:
 
     def __init__(self, of: Callable[[Any], Any] | None) -> None:
         self._of = of
+
+    @property
+    def again(self) -> Combine:
+        """See `Combine.again`."""
+        return Summing(None)
 
     def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
         """See `Combine.combined`."""
@@ -136,6 +158,11 @@ class Choosing:
         self._of = of
         self._choose = choose
 
+    @property
+    def again(self) -> Combine:
+        """See `Combine.again`."""
+        return Choosing(None, self._choose)
+
     def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
         """See `Combine.combined`."""
         values = values if self._of is None else list(map(self._of, values))
@@ -151,6 +178,36 @@ class Choosing:
     def merged(self, so_far: Any, combined: Any) -> Any:
         """See `Combine.merged`. At a tie the aggregate stays as it is."""
         return combined if so_far is None else self._choose(so_far, combined)
+
+
+class Reducing:
+    """A reducer of the user's, declared to be commutative and associative."""
+
+    def __init__(self, reducer: Callable[[Any, Any], Any]) -> None:
+        self._reducer = reducer
+
+    @property
+    def again(self) -> Combine:
+        """See `Combine.again`."""
+        return self
+
+    def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
+        """See `Combine.combined`. Values that could be changed in place are reduced one by one."""
+        kinds = set(map(type, values))
+        if len(kinds) != 1 or not kinds <= _UNCHANGEABLE:
+            return None
+        reduced: dict[Any, Any] = {}
+        reducer = self._reducer
+        for key, value in zip(keys, values, strict=True):
+            reduced[key] = reducer(reduced[key], value) if key in reduced else value
+        return reduced if set(map(type, reduced.values())) == kinds else None
+
+    def merged(self, so_far: Any, combined: Any) -> Any:
+        """See `Combine.merged`."""
+        return combined if so_far is None else self._reducer(so_far, combined)
+
+
+_UNCHANGEABLE = frozenset({int, str, bytes, float, bool})
 
 
 def combine_for(initializer: Callable[[], Any], aggregator: Callable[..., Any]) -> Combine | None:

@@ -48,7 +48,10 @@ from millstream.processors.stateless import (
     list_of_pairs,
 )
 
-__all__ = ["Fused", "can_be_fused", "ends_a_run"]
+__all__ = ["GENERATED", "Fused", "can_be_fused", "ends_a_run"]
+
+GENERATED: Final = "<millstream:"
+"""How the names of generated files begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +249,7 @@ def _loop_for(kinds: tuple[type[Operator], ...]) -> _Loop:
     parameters = ", ".join(["rows", "add_row", "add_key", "add_value", "dropped", *functions])
     head = [f"def fused({parameters}):\n", "    for row, key, value in rows:\n"]
     text = head + [f"        {line}\n" for _, line in lines]
-    file = f"<millstream: {', '.join(kind.__name__ for kind in kinds)}>"
+    file = f"{GENERATED} {', '.join(kind.__name__ for kind in kinds)}>"
     linecache.cache[file] = (len("".join(text)), None, text, file)  # for debuggers and tracebacks
     names: dict[str, Any] = {"as_pair": as_pair, "list_of_pairs": list_of_pairs}
     exec(compile("".join(text), file, "exec"), names)  # noqa: S102 - made of the lines above, nothing else

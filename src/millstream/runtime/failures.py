@@ -11,6 +11,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import ConfigError, MillstreamError, ProcessingError, ProductionError
 from millstream.handlers import ErrorContext, ErrorKind, Verdict
 from millstream.processors.batch import OrderKey
+from millstream.processors.fused import GENERATED
 from millstream.record import Headers
 from millstream.runtime.metrics import Metrics
 from millstream.runtime.records import OutputBatch
@@ -123,7 +124,7 @@ def _user_lines(error: Exception) -> str:
     lines = [
         f"  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}\n"
         for frame in frames
-        if not frame.filename.startswith(_PACKAGE)
+        if not frame.filename.startswith((_PACKAGE, GENERATED))
     ]
     return "".join(lines[-5:])
 

@@ -13,6 +13,7 @@ from millstream.processors.columns.column import Column
 from millstream.record import Headers
 from millstream.runtime.change import encode_change
 from millstream.runtime.column_edges import encoded
+from millstream.runtime.precombined import combined_rows, mark_single
 from millstream.runtime.records import OutputBatch
 from millstream.runtime.serde_book import SerdeBook
 from millstream.serdes import ColumnError, Serde, serde_failure
@@ -80,6 +81,8 @@ class Sink:
         failed: Callable[[Batch, int, Exception], None],
         context_of: Callable[[Batch, int], SinkContext],
         partitions_of: Callable[[str], int],
+        *,
+        precombines: bool = True,
     ) -> None:
         self._node = node
         self._book = book
@@ -87,6 +90,7 @@ class Sink:
         self._failed = failed
         self._context_of = context_of
         self._partitions_of = partitions_of
+        self._precombines = precombines
 
     def write(self, batch: Batch) -> None:
         """Take the rows in."""
@@ -122,8 +126,16 @@ class Sink:
             self._outputs.add(topic, rows)
 
     def _rows(self, topic: str, key_serde: Serde[Any], value_serde: Serde[Any], batch: Batch) -> _Rows:
+        combine = self._node.combine if self._precombines else None
+        if combine is not None and len(batch) > 1:
+            combined = combined_rows(batch, key_serde, value_serde, combine)
+            if combined is not None:
+                last, marked = combined
+                return _Rows(last, self._column(topic, "key", key_serde, last.keys), marked, None)
         keys = self._column(topic, "key", key_serde, batch.keys)
         values = self._values(topic, value_serde, batch)
+        if combine is not None:
+            values = mark_single(values)
         return _Rows(batch, keys, values, self._partitions(topic, batch))
 
     def _without_bad_rows(

@@ -12,6 +12,7 @@ from millstream.processors.columns.column import Column
 from millstream.runtime.change import decode_change
 from millstream.runtime.column_edges import as_column, decoded, smallest
 from millstream.runtime.inputs import DecodedPart, extract_timestamps
+from millstream.runtime.precombined import decode_marked
 from millstream.runtime.records import RawBatch
 from millstream.runtime.serde_book import SerdeBook
 from millstream.serdes import ColumnError, Serde, deserialize_column, serde_failure
@@ -32,10 +33,13 @@ class SourceReader:
         extractor: TimestampExtractor | None,
         failed: Callable[[RawBatch, int, Exception, OrderKey], None],
         dropped: Callable[[int], None],
+        *,
+        precombines: bool = True,
     ) -> None:
         self.node = node
         self.wants_columns = False
         """Whether the operators behind it work on columns: then rows are decoded into such."""
+        self._precombines = precombines
         self._book = book
         self._internal = extractor is None
         self._extractor = extractor or fail_on_invalid_timestamp
@@ -49,7 +53,11 @@ class SourceReader:
         bad: Bad = {}
         keys = self._decode(key_serde, raw.keys, "key", bad)
         news, olds = self._columns(raw, bad)
-        values = self._decode(value_serde, news, "value", bad)
+        values: Sequence[Any]
+        if self.node.carries_combined and self._precombines:
+            values = decode_marked(news, lambda single: _decode(value_serde, single, "value", bad))
+        else:
+            values = self._decode(value_serde, news, "value", bad)
         old_values = None if olds is None else _decode(value_serde, olds, "value", bad)
         for row, (part, cause) in sorted(bad.items()):
             serde, data = (key_serde, raw.keys[row]) if part == "key" else (value_serde, raw.values[row])

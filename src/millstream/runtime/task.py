@@ -74,6 +74,8 @@ class TaskEnvironment:
     """How many partitions an output topic has."""
     is_internal: Callable[[str], bool]
     """Whether a topic is a repartition: its timestamps are never extracted anew."""
+    precombines: bool = True
+    """Repartitions may carry rows that stand for several. Not in the test driver, whose users look inside."""
 
 
 class _ScheduledInBatch(BaseException):
@@ -267,7 +269,14 @@ class Task:
 
         extractor = node.timestamp_extractor or self._environment.config.timestamp_extractor
         internal = any(self._environment.is_internal(topic) for topic in node.topics)
-        return SourceReader(node, self._environment.book, None if internal else extractor, failed, dropped)
+        return SourceReader(
+            node,
+            self._environment.book,
+            None if internal else extractor,
+            failed,
+            dropped,
+            precombines=self._environment.precombines,
+        )
 
     def _sink(self, node: Any) -> Sink:
         def failed(batch: Batch, row: int, error: Exception) -> None:
@@ -280,6 +289,7 @@ class Task:
             failed,
             self._sink_context,
             self._environment.partitions_of,
+            precombines=self._environment.precombines,
         )
 
     def _sink_context(self, batch: Batch, row: int) -> SinkContext:

@@ -317,6 +317,7 @@ class TopologyTestDriver:
             clock=lambda: self._now,
             partitions_of=lambda _topic: 1,
             is_internal=self._plan.repartition_topics.__contains__,
+            precombines=False,
         )
         one.task = Task(one.sub, 0, environment, one.state)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.offset_reset import OffsetReset
+from millstream.processors.fold import Combine
 from millstream.processors.operator import Operator
 
 
@@ -25,6 +26,8 @@ class SourceNode:
     site: str
     carries_changes: bool = False
     """A table's repartition: each value on the wire is a new and an old one."""
+    carries_combined: bool = False
+    """The sink in front may have combined rows of a key: see `topology.precombine`."""
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -55,6 +58,8 @@ class SinkNode:
     partitioner: Any
     site: str
     carries_changes: bool = False
+    combine: Combine | None = None
+    """How rows of a key may be combined before they are sent: see `topology.precombine`."""
 
 
 Node = SourceNode | ProcessorNode | SinkNode

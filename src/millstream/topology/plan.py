@@ -19,6 +19,7 @@ from millstream.topology.grouping import node_groups
 from millstream.topology.levels import levels, repartition_edges
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millstream.topology.partitions import check_explicit_counts, partition_counts
+from millstream.topology.precombine import precombined
 from millstream.topology.regions import Unit, units_of
 from millstream.topology.topology import Topology
 
@@ -125,8 +126,10 @@ def make_plan(topology: Topology) -> Plan:
     """Check the topology as a whole and derive its plan."""
     groups = node_groups(topology)
     level_of = levels(topology, groups)
+    changed = precombined(topology, groups)
     subs = tuple(
-        _subtopology(topology, number, names, level_of[number]) for number, names in enumerate(groups)
+        _subtopology(topology, number, names, level_of[number], changed)
+        for number, names in enumerate(groups)
     )
     plan = Plan(
         subtopologies=tuple(sub for sub in subs if not sub.is_global),
@@ -138,8 +141,10 @@ def make_plan(topology: Topology) -> Plan:
     return plan
 
 
-def _subtopology(topology: Topology, number: int, names: list[str], level: int) -> SubTopology:
-    nodes = {name: topology.nodes[name] for name in names}
+def _subtopology(
+    topology: Topology, number: int, names: list[str], level: int, changed: Mapping[str, Node]
+) -> SubTopology:
+    nodes = {name: changed.get(name, topology.nodes[name]) for name in names}
     children: dict[str, list[str]] = {name: [] for name in names}
     for node in nodes.values():
         for parent in node.parents:

@@ -1,0 +1,71 @@
+"""Rows of a repartition that stand for several: made in front of it, known again behind it.
+
+On such a repartition (`topology.precombine` says which these are) each value begins with a byte that says
+what it is: the value of one record, or what stands for several. Whether rows of a batch are combined depends
+on the rows; if there is any doubt, they go one by one, and nothing is lost but time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from millstream.processors.batch import Batch
+from millstream.processors.fold import Combine, Combined
+from millstream.processors.groups import group_rows
+from millstream.serdes import Serde
+from millstream.serdes import serialize_column as serialize
+
+__all__ = ["combined_rows", "decode_marked", "mark_single"]
+
+_SINGLE, _COMBINED = b"\x00", b"\x01"
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def combined_rows(
+    batch: Batch, key_serde: Serde[Any], value_serde: Serde[Any], combine: Combine
+) -> tuple[Batch, list[bytes | None]] | None:
+    """The last row of each key, and the marked values that stand for all of its rows.
+
+    None if the rows have to go one by one: values are missing or can't be written, timestamps go back (rows
+    would be merged in another order behind the repartition), or keys or values are of the wrong types.
+    """
+    if len(batch) == 0 or None in batch.values or not _in_order(batch.timestamps):
+        return None
+    try:
+        serialize(value_serde, batch.values)  # what can't be written must fail here, as it would without us
+        groups = group_rows(batch, key_serde, combine)
+        if groups is None:
+            return None
+        return batch.take(groups.rows), [_COMBINED + _encode(value) for value in groups.combined]
+    except Exception:  # noqa: BLE001 - one by one it fails again, and then it is known where
+        return None
+
+
+def mark_single(values: Sequence[bytes | None]) -> list[bytes | None]:
+    """Values of single records, marked as such."""
+    return [None if value is None else _SINGLE + value for value in values]
+
+
+def decode_marked(
+    column: Sequence[bytes | None], single: Callable[[list[bytes | None]], list[Any]]
+) -> list[Any]:
+    """Values, and `Combined` in place of those that stand for several. `single` decodes the former."""
+    whole = [data is not None and data[:1] == _COMBINED for data in column]
+    if all(whole):
+        return [Combined(_decode(data[1:])) for data in column if data is not None]
+    values = single(
+        [None if data is None or is_whole else data[1:] for data, is_whole in zip(column, whole, strict=True)]
+    )
+    return [
+        Combined(_decode(data[1:])) if is_whole and data is not None else value
+        for data, is_whole, value in zip(column, whole, values, strict=True)
+    ]
+
+
+def _in_order(timestamps: Sequence[int]) -> bool:
+    ordered = timestamps if isinstance(timestamps, list) else list(timestamps)
+    return ordered == sorted(ordered)
