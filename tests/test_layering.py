@@ -77,6 +77,7 @@ OWNERS: dict[str, str | None] = {
     "rocksdict": "state/backends/rocksdb.py",
     "lmdb": "state/backends/lmdb.py",
     "confluent_kafka": "log/kafka.py",
+    "fastavro": "serdes/avro_serde.py",
     "http.server": "query/server.py",
     "pickle": None,
     "cloudpickle": None,

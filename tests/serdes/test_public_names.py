@@ -5,6 +5,7 @@ from types import ModuleType
 from millstream import serdes
 
 USERS = {
+    *("AvroSerde", "ProtobufSerde", "avro", "protobuf"),
     *("Auto", "AutoSerde", "BaseSerde", "JsonSerde", "NullableSerde", "Serde", "SessionWindowedSerde"),
     *(
         "TimeWindowedSerde",

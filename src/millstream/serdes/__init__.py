@@ -20,6 +20,7 @@ from typing import Final
 
 from millstream.serdes.api import BaseSerde, Serde, bind, of, serde_name
 from millstream.serdes.auto_serde import Auto, AutoSerde, find_auto
+from millstream.serdes.avro_serde import AvroSerde, avro
 from millstream.serdes.column import ColumnError, deserialize_column, serialize_column
 from millstream.serdes.failure import describe_bytes, serde_failure
 from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde
@@ -32,6 +33,7 @@ from millstream.serdes.primitives import (
     StringSerde,
     UuidSerde,
 )
+from millstream.serdes.protobuf_serde import ProtobufSerde, protobuf
 from millstream.serdes.windowed import (
     SessionWindowedSerde,
     TimeWindowedSerde,
@@ -42,14 +44,17 @@ from millstream.serdes.windowed import (
 __all__ = [
     "Auto",
     "AutoSerde",
+    "AvroSerde",
     "BaseSerde",
     "JsonSerde",
     "NullableSerde",
+    "ProtobufSerde",
     "Serde",
     "SessionWindowedSerde",
     "TimeWindowedSerde",
     "TypedJsonSerde",
     "auto",
+    "avro",
     "boolean",
     "bytes",
     "double",
@@ -60,6 +65,7 @@ __all__ = [
     "json",
     "nullable",
     "of",
+    "protobuf",
     "session_windowed",
     "string",
     "time_windowed",
