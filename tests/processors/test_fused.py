@@ -41,7 +41,6 @@ MAKERS: dict[str, Callable[[], Operator]] = {
     "pass": stateless.PassThrough,
     "filter": lambda: stateless.Filter(touchy(lambda _key, value: value % 2)),
     "filter_not": lambda: stateless.FilterNot(touchy(lambda _key, value: value % 3 == 0)),
-    "drop_null_keys": stateless.DropNullKeys,
     "map": lambda: stateless.Map(touchy(lambda key, value: (value, value + 1))),
     "map_to_no_pair": lambda: stateless.Map(untyped(lambda key, value: "ab" if value == 2 else (key, value))),
     "map_to_three": lambda: stateless.Map(

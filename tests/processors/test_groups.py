@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
+import polars as pl
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -13,6 +16,7 @@ from millstream import serdes
 from millstream.processors import fold
 from millstream.processors.aggregate import StreamAggregate
 from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column
 from millstream.processors.groups import group_rows
 from millstream.state.keyvalue import TimestampedKeyValueStore
 
@@ -68,15 +72,17 @@ def outcome(name: str, batches: list[list[tuple[Any, Any, int]]], *, combines: b
     return sent, kept, notes.messages, notes.drops
 
 
+@pytest.mark.parametrize("many", [0, 2_000])
 @pytest.mark.parametrize("name", FOLDS)
 @given(batches=st.lists(ROWS, max_size=3), old=st.booleans())
 @example(batches=[[("a", 1, 5), ("b", 2, 3), ("a", 3, 4)]], old=True)
 @example(batches=[[("a", 0.1, 0), ("a", 0.2, 0), ("a", 0.3, 0)]], old=False)
 @example(batches=[[("a", 2**63 - 1, 0), ("a", 1, 0), ("a", -1, 0)]], old=False)
 def test_key_by_key_is_the_same_as_row_by_row(
-    name: str, batches: list[list[tuple[Any, Any, int]]], old: bool
+    name: str, many: int, batches: list[list[tuple[Any, Any, int]]], old: bool
 ) -> None:
-    by_key = outcome(name, batches, combines=True, old=old)
+    with patch("millstream.processors.groups._MANY_ROWS", many):
+        by_key = outcome(name, batches, combines=True, old=old)
     assert by_key == outcome(name, batches, combines=False, old=old)
 
 
@@ -85,6 +91,17 @@ def test_groups_stand_in_the_order_of_their_last_rows_with_the_largest_timestamp
     groups = group_rows(batch, serdes.string, fold.Summing(None))
     assert groups is not None
     assert (groups.rows, groups.combined, groups.timestamps) == ([1, 2], [2, 4], [5, 7])
+
+
+@pytest.mark.parametrize("keys", [["a", "b", "a"], [b"a", b"", b"a"]])
+def test_a_count_of_a_column_needs_no_python_objects(keys: list[Any]) -> None:
+    column = Column.of_series(pl.Series(keys))
+    batch = replace(batch_of(*((key, 1) for key in keys), timestamps=[7, 5, 6]), keys=column)
+    with patch("millstream.processors.groups._MANY_ROWS", 0):
+        groups = group_rows(batch, serdes.auto.bind("store"), fold.Counting())
+    assert groups is not None
+    assert (list(groups.rows), groups.combined, groups.timestamps) == ([1, 2], [1, 2], [5, 7])
+    assert column._values is None
 
 
 @pytest.mark.parametrize(

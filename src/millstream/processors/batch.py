@@ -128,6 +128,8 @@ def interleave(batches: Sequence[Batch]) -> Batch:
 
 
 def _take(column: Sequence[Any], rows: Sequence[int]) -> Sequence[Any]:
+    if isinstance(column, range) and column.start == 0 and column.step == 1 and not isinstance(rows, Column):
+        return rows  # row numbers are their own rows
     if isinstance(column, Column) or isinstance(rows, Column):
         return take_rows(column, rows)
     return [column[row] for row in rows]

@@ -29,7 +29,6 @@ from typing import Any, Final
 from millstream.processors.batch import Batch
 from millstream.processors.operator import Emission, Operator, as_pair, explain_stop
 from millstream.processors.stateless import (
-    DropNullKeys,
     Filter,
     FilterNot,
     FlatMap,
@@ -71,7 +70,6 @@ _KINDS: Final[dict[type[Operator], _Kind]] = {
     PassThrough: _Kind(("pass",)),
     Filter: _Kind(("if not {f}(key, value):", *_DROP), "predicate", drops=True),
     FilterNot: _Kind(("if {f}(key, value):", *_DROP), "predicate", drops=True),
-    DropNullKeys: _Kind(("if key is None:", *_DROP), drops=True),
     Map: _Kind(
         ("pair = {f}(key, value)", "key, value = pair if type(pair) is tuple else as_pair(pair)"),
         "mapper",
@@ -88,6 +86,7 @@ _KINDS: Final[dict[type[Operator], _Kind]] = {
     FlatMapValuesWithKey: _Kind(("value = list({f}(key, value))",), "mapper", changes_value=True),
     Foreach: _Kind(("{f}(key, value)",), "action"),
 }
+# DropNullKeys is in no run: it looks at a whole column, and nearly always finds nothing to drop.
 _FLAT: Final = (FlatMap, FlatMapValues, FlatMapValuesWithKey)
 
 

@@ -7,9 +7,11 @@ the order depends on the records alone and a replay repeats it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import cached_property
+from itertools import accumulate, chain
 from typing import Any
 
 from millstream.errors import InvalidTimestampError, ProcessingError
@@ -54,14 +56,15 @@ class TaskInput:
         self._parts = parts
         # One partition needs no merging: its rows are the task's rows.
         self._merged = MergedColumns.of(parts) if len(parts) > 1 else None
-        self._places = None if len(parts) == 1 or self._merged is not None else _merge_order(parts)
+        self._order = None if len(parts) == 1 or self._merged is not None else _merge_order(parts)
+        self._starts = [0, *accumulate(len(part.rows) for part in parts)]
         self.timestamps: Sequence[int]
         if self._merged is not None:
             self.timestamps = self._merged.timestamps
-        elif self._places is None:
+        elif self._order is None:
             self.timestamps = parts[0].timestamps
         else:
-            self.timestamps = [parts[part].timestamps[row] for part, row in self._places]
+            self.timestamps = self._in_order.timestamps
         self._start_time = stream_time
         self._stream_times: Sequence[int] | None = None
 
@@ -94,36 +97,85 @@ class TaskInput:
         if self._merged is not None:
             part, row = self._merged.place(origin)
         else:
-            part, row = (0, origin) if self._places is None else self._places[origin]
+            place = origin if self._order is None else self._order[origin]
+            part = bisect_right(self._starts, place) - 1
+            row = place - self._starts[part]
         return self._parts[part].raw, self._parts[part].rows[row]
 
     def batches(self, start: int, end: int, *, ordered: bool) -> dict[str, Batch]:
         """Rows from `start` to `end` by source node."""
         if self._merged is not None:
             return self._merged.batches(start, end, ordered=ordered)
-        if self._places is None:
+        if self._order is None:
             part = self._parts[0]
             return {part.source: _slice(part, start, end, ordered=ordered)}
-        rows: dict[str, list[int]] = {}
+        merged = self._in_order
+        if len(set(merged.sources)) == 1:
+            rows = range(start, end)
+            return {merged.sources[0]: merged.batch(rows, ordered=ordered)} if start < end else {}
+        by_source: dict[str, list[int]] = {}
         for origin in range(start, end):
-            rows.setdefault(self._parts[self._places[origin][0]].source, []).append(origin)
-        return {source: self._batch(origins, ordered=ordered) for source, origins in rows.items()}
+            by_source.setdefault(merged.sources[origin], []).append(origin)
+        return {source: merged.batch(rows, ordered=ordered) for source, rows in by_source.items()}
 
-    def _batch(self, origins: Sequence[int], *, ordered: bool) -> Batch:
-        assert self._places is not None  # one partition is sliced
-        places = [self._places[origin] for origin in origins]
-        parts = self._parts
-        headers = [parts[part].raw.headers_of(parts[part].rows[row]) for part, row in places]
-        with_olds = parts[places[0][0]].olds is not None
-        return Batch(
-            keys=[parts[part].keys[row] for part, row in places],
-            values=[parts[part].values[row] for part, row in places],
-            timestamps=[parts[part].timestamps[row] for part, row in places],
-            headers=headers if any(headers) else None,
-            origins=origins,
-            olds=[parts[part].olds[row] for part, row in places] if with_olds else None,  # type: ignore[index]
-            order=[(origin,) for origin in origins] if ordered else None,
+    @cached_property
+    def _in_order(self) -> _MergedRows:
+        """The rows of all parts, put into the task's order once."""
+        assert self._order is not None  # one partition is sliced
+        return _MergedRows.of(self._parts, self._order)
+
+
+@dataclass(frozen=True, slots=True)
+class _MergedRows:
+    """Rows of several parts, in the task's order."""
+
+    sources: Sequence[str]
+    keys: Sequence[Any]
+    values: Sequence[Any]
+    timestamps: Sequence[int]
+    headers: Sequence[Headers] | None
+    olds: Sequence[Any]
+    sources_with_olds: frozenset[str]
+
+    @classmethod
+    def of(cls, parts: Sequence[DecodedPart], order: Sequence[int]) -> _MergedRows:
+        """The parts, merged."""
+        headers = None
+        if any(part.raw.headers is not None for part in parts):
+            headers = _picked([[part.raw.headers_of(row) for row in part.rows] for part in parts], order)
+        return cls(
+            sources=_picked([[part.source] * len(part.rows) for part in parts], order),
+            keys=_picked([part.keys for part in parts], order),
+            values=_picked([part.values for part in parts], order),
+            timestamps=_picked([part.timestamps for part in parts], order),
+            headers=headers,
+            olds=_picked([part.olds or [None] * len(part.rows) for part in parts], order),
+            sources_with_olds=frozenset(part.source for part in parts if part.olds is not None),
         )
+
+    def batch(self, rows: Sequence[int], *, ordered: bool) -> Batch:
+        """Some rows of one source."""
+        headers = None if self.headers is None else _some(self.headers, rows)
+        with_olds = self.sources[rows[0]] in self.sources_with_olds
+        return Batch(
+            keys=_some(self.keys, rows),
+            values=_some(self.values, rows),
+            timestamps=_some(self.timestamps, rows),
+            headers=headers if headers is not None and any(headers) else None,
+            origins=rows,
+            olds=_some(self.olds, rows) if with_olds else None,
+            order=[(row,) for row in rows] if ordered else None,
+        )
+
+
+def _picked(columns: Sequence[Sequence[Any]], places: Sequence[int]) -> list[Any]:
+    """Entries of several columns that stand one after the other."""
+    whole = list(chain.from_iterable(columns))
+    return [whole[place] for place in places]
+
+
+def _some(column: Sequence[Any], rows: Sequence[int]) -> Sequence[Any]:
+    return column[rows.start : rows.stop] if isinstance(rows, range) else [column[row] for row in rows]
 
 
 def _slice(part: DecodedPart, start: int, end: int, *, ordered: bool) -> Batch:
@@ -141,14 +193,11 @@ def _slice(part: DecodedPart, start: int, end: int, *, ordered: bool) -> Batch:
     )
 
 
-def _merge_order(parts: Sequence[DecodedPart]) -> list[tuple[int, int]]:
-    """Where each row of the task's order stands: (part, row)."""
-    places = [
-        (time, part, row)
-        for part, decoded in enumerate(parts)
-        for row, time in enumerate(accumulate(decoded.timestamps, max))
-    ]
-    return [(part, row) for _, part, row in sorted(places)]
+def _merge_order(parts: Sequence[DecodedPart]) -> list[int]:
+    """Where each row of the task's order stands, if all parts stand one after the other."""
+    times = list(chain.from_iterable(accumulate(part.timestamps, max) for part in parts))
+    # A stable sort: rows of a part stand in order already, and of equal times the first part's come first.
+    return sorted(range(len(times)), key=times.__getitem__)
 
 
 def extract_timestamps(

@@ -17,6 +17,7 @@ from millstream.runtime.records import RawBatch
 from millstream.runtime.serde_book import SerdeBook
 from millstream.serdes import ColumnError, Serde, deserialize_column, serde_failure
 from millstream.serdes import bytes as raw_bytes
+from millstream.serdes.primitives import BytesSerde
 from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.nodes import SourceNode
 
@@ -78,6 +79,8 @@ class SourceReader:
             whole = decoded(serde, column)
             if whole is not None:
                 return whole
+        if isinstance(column, Column) and isinstance(serde, BytesSerde):
+            return column  # bytes already: nobody may ever look at them one by one
         return _decode(serde, column.values() if isinstance(column, Column) else column, part, bad)
 
     def _serde(self, given: Any) -> Any:

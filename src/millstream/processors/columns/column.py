@@ -68,6 +68,10 @@ class Column(Sequence[Any]):
             self._values = self._array.to_pylist() if self._series is None else self._series.to_list()
         return self._values
 
+    def dtype(self) -> pl.DataType:
+        """The type of its entries, as Polars calls it."""
+        return self.series().dtype
+
     @property
     def null_count(self) -> int:
         """How many entries are None."""
