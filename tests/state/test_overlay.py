@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.keyvalue import after_prefix
+from millstream.state.backends.key_ranges import after_prefix
 from millstream.state.overlay import Overlay
 
 Model = dict[bytes, bytes]

@@ -16,8 +16,10 @@ from typing import Any, Generic, Self, TypeVar
 
 from millstream.errors import StoreError
 from millstream.record import ValueAndTimestamp
-from millstream.serdes import Serde, deserialize_column, serde_failure, serialize_column
+from millstream.serdes import Serde, deserialize_column, serialize_column
+from millstream.state.backends.key_ranges import after_prefix
 from millstream.state.overlay import Overlay
+from millstream.state.store import StateStore
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -80,7 +82,7 @@ class KeyValueIterator(Generic[K, V]):
             close()
 
 
-class KeyValueStore(Generic[K, V]):
+class KeyValueStore(StateStore[K], Generic[K, V]):
     """A store of one task, as a processor sees it: committed state and what the epoch has written.
 
     >>> from millstream import serdes
@@ -90,12 +92,6 @@ class KeyValueStore(Generic[K, V]):
     >>> store.get("bread")
     3
     """
-
-    def __init__(self, name: str, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
-        self.name = name
-        self.overlay = overlay
-        self.key_serde = key
-        self.value_serde = value
 
     def get(self, key: K) -> V | None:
         """The value of a key, or None.
@@ -244,10 +240,6 @@ class KeyValueStore(Generic[K, V]):
         """
         return sum(1 for _ in self.overlay.scan(None, None))
 
-    def _forget(self) -> None:
-        """Drop what the epoch has written."""
-        self.overlay.clear()
-
     def _pairs(self, entries: Iterator[tuple[bytes, bytes]]) -> KeyValueIterator[K, V]:
         return KeyValueIterator(
             (self.key_serde.deserialize(key), self._decode(data)) for key, data in entries
@@ -260,25 +252,8 @@ class KeyValueStore(Generic[K, V]):
             return first, first
         return first, None if last is None else last + b"\x00"
 
-    def _key_bytes(self, key: K) -> bytes:
-        if key is None:
-            message = f"store {self.name!r}: the key is None, but every entry of a store needs a key"
-            raise StoreError(message)
-        try:
-            return self.key_serde.serialize(key)
-        except Exception as error:
-            raise serde_failure(
-                error, serde=self.key_serde, value=key, part="key", store=self.name
-            ) from error
-
     def _encode(self, value: V | None) -> bytes | None:
         return None if value is None else self._value_bytes(value)
-
-    def _value_bytes(self, value: Any) -> bytes:
-        try:
-            return self.value_serde.serialize(value)
-        except Exception as error:
-            raise serde_failure(error, serde=self.value_serde, value=value, store=self.name) from error
 
     def _decode(self, data: bytes) -> V:
         value: V = self.value_serde.deserialize(data)
@@ -460,11 +435,6 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
         return ValueAndTimestamp(self.value_serde.deserialize(data[8:]), _TIMESTAMP.unpack_from(data)[0])
 
 
-def forget_epoch(store: KeyValueStore[Any, Any]) -> None:
-    """Drop what an epoch has written to a store. For tasks: a user's processor holds the same object."""
-    store._forget()  # noqa: SLF001 - see above
-
-
 class ReadOnlyStore:
     """A store that may be looked at: a global one, which only its own source writes."""
 
@@ -480,9 +450,3 @@ class ReadOnlyStore:
                 "topic, and its source updates it on every instance"
             )
         return getattr(self._store, name)
-
-
-def after_prefix(prefix: bytes) -> bytes | None:
-    """The smallest key above all keys that begin with the prefix; None if there is none."""
-    kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import Any
 
+from millstream.clock import milliseconds
 from millstream.errors import TopologyError
 
 Backend = Any
@@ -17,6 +19,26 @@ class StoreKind(Enum):
 
     KEY_VALUE = "key-value"
     TIMESTAMPED_KEY_VALUE = "timestamped key-value"
+    VERSIONED_KEY_VALUE = "versioned key-value"
+    WINDOW = "window"
+    TIMESTAMPED_WINDOW = "timestamped window"
+    SESSION = "session"
+    LIST_VALUE = "list-valued"
+    TIME_ORDERED_BUFFER = "time-ordered buffer"
+
+
+_SEGMENTED = frozenset(
+    {
+        StoreKind.VERSIONED_KEY_VALUE,
+        StoreKind.WINDOW,
+        StoreKind.TIMESTAMPED_WINDOW,
+        StoreKind.SESSION,
+    }
+)
+_SHORTEST_SEGMENT_MS = 60_000
+_MOST_SEGMENTS = 500
+_VERSIONED_SEGMENTS_MS = ((60_000, 3, 2_000), (300_000, 5, 20_000), (3_600_000, 12, 60_000))
+"""Up to a retention: cut it into so many segments, none shorter than that. As Kafka Streams does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +84,71 @@ class StoreBuilder:
     caching: bool = False
     logging: bool = True
     backend: Backend = None
+    retention_ms: int | None = None
+    """How long rows are kept: windows, sessions, the history of versions."""
+    window_size_ms: int | None = None
+    segment_interval_ms: int | None = None
+    """How long the segments are by which rows expire; by default it follows from the retention."""
+    retain_duplicates: bool = False
+    time_ordered: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
             message = (
                 "a state store needs a name: it is the identity of the state on disk and in the changelog"
+            )
+            raise TopologyError(message)
+        if self.is_segmented:
+            self._check_times()
+
+    @property
+    def is_segmented(self) -> bool:
+        """Whether rows belong to a time, and expire."""
+        return self.kind in _SEGMENTED
+
+    @property
+    def layout(self) -> str:
+        """What decides about the bytes on disk: a store can't become one of another layout."""
+        duplicates = " with duplicates" if self.retain_duplicates else ""
+        order = " ordered by time" if self.time_ordered else ""
+        return f"{self.kind.value}{duplicates}{order}"
+
+    @property
+    def segment_ms(self) -> int:
+        """How long the segments of a new store are."""
+        if self.segment_interval_ms is not None:
+            return self.segment_interval_ms
+        retention = self.retention_ms or 0
+        if self.kind is not StoreKind.VERSIONED_KEY_VALUE:
+            return max(retention // 2, _SHORTEST_SEGMENT_MS)
+        for longest, parts, shortest in _VERSIONED_SEGMENTS_MS:
+            if retention <= longest:
+                return max(retention // parts, shortest)
+        return max(retention // 24, 300_000)
+
+    def _check_times(self) -> None:
+        what = f"the {self.kind.value} store {self.name!r}"
+        if self.retention_ms is None or self.retention_ms < 0:
+            message = (
+                f"{what} has a retention of {self.retention_ms} ms. Remedy: say how long rows are to be "
+                "kept, in milliseconds"
+            )
+            raise TopologyError(message)
+        if self.window_size_ms is not None and self.window_size_ms < 0:
+            message = f"{what} has windows of {self.window_size_ms} ms. Remedy: give them a size"
+            raise TopologyError(message)
+        if self.window_size_ms is not None and self.retention_ms < self.window_size_ms:
+            message = (
+                f"{what} keeps rows for {self.retention_ms} ms, but its windows are {self.window_size_ms} ms "
+                "long: they would expire before they are complete. Remedy: a retention of at least the "
+                "window size, and of the grace period on top, if there is one"
+            )
+            raise TopologyError(message)
+        if self.segment_ms < 1 or self.retention_ms // self.segment_ms > _MOST_SEGMENTS:
+            message = (
+                f"{what} keeps rows for {self.retention_ms} ms in segments of {self.segment_ms} ms. Remedy: "
+                f"a segment interval that cuts the retention into {_MOST_SEGMENTS} parts at most, or none "
+                "at all: the default is a good one"
             )
             raise TopologyError(message)
 
@@ -105,3 +187,182 @@ def timestamped_key_value(
     'timestamped key-value'
     """
     return StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, key, value, caching, logging, backend)
+
+
+def versioned_key_value(
+    name: str,
+    *,
+    history_retention_ms: int | timedelta,
+    key: Any = None,
+    value: Any = None,
+    logging: bool = True,
+    backend: Backend = None,
+    segment_interval_ms: int | timedelta | None = None,
+) -> StoreBuilder:
+    """A key-value store that knows what a key's value was at a time, for the Processor API.
+
+    History goes back for `history_retention_ms`, and so far back may writes come late.
+
+    >>> from millstream import serdes, stores
+    >>> stores.versioned_key_value("prices", history_retention_ms=60_000, value=serdes.double).retention_ms
+    60000
+    """
+    return StoreBuilder(
+        name,
+        StoreKind.VERSIONED_KEY_VALUE,
+        key,
+        value,
+        logging=logging,
+        backend=backend,
+        retention_ms=milliseconds(history_retention_ms),
+        segment_interval_ms=_optional(segment_interval_ms),
+    )
+
+
+def window(
+    name: str,
+    *,
+    window_size_ms: int | timedelta,
+    retention_ms: int | timedelta,
+    key: Any = None,
+    value: Any = None,
+    retain_duplicates: bool = False,
+    time_ordered: bool = False,
+    logging: bool = True,
+    backend: Backend = None,
+    segment_interval_ms: int | timedelta | None = None,
+) -> StoreBuilder:
+    """A store of values by key and window, for the Processor API.
+
+    retain_duplicates
+        True: a window keeps every value that is put, not only the last.
+    time_ordered
+        True: windows of all keys are found by time quickly, at the price of a second row per window.
+
+    >>> from millstream import stores
+    >>> stores.window("clicks", window_size_ms=10_000, retention_ms=60_000).layout
+    'window'
+    >>> stores.window("clicks", window_size_ms=10_000, retention_ms=5_000)
+    Traceback (most recent call last):
+    millstream.errors.TopologyError: the window store 'clicks' keeps rows for 5000 ms, but its windows ...
+    """
+    return StoreBuilder(
+        name,
+        StoreKind.WINDOW,
+        key,
+        value,
+        logging=logging,
+        backend=backend,
+        retention_ms=milliseconds(retention_ms),
+        window_size_ms=milliseconds(window_size_ms),
+        segment_interval_ms=_optional(segment_interval_ms),
+        retain_duplicates=retain_duplicates,
+        time_ordered=time_ordered,
+    )
+
+
+def timestamped_window(
+    name: str,
+    *,
+    window_size_ms: int | timedelta,
+    retention_ms: int | timedelta,
+    key: Any = None,
+    value: Any = None,
+    time_ordered: bool = False,
+    logging: bool = True,
+    backend: Backend = None,
+    segment_interval_ms: int | timedelta | None = None,
+) -> StoreBuilder:
+    """A window store whose values are `ValueAndTimestamp`, for the Processor API.
+
+    >>> from millstream import stores
+    >>> stores.timestamped_window("clicks", window_size_ms=10, retention_ms=60, time_ordered=True).layout
+    'timestamped window ordered by time'
+    """
+    return StoreBuilder(
+        name,
+        StoreKind.TIMESTAMPED_WINDOW,
+        key,
+        value,
+        logging=logging,
+        backend=backend,
+        retention_ms=milliseconds(retention_ms),
+        window_size_ms=milliseconds(window_size_ms),
+        segment_interval_ms=_optional(segment_interval_ms),
+        time_ordered=time_ordered,
+    )
+
+
+def session(
+    name: str,
+    *,
+    retention_ms: int | timedelta,
+    key: Any = None,
+    value: Any = None,
+    time_ordered: bool = False,
+    logging: bool = True,
+    backend: Backend = None,
+    segment_interval_ms: int | timedelta | None = None,
+) -> StoreBuilder:
+    """A store of values by key and session, for the Processor API.
+
+    >>> from millstream import stores
+    >>> stores.session("visits", retention_ms=600_000).segment_ms
+    300000
+    """
+    return StoreBuilder(
+        name,
+        StoreKind.SESSION,
+        key,
+        value,
+        logging=logging,
+        backend=backend,
+        retention_ms=milliseconds(retention_ms),
+        segment_interval_ms=_optional(segment_interval_ms),
+        time_ordered=time_ordered,
+    )
+
+
+def list_value(
+    name: str, *, key: Any = None, value: Any = None, logging: bool = True, backend: Backend = None
+) -> StoreBuilder:
+    """A store of lists of values by key, for the Processor API.
+
+    >>> from millstream import serdes, stores
+    >>> stores.list_value("waiting", value=serdes.json).kind.value
+    'list-valued'
+    """
+    return StoreBuilder(name, StoreKind.LIST_VALUE, key, value, logging=logging, backend=backend)
+
+
+def time_ordered_buffer(
+    name: str,
+    *,
+    key: Any = None,
+    value: Any = None,
+    retain_duplicates: bool = False,
+    logging: bool = True,
+    backend: Backend = None,
+) -> StoreBuilder:
+    """A buffer of records that wait for a time, for the Processor API.
+
+    retain_duplicates
+        True: all records of a key wait; False: the last one does, in the place of the first.
+
+    >>> from millstream import stores
+    >>> stores.time_ordered_buffer("waiting").kind.value
+    'time-ordered buffer'
+    """
+    return StoreBuilder(
+        name,
+        StoreKind.TIME_ORDERED_BUFFER,
+        key,
+        value,
+        logging=logging,
+        backend=backend,
+        retain_duplicates=retain_duplicates,
+    )
+
+
+def _optional(duration: int | timedelta | None) -> int | None:
+    return None if duration is None else milliseconds(duration)

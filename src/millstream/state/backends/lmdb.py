@@ -40,6 +40,7 @@ from millstream.errors import StoreError
 from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.base import CheckedBackend
 from millstream.state.backends.folder import StoreFolder, restored_folder, store_folder
+from millstream.state.backends.key_ranges import after_prefix
 from millstream.state.backends.long_keys import LongKeyTree, short_key_bytes
 from millstream.state.backends.zero_keys import lift, lift_entries, lift_keys, lower_page
 from millstream.state.errors import DamagedStoreError, StoreDiskFullError, StoreInUseError
@@ -199,7 +200,7 @@ class LmdbBackend(CheckedBackend):
                 yield _UNNAMED, items[at : at + 1]
                 at += 1
                 continue
-            behind = _behind_all(name)
+            behind = after_prefix(name)
             stop = len(items) if behind is None else bisect_left(keys, behind, at)
             yield name, items[at:stop]
             at = stop
@@ -405,12 +406,6 @@ def _tables_of(part: bytes) -> tuple[bytes, bytes]:
 def _segment_of(table: bytes) -> bytes | None:
     kind, _, name = table.partition(b"-")
     return bytes.fromhex(name.decode()) if kind == b"data" and name else None
-
-
-def _behind_all(prefix: bytes) -> bytes | None:
-    """The smallest key above all that begin with the prefix; None if there is none."""
-    kept = prefix.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 
 
 def _check_whole(env: lmdb.Environment, path: Path) -> None:
