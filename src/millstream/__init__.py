@@ -29,7 +29,12 @@ from millstream.processors.api import (
 from millstream.record import FixedKeyRecord, Record, RecordMetadata, ValueAndTimestamp, Window, Windowed
 from millstream.state import specs as stores
 from millstream.state.keyvalue import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
+from millstream.state.list_value import ListValueStore
+from millstream.state.session import SessionStore
 from millstream.state.specs import Store, StoreBuilder
+from millstream.state.time_buffer import Buffered, TimeOrderedBuffer
+from millstream.state.versioned import VersionedKeyValueStore, VersionedRecord
+from millstream.state.window import TimestampedWindowStore, WindowStore
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "BranchedKStream",
+    "Buffered",
     "Cancellable",
     "CogroupedKStream",
     "FixedKeyProcessor",
@@ -51,22 +57,29 @@ __all__ = [
     "KTable",
     "KeyValueIterator",
     "KeyValueStore",
+    "ListValueStore",
     "Processor",
     "ProcessorContext",
     "PunctuationType",
     "Record",
     "RecordMetadata",
+    "SessionStore",
     "State",
     "Store",
     "StoreBuilder",
     "Streams",
     "StreamsBuilder",
     "StreamsConfig",
+    "TimeOrderedBuffer",
     "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
     "Topology",
     "ValueAndTimestamp",
     "ValueTransformerWithKey",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "Window",
+    "WindowStore",
     "Windowed",
     "errors",
     "handlers",

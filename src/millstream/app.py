@@ -14,13 +14,13 @@ from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from millstream.config import StreamsConfig, check_application_id
 from millstream.console import Figures
 from millstream.durable import DiskFullError
 from millstream.errors import ConfigError, MillstreamError
-from millstream.query.replica import StoreReplica
+from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.spark.epochs import EpochFailedError, EpochLoop, EpochResult
 from millstream.spark.restores import restores_in, restores_told
@@ -35,6 +35,8 @@ _LOGGER = logging.getLogger("millstream")
 _LONGEST_PAUSE_S = 5.0
 
 Until = Literal["caught-up"] | timedelta | Callable[["Streams"], bool] | None
+
+R = TypeVar("R", bound=Replica)
 
 
 class State(Enum):
@@ -102,7 +104,7 @@ class Streams:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
-        self._replicas: dict[str, StoreReplica] = {}
+        self._replicas: dict[str, Replica] = {}
         self._state_listeners: list[Callable[[State, State], None]] = []
         self._epoch_listeners: list[Callable[[EpochResult], None]] = []
         self._restore_listeners: list[Callable[[Progress], None]] = []
@@ -227,11 +229,46 @@ class Streams:
         >>> counts.get("river"), counts.version
         (None, 0)
         """
-        replica = self._replicas.get(name)
-        if replica is None:
-            folder = ApplicationFolder(self._log_root, self.app_id)
-            replica = self._replicas[name] = StoreReplica(folder, self._loop.log, self._topology.plan(), name)
-        return replica
+        return self._replica(StoreReplica, name)
+
+    def window_store(self, name: str) -> WindowReplica:
+        """A replica of a window store.
+
+        >>> from millstream import Processor, Streams, StreamsBuilder, stores
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.add_state_store(stores.window("clicks", window_size_ms=10, retention_ms=60))
+        >>> _ = builder.stream("pages").process(Processor, "clicks")
+        >>> app = Streams(builder.build(), app_id="count")
+        >>> list(app.window_store("clicks").fetch("ann", 0, 100))
+        []
+        """
+        return self._replica(WindowReplica, name)
+
+    def session_store(self, name: str) -> SessionReplica:
+        """A replica of a session store.
+
+        >>> from millstream import Processor, Streams, StreamsBuilder, stores
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.add_state_store(stores.session("visits", retention_ms=60))
+        >>> _ = builder.stream("pages").process(Processor, "visits")
+        >>> app = Streams(builder.build(), app_id="count")
+        >>> list(app.session_store("visits").fetch("ann"))
+        []
+        """
+        return self._replica(SessionReplica, name)
+
+    def versioned_store(self, name: str) -> VersionedReplica:
+        """A replica of a versioned store.
+
+        >>> from millstream import Processor, Streams, StreamsBuilder, stores
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.add_state_store(stores.versioned_key_value("prices", history_retention_ms=60))
+        >>> _ = builder.stream("pages").process(Processor, "prices")
+        >>> app = Streams(builder.build(), app_id="count")
+        >>> app.versioned_store("prices").get("bread", as_of=5) is None
+        True
+        """
+        return self._replica(VersionedReplica, name)
 
     def metrics(self) -> dict[str, Any]:
         """Figures about the application so far; `nodes` has the counters of each node over all tasks.
@@ -292,6 +329,13 @@ class Streams:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _replica(self, kind: type[R], name: str) -> R:
+        replica = self._replicas.get(name)
+        if not isinstance(replica, kind):
+            folder = ApplicationFolder(self._log_root, self.app_id)
+            replica = self._replicas[name] = kind(folder, self._loop.log, self._topology.plan(), name)
+        return replica
 
     def _run_quietly(self) -> None:
         try:

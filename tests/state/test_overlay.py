@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from millstream.state.backends.memory import MemoryBackend
 from millstream.state.backends.key_ranges import after_prefix
+from millstream.state.backends.memory import MemoryBackend
 from millstream.state.overlay import Overlay
 
 Model = dict[bytes, bytes]
@@ -65,6 +65,10 @@ class OverlayLikeADictionary(RuleBasedStateMachine):
         expected = between(self.model, start, end)
         assert expected == list(self.overlay.scan(start, end))
         assert expected[::-1] == list(self.overlay.scan_reverse(start, end))
+
+    @rule(start=keys, end=keys)
+    def first(self, start: bytes, end: bytes) -> None:
+        assert next(iter(between(self.model, start, end)), None) == self.overlay.first(start, end)
 
     @rule(prefix=keys)
     def scan_prefix(self, prefix: bytes) -> None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from millstream import (
+    Buffered,
     Processor,
     ProcessorContext,
     Record,
     StreamsBuilder,
     Topology,
     ValueAndTimestamp,
+    Window,
+    Windowed,
     serdes,
+    stores,
 )
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.runtime.manifest import Manifest
@@ -31,46 +37,84 @@ EPOCHS = 4
 VALUES = [None, "", "x", "y" * 100]
 KEYS = ["", "\0", "a", "ab", "river", "ä", "long" * 300]
 
-Write = Callable[[Any, str, str | None, int], None]
-
-
-def put(store: Any, key: str, value: str | None, timestamp: int) -> None:
-    store.put(key, value)
+Write = Callable[[Any, str, str | None, int], object]
 
 
 def put_timestamped(store: Any, key: str, value: str | None, timestamp: int) -> None:
     store.put(key, None if value is None else ValueAndTimestamp(value, timestamp))
 
 
-WRITES: dict[StoreKind, Write] = {
-    StoreKind.KEY_VALUE: put,
-    StoreKind.TIMESTAMPED_KEY_VALUE: put_timestamped,
-}
-"""How each kind of store is written to."""
+def put_timestamped_window(store: Any, key: str, value: str | None, timestamp: int) -> None:
+    store.put(key, None if value is None else ValueAndTimestamp(value, timestamp), timestamp)
+
+
+def put_session(store: Any, key: str, value: str | None, timestamp: int) -> None:
+    store.put(Windowed(key, Window(timestamp // 2, timestamp)), value)
+
+
+def buffer(store: Any, key: str, value: str | None, timestamp: int) -> None:
+    store.put(Buffered(key, value, timestamp, timestamp))
+    store.evict_until(timestamp - 200)
+
+
+TIMES: dict[str, Any] = {"retention_ms": 200, "segment_interval_ms": 60}
+WINDOWS: dict[str, Any] = {"window_size_ms": 10, **TIMES}
+SPECS: list[tuple[StoreBuilder, Write]] = [
+    (stores.key_value("plain"), lambda store, key, value, _: store.put(key, value)),
+    (stores.timestamped_key_value("timestamped"), put_timestamped),
+    (
+        stores.versioned_key_value("versioned", history_retention_ms=200, segment_interval_ms=60),
+        lambda store, key, value, time: store.put(key, value, time),
+    ),
+    *(
+        (
+            stores.window(name, retain_duplicates=duplicates, time_ordered=ordered, **WINDOWS),
+            lambda store, key, value, time: store.put(key, value, time),
+        )
+        for name, duplicates, ordered in [
+            ("windows", False, False),
+            ("windows-duplicates", True, False),
+            ("windows-time", False, True),
+            ("windows-time-duplicates", True, True),
+        ]
+    ),
+    (stores.timestamped_window("timestamped-windows", **WINDOWS), put_timestamped_window),
+    (
+        stores.timestamped_window("timestamped-windows-time", time_ordered=True, **WINDOWS),
+        put_timestamped_window,
+    ),
+    (stores.session("sessions", **TIMES), put_session),
+    (stores.session("sessions-time", time_ordered=True, **TIMES), put_session),
+    (stores.list_value("lists"), lambda store, key, value, _: store.put(key, value)),
+    (stores.time_ordered_buffer("buffer"), buffer),
+    (stores.time_ordered_buffer("buffer-duplicates", retain_duplicates=True), buffer),
+]
+"""A store of every shape, and how it is written to."""
+SEGMENTED = {spec.name for spec, _ in SPECS if spec.is_segmented}
 
 
 class WriteToAll(Processor[str, str, str, str]):
     """Writes every record to a store of each kind."""
 
     def init(self, context: ProcessorContext[str, str]) -> None:
-        self.stores = {kind: context.state_store(kind.value.replace(" ", "-")) for kind in WRITES}
+        self.stores = [(context.state_store(spec.name), write) for spec, write in SPECS]
 
     def process(self, record: Record[str, str]) -> None:
-        for kind, store in self.stores.items():
-            WRITES[kind](store, record.key, record.value, record.timestamp)
+        for store, write in self.stores:
+            write(store, record.key, record.value, record.timestamp)
 
 
 def topology() -> Topology:
     builder = StreamsBuilder()
-    names = [kind.value.replace(" ", "-") for kind in WRITES]
-    for kind, name in zip(WRITES, names, strict=True):
-        builder.add_state_store(StoreBuilder(name, kind, key=serdes.string, value=serdes.string))
+    for spec, _ in SPECS:
+        builder.add_state_store(replace(spec, key=serdes.string, value=serdes.string))
+    names = [spec.name for spec, _ in SPECS]
     builder.stream("writes", key=serdes.string, value=serdes.string).process(WriteToAll, *names)
     return builder.build()
 
 
-def append_writes(log: FileLog, rng: random.Random) -> None:
-    """Some writes and deletes for each partition; none for one of them, now and then."""
+def append_writes(log: FileLog, rng: random.Random, start: int) -> None:
+    """Some writes and deletes for each partition; none for one of them, now and then. Time goes on."""
     for partition in PARTITIONS:
         rows = [
             (rng.choice(KEYS), rng.choice([None, "", "x", "y" * 100]))
@@ -79,7 +123,7 @@ def append_writes(log: FileLog, rng: random.Random) -> None:
         records = record_batch(
             [key.encode() for key, _ in rows],
             [None if value is None else value.encode() for _, value in rows],
-            [rng.randint(0, 1000) for _ in rows],
+            [start + rng.randint(0, 400) for _ in rows],
         )
         log.append(TopicPartition("writes", partition), records)
 
@@ -92,7 +136,7 @@ def rows_on_disk(state: Path, task: str, backend: str, store: str) -> tuple[Mark
 
 def replayed(log: FileLog, target: Target, backend: str, path: Path) -> tuple[Marker, list[Row]]:
     """What an empty store holds after it has followed the changelog."""
-    with supplier(backend).open(path) as opened:
+    with supplier(backend).open(path, segment_bytes=8 if target.segmented else 0) as opened:
         follow(opened, target, log)
         return marker_of(opened, target.store), list(opened.scan())
 
@@ -102,7 +146,15 @@ def folded(log: FileLog, target: Target) -> list[Row]:
     rows: dict[bytes | None, bytes | None] = {}
     for batch in log.read(target.changelog, log.earliest(target.changelog), target.marker.position):
         rows.update(zip(batch.keys(), batch.values(), strict=True))
-    return sorted((key, value) for key, value in rows.items() if key is not None and value is not None)
+    first_live = 0
+    if target.segmented and (note := rows.get(b"")) is not None:
+        (first_live,) = struct.unpack_from(">q", note, 1 + 8 + 8)
+    return sorted(
+        (key, value)
+        for key, value in rows.items()
+        if key is not None and value is not None
+        if not (target.segmented and key and int.from_bytes(key[:8], "big") < first_live)
+    )
 
 
 def targets(manifest: Manifest) -> list[tuple[str, Target]]:
@@ -114,6 +166,7 @@ def targets(manifest: Manifest) -> list[tuple[str, Target]]:
                 store,
                 TopicPartition(changelog_topic("app", store), Partition(int(task.split("_")[1]))),
                 Marker(Version(entry.version), position, entry.digest),
+                store in SEGMENTED,
             ),
         )
         for task, entry in manifest.tasks.items()
@@ -122,7 +175,7 @@ def targets(manifest: Manifest) -> list[tuple[str, Target]]:
 
 
 def test_every_kind_of_store_is_tried() -> None:
-    assert set(WRITES) == set(StoreKind)
+    assert {spec.kind for spec, _ in SPECS} == set(StoreKind)
 
 
 def test_a_changelog_replayed_into_an_empty_store_gives_its_bytes_at_every_version(
@@ -140,7 +193,7 @@ def test_a_changelog_replayed_into_an_empty_store_gives_its_bytes_at_every_versi
         topology(), application_id="app", log_root=log.root, state_dir=state, backend=backend
     ) as executor:
         for epoch in range(EPOCHS):
-            append_writes(log, rng)
+            append_writes(log, rng, 150 * epoch)
             manifest = executor.run_epoch()
             for task, target in targets(manifest) if manifest is not None else ():
                 expected = rows_on_disk(state, task, backend, target.store)

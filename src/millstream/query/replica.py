@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar, Final, overload
 
 from millstream.errors import UnknownStoreError
 from millstream.log.api import Log, TopicPartition
-from millstream.record import ValueAndTimestamp
+from millstream.record import ValueAndTimestamp, Windowed
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain
 from millstream.runtime.serde_book import SerdeBook
@@ -21,38 +21,88 @@ from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog import changelog_topic
 from millstream.state.errors import DamagedStoreError
 from millstream.state.follow import Marker, Target, follow
-from millstream.state.keyvalue import KeyValueStore
 from millstream.state.opening import open_store
-from millstream.state.specs import StoreBuilder
+from millstream.state.specs import StoreBuilder, StoreKind
+from millstream.state.store import StateStore
+from millstream.state.versioned import VersionedRecord
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Epoch, Offset, Partition, Version
 
-__all__ = ["StoreReplica"]
+__all__ = ["Replica", "SessionReplica", "StoreReplica", "VersionedReplica", "WindowReplica"]
 
 
-class StoreReplica:
-    """One store over all its partitions, at the last commit."""
+class Replica:
+    """One store over all its partitions, at the last commit. Its kind decides what it can be asked."""
+
+    kinds: ClassVar[frozenset[StoreKind]]
+    """Of which kinds of stores it can be a replica."""
 
     def __init__(self, folder: ApplicationFolder, log: Log, plan: Plan, store: str) -> None:
         self._folder = folder
         self._log = log
         self._chain = ManifestChain(folder)
         self._sub, self._spec = _find(plan, store)
+        if self._spec.kind not in self.kinds:
+            method = _METHODS.get(self._spec.kind)
+            remedy = f"ask with {method}({store!r})" if method else "it belongs to its operator alone"
+            raise UnknownStoreError(f"store {store!r} is a {self._spec.kind.value} store: {remedy}")
         self._backends: dict[int, MemoryBackend] = {}
-        self._stores: list[KeyValueStore[Any, Any]] = []
+        self._stores: list[Any] = []
         self._answering = threading.Lock()
         self.version = Epoch(0)
         """The commit that the last answer comes from."""
 
-    def get(self, key: Any) -> Any:
-        """The value of a key at the last commit, or None."""
+    def _first(self, ask: Callable[[Any], Any]) -> Any:
+        """The first answer that is not None, of the partitions in turn: a key is in one of them only."""
         with self._answering:
             self._refresh()
             for store in self._stores:
-                value = store.get(key)
+                value = ask(store)
                 if value is not None:
                     return _plain(value)
         return None
+
+    def _pairs(self, scan: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+        found: list[tuple[Any, Any]] = []
+        with self._answering:
+            self._refresh()
+            for store in self._stores:
+                with scan(store) as pairs:
+                    found += [(key, _plain(value)) for key, value in pairs]
+        return iter(found)
+
+    def _refresh(self) -> None:
+        head = self._chain.latest()
+        if head is None or head.epoch == self.version:
+            return
+        for task_id, entry in head.tasks.items():
+            number, partition = (int(part) for part in task_id.split("_"))
+            if number == self._sub.number:
+                marker = Marker(Version(entry.version), entry.changelogs.get(self._spec.name, Offset(0)))
+                topic = changelog_topic(self._folder.application_id, self._spec.name)
+                place = TopicPartition(topic, Partition(partition))
+                target = Target(self._spec.name, place, marker, self._spec.is_segmented)
+                self._follow(partition, target)
+        self._stores = _opened(self._spec, self._backends, head)
+        self.version = head.epoch
+
+    def _follow(self, partition: int, target: Target) -> None:
+        try:
+            follow(self._backends.setdefault(partition, MemoryBackend()), target, self._log)
+        except DamagedStoreError:
+            # It is so far behind that the changelog no longer has all deletions since: begin anew.
+            self._backends[partition] = MemoryBackend()
+            follow(self._backends[partition], target, self._log)
+
+
+class StoreReplica(Replica):
+    """A key-value store over all its partitions, at the last commit. Timestamped ones show plain values."""
+
+    kinds = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
+
+    def get(self, key: Any) -> Any:
+        """The value of a key at the last commit, or None."""
+        return self._first(lambda store: store.get(key))
 
     def range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
         """Pairs from `start` to `end`, both inclusive, ordered by key bytes within each partition.
@@ -72,41 +122,105 @@ class StoreReplica:
     def __len__(self) -> int:
         return sum(1 for _ in self.all())
 
-    def _pairs(self, scan: Callable[[KeyValueStore[Any, Any]], Any]) -> Iterator[tuple[Any, Any]]:
-        found: list[tuple[Any, Any]] = []
-        with self._answering:
-            self._refresh()
-            for store in self._stores:
-                with scan(store) as pairs:
-                    found += [(key, _plain(value)) for key, value in pairs]
-        return iter(found)
 
-    def _refresh(self) -> None:
-        head = self._chain.latest()
-        if head is None or head.epoch == self.version:
-            return
-        for task_id, entry in head.tasks.items():
-            number, partition = (int(part) for part in task_id.split("_"))
-            if number == self._sub.number:
-                marker = Marker(Version(entry.version), entry.changelogs.get(self._spec.name, Offset(0)))
-                topic = changelog_topic(self._folder.application_id, self._spec.name)
-                place = TopicPartition(topic, Partition(partition))
-                self._follow(partition, Target(self._spec.name, place, marker))
-        self._stores = _opened(self._spec, self._backends, head)
-        self.version = head.epoch
+class WindowReplica(Replica):
+    """A window store over all its partitions, at the last commit. Timestamped ones show plain values."""
 
-    def _follow(self, partition: int, target: Target) -> None:
-        try:
-            follow(self._backends.setdefault(partition, MemoryBackend()), target, self._log)
-        except DamagedStoreError:
-            # It is so far behind that the changelog no longer has all deletions since: begin anew.
-            self._backends[partition] = MemoryBackend()
-            follow(self._backends[partition], target, self._log)
+    kinds = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW})
+
+    @overload
+    def fetch(self, key: Any, time_from: int) -> Any: ...
+    @overload
+    def fetch(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]: ...
+    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
+        """The value of the window that starts at a time; or the windows that start between two, by start."""
+        if time_to is None:
+            return self._first(lambda store: store.fetch(key, time_from))
+        return self._pairs(lambda store: store.fetch(key, time_from, time_to))
+
+    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+        """The same windows of a key, the last one first."""
+        return self._pairs(lambda store: store.backward_fetch(key, time_from, time_to))
+
+    def fetch_range(
+        self, key_from: Any, key_to: Any, time_from: int, time_to: int
+    ) -> Iterator[tuple[Windowed[Any], Any]]:
+        """Windows of a range of keys that start between two times, partition by partition."""
+        return self._pairs(lambda store: store.fetch_range(key_from, key_to, time_from, time_to))
+
+    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed[Any], Any]]:
+        """Windows of all keys that start between two times, partition by partition."""
+        return self.fetch_range(None, None, time_from, time_to)
+
+    def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
+        """All windows that have not expired, partition by partition."""
+        return self._pairs(lambda store: store.all())
 
 
-def _opened(
-    spec: StoreBuilder, backends: dict[int, MemoryBackend], head: Manifest
-) -> list[KeyValueStore[Any, Any]]:
+class SessionReplica(Replica):
+    """A session store over all its partitions, at the last commit."""
+
+    kinds = frozenset({StoreKind.SESSION})
+
+    def fetch_session(self, key: Any, start: int, end: int) -> Any:
+        """The value of the session with exactly these bounds, or None."""
+        return self._first(lambda store: store.fetch_session(key, start, end))
+
+    def find_sessions(
+        self, key: Any, earliest_end: int, latest_start: int
+    ) -> Iterator[tuple[Windowed[Any], Any]]:
+        """The sessions of a key that end at `earliest_end` or later and start at `latest_start` or before."""
+        return self._pairs(lambda store: store.find_sessions(key, earliest_end, latest_start))
+
+    def backward_find_sessions(
+        self, key: Any, earliest_end: int, latest_start: int
+    ) -> Iterator[tuple[Windowed[Any], Any]]:
+        """The same sessions, the last one first."""
+        return self._pairs(lambda store: store.backward_find_sessions(key, earliest_end, latest_start))
+
+    def fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
+        """All sessions of a key that have not expired."""
+        return self._pairs(lambda store: store.fetch(key))
+
+    def fetch_range(self, key_from: Any, key_to: Any) -> Iterator[tuple[Windowed[Any], Any]]:
+        """All sessions of a range of keys, partition by partition; None leaves a side open."""
+        return self._pairs(lambda store: store.fetch_range(key_from, key_to))
+
+
+class VersionedReplica(Replica):
+    """A versioned store over all its partitions, at the last commit."""
+
+    kinds = frozenset({StoreKind.VERSIONED_KEY_VALUE})
+
+    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord[Any] | None:
+        """The latest version of a key, or the one that was valid at a time; None if there is none."""
+        found: VersionedRecord[Any] | None = self._first(lambda store: store.get(key, as_of))
+        return found
+
+    def versions(self, key: Any, time_from: int, time_to: int) -> list[VersionedRecord[Any]]:
+        """The versions of a key that were valid at some time between two, oldest first."""
+        found: list[VersionedRecord[Any]] | None = self._first(
+            lambda store: store.versions(key, time_from, time_to) or None
+        )
+        return found or []
+
+    def all(self) -> Iterator[tuple[Any, VersionedRecord[Any]]]:
+        """The latest version of every key, partition by partition."""
+        return self._pairs(lambda store: store.all())
+
+
+_METHODS: Final = {
+    StoreKind.KEY_VALUE: "store",
+    StoreKind.TIMESTAMPED_KEY_VALUE: "store",
+    StoreKind.WINDOW: "window_store",
+    StoreKind.TIMESTAMPED_WINDOW: "window_store",
+    StoreKind.SESSION: "session_store",
+    StoreKind.VERSIONED_KEY_VALUE: "versioned_store",
+}
+"""The method of `Streams` that gives a replica of each kind."""
+
+
+def _opened(spec: StoreBuilder, backends: dict[int, MemoryBackend], head: Manifest) -> list[StateStore[Any]]:
     book = SerdeBook()
     book.restore({(name, part): kind for name, part, kind in head.learned})  # type: ignore[misc]
     key, value = book.bound(spec.name, "key", spec.key), book.bound(spec.name, "value", spec.value)

@@ -29,8 +29,9 @@ from millstream.runtime.punctuation import Punctuations, Schedule, ScheduleKey
 from millstream.runtime.records import OutputBatch, RawBatch
 from millstream.runtime.serde_book import SerdeBook
 from millstream.runtime.sources import SourceReader
-from millstream.state.keyvalue import KeyValueStore, ReadOnlyStore, forget_epoch
+from millstream.state.keyvalue import ReadOnlyStore
 from millstream.state.overlay import Entry
+from millstream.state.store import StateStore, changes_of, forget_epoch
 from millstream.topology.plan import SubTopology
 
 STREAM_TIME, WALL_CLOCK_TIME = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME
@@ -66,8 +67,8 @@ class TaskEnvironment:
     config: StreamsConfig
     book: SerdeBook
     metrics: Metrics
-    stores: Mapping[str, KeyValueStore[Any, Any]]
-    global_stores: Mapping[str, KeyValueStore[Any, Any]]
+    stores: Mapping[str, StateStore[Any]]
+    global_stores: Mapping[str, StateStore[Any]]
     clock: Callable[[], int]
     """The epoch's wall clock in milliseconds."""
     partitions_of: Callable[[str], int]
@@ -149,9 +150,7 @@ class Task:
         requested, self.commit_requested = self.commit_requested, False
         return Sealed(
             outputs=[*self._outputs.take(), *([letters] if letters is not None else [])],
-            changelogs={
-                name: store.overlay.sorted_entries() for name, store in self._environment.stores.items()
-            },
+            changelogs={name: changes_of(store) for name, store in self._environment.stores.items()},
             state=TaskState(self._stream_time, dict(self._partition_times), self._punctuations.remember()),
             commit_requested=requested,
             wants_wall_clock=self.wants_wall_clock,

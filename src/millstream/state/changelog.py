@@ -20,6 +20,7 @@ from millstream.state.specs import StoreKind
 __all__ = ["changelog_topic", "entries_of", "segment"]
 
 _TIMESTAMP: Final = struct.Struct(">q")
+_TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW})
 
 
 def changelog_topic(application_id: str, store: str) -> str:
@@ -35,9 +36,13 @@ def segment(entries: Sequence[Entry], kind: StoreKind, time: int) -> pa.RecordBa
     """Sorted writes as changelog rows. `time` is the timestamp of rows whose value has none."""
     time = max(time, 0)
     timestamps = [time] * len(entries)
-    if kind is StoreKind.TIMESTAMPED_KEY_VALUE:
+    if kind in _TIMESTAMPED:
         unpack = _TIMESTAMP.unpack_from
-        timestamps = [time if value is None else unpack(value)[0] for _, value in entries]
+        # Segmented stores begin with a note, whose key is empty; the index of a store by time has no values.
+        has_none = kind is StoreKind.TIMESTAMPED_WINDOW
+        timestamps = [
+            time if not value or (has_none and not key) else unpack(value)[0] for key, value in entries
+        ]
     return record_batch([key for key, _ in entries], [value for _, value in entries], timestamps)
 
 

@@ -27,6 +27,7 @@ from millstream.state.errors import (
     StoreAheadError,
 )
 from millstream.state.overlay import Entry
+from millstream.state.segments import apply_changes
 from millstream.types import Offset, Version
 
 __all__ = ["NO_LISTENER", "Marker", "Progress", "RestoreListener", "Target", "follow", "marker_of"]
@@ -63,6 +64,8 @@ class Target:
     store: str
     changelog: TopicPartition
     marker: Marker
+    segmented: bool = False
+    """Whether rows expire by segments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,8 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     watch.start()
     try:
         for entries, position, size in _batches(log, target, here.position):
-            backend.bulk_load(entries, marker=_on_the_way(target.marker, position))
+            marker = _on_the_way(target.marker, position)
+            apply_changes(backend, entries, marker, segmented=target.segmented, bulk=True)
             failpoints.hit("follow.batch_applied")
             watch.applied(position, size)
         _check_not_overtaken(log, target, here)
@@ -243,9 +247,11 @@ class _Watch:
         )
 
 
-def apply_segments(backend: Backend, segments: Iterable[list[Entry]], wanted: Marker) -> None:
+def apply_segments(
+    backend: Backend, segments: Iterable[list[Entry]], wanted: Marker, *, segmented: bool
+) -> None:
     """Apply writes that come from elsewhere than the changelog, and arrive at a version."""
     merged: dict[bytes, bytes | None] = {}
     for entries in segments:
         merged.update(entries)
-    backend.write(sorted(merged.items()), marker=wanted.encoded())
+    apply_changes(backend, sorted(merged.items()), wanted.encoded(), segmented=segmented)

@@ -438,9 +438,9 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
 class ReadOnlyStore:
     """A store that may be looked at: a global one, which only its own source writes."""
 
-    _WRITES = frozenset({"put", "put_if_absent", "put_all", "delete"})
+    _WRITES = frozenset({"put", "put_if_absent", "put_all", "delete", "remove"})
 
-    def __init__(self, store: KeyValueStore[Any, Any]) -> None:
+    def __init__(self, store: StateStore[Any]) -> None:
         self._store = store
 
     def __getattr__(self, name: str) -> Any:

@@ -17,7 +17,7 @@ from millstream.state.segments import (
     UNKNOWN_TIME,
     Note,
     decode_note,
-    live_entries,
+    with_note,
     segment_prefix,
 )
 from millstream.state.store import StateStore
@@ -89,7 +89,7 @@ class SegmentedStore(StateStore[K]):
             self._note = replace(self._note, first_live=expired)
         if self._note == self._note_before:
             return entries
-        return [(NOTE_KEY, self._note.encoded()), *live_entries(entries, self._note)]
+        return with_note(self._note, entries)
 
     def _committed(self) -> None:
         super()._committed()

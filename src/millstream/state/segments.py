@@ -88,12 +88,10 @@ def segment_prefix(number: int) -> bytes:
     return _PREFIX.pack(number)
 
 
-def live_entries(entries: Sequence[Entry], note: Note) -> Sequence[Entry]:
-    """Sorted changes without rows of segments that the note says are gone. The note itself stays."""
-    if not note.first_live:
-        return entries
-    cut = bisect_left(entries, segment_prefix(note.first_live), key=itemgetter(0))
-    return [*entries[:1], *entries[cut:]] if entries[0][0] == NOTE_KEY else entries[cut:]
+def with_note(note: Note, rows: Sequence[Entry]) -> list[Entry]:
+    """Sorted changes: the note, and those rows whose segments are not gone."""
+    cut = bisect_left(rows, segment_prefix(note.first_live), key=itemgetter(0))
+    return [(NOTE_KEY, note.encoded()), *rows[cut:]]
 
 
 def apply_changes(
@@ -107,7 +105,7 @@ def apply_changes(
     if segmented and entries and entries[0][0] == NOTE_KEY and entries[0][1] is not None:
         note = decode_note(entries[0][1])
         drop = _newly_expired(backend, note)
-        entries = live_entries(entries, note)
+        entries = with_note(note, entries[1:])
     (backend.bulk_load if bulk else backend.write)(entries, marker=marker, drop=drop)
 
 

@@ -41,6 +41,16 @@ class SessionStore(TimedStore[K], Generic[K, V]):
     >>> store.remove(Windowed("ann", Window(0, 5)))
     >>> [value for _, value in store.fetch("ann")], [value for _, value in store.backward_fetch("ann")]
     ([2], [2])
+
+    Every query has a backward variant, which gives the same sessions the other way round.
+
+    >>> store.put(Windowed("bob", Window(7, 7)), 3)
+    >>> [value for _, value in store.fetch_range("a", "b")]
+    [2]
+    >>> [value for _, value in store.backward_fetch_range("a", None)]
+    [3, 2]
+    >>> [value for _, value in store.backward_find_sessions_range("b", None, 0, 9)]
+    [3]
     """
 
     def __init__(

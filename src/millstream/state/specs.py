@@ -103,19 +103,31 @@ class StoreBuilder:
 
     @property
     def is_segmented(self) -> bool:
-        """Whether rows belong to a time, and expire."""
+        """Whether rows belong to a time, and expire.
+
+        >>> session("visits", retention_ms=60_000).is_segmented, key_value("seen").is_segmented
+        (True, False)
+        """
         return self.kind in _SEGMENTED
 
     @property
     def layout(self) -> str:
-        """What decides about the bytes on disk: a store can't become one of another layout."""
+        """What decides about the bytes on disk: a store can't become one of another layout.
+
+        >>> window("joined", window_size_ms=10, retention_ms=10, retain_duplicates=True).layout
+        'window with duplicates'
+        """
         duplicates = " with duplicates" if self.retain_duplicates else ""
         order = " ordered by time" if self.time_ordered else ""
         return f"{self.kind.value}{duplicates}{order}"
 
     @property
     def segment_ms(self) -> int:
-        """How long the segments of a new store are."""
+        """How long the segments of a new store are.
+
+        >>> versioned_key_value("prices", history_retention_ms=60_000).segment_ms
+        20000
+        """
         if self.segment_interval_ms is not None:
             return self.segment_interval_ms
         retention = self.retention_ms or 0

@@ -32,6 +32,7 @@ from millstream.state.follow import (
     marker_of,
 )
 from millstream.state.overlay import Entry
+from millstream.state.segments import SEGMENT_BYTES
 from millstream.state.specs import StoreBuilder
 from millstream.types import Offset, Partition, Version
 
@@ -93,7 +94,7 @@ def open_task_stores(
                 listener=listener,
                 is_known=is_known,
             )
-            backend = _open(directory, _maker(spec, default_backend), name, bring)
+            backend = _open(directory, _maker(spec, default_backend), spec, bring)
             opened[name] = resources.enter_context(backend)
             failpoints.hit("commit.store_applied")
         with disk_errors_named(directory.path):
@@ -130,15 +131,16 @@ def _maker(spec: StoreBuilder, default_backend: str | BackendSupplier) -> Backen
 
 
 def _open(
-    directory: TaskDirectory, maker: BackendSupplier, name: str, bring: Callable[[Backend], None]
+    directory: TaskDirectory, maker: BackendSupplier, spec: StoreBuilder, bring: Callable[[Backend], None]
 ) -> Backend:
     """Open a store and bring it to its version; one that turns out to be damaged is made anew."""
-    path = directory.store_path(maker.name, name)
+    path = directory.store_path(maker.name, spec.name)
+    segments = SEGMENT_BYTES if spec.is_segmented else 0
     try:
-        return _brought(maker.open(path), bring)
+        return _brought(maker.open(path, segment_bytes=segments), bring)
     except DamagedStoreError:
-        directory.remove_store(maker.name, name)
-        return _brought(maker.open(path), bring)
+        directory.remove_store(maker.name, spec.name)
+        return _brought(maker.open(path, segment_bytes=segments), bring)
 
 
 def _brought(backend: Backend, bring: Callable[[Backend], None]) -> Backend:
@@ -164,7 +166,7 @@ def _bring_to_version(
     if spec.logging:
         changelog = TopicPartition(changelog_topic(wanted.application_id, name), wanted.partition)
         marker = Marker(wanted.version, wanted.positions.get(name, Offset(0)), wanted.sealed)
-        follow(backend, Target(name, changelog, marker), log, listener)
+        follow(backend, Target(name, changelog, marker, spec.is_segmented), log, listener)
         return
     here = marker_of(backend, name)
     if here.version == wanted.version:
@@ -174,7 +176,8 @@ def _bring_to_version(
     segments = local_segments(name, here.version, wanted.version)
     if segments is None:
         segments = [[(key, None) for key, _ in backend.scan()]]
-    apply_segments(backend, segments, Marker(wanted.version, Offset(0), wanted.sealed))
+    marker = Marker(wanted.version, Offset(0), wanted.sealed)
+    apply_segments(backend, segments, marker, segmented=spec.is_segmented)
 
 
 def _refuse_foreign(backend: Backend, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:

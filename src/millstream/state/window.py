@@ -50,6 +50,15 @@ class WindowStore(TimedStore[K], Generic[K, V]):
     >>> with store.backward_fetch("ann", 0, 20) as windows:
     ...     list(windows)
     [(10, 2), (0, 1)]
+
+    Every query has a backward variant, which gives the same windows the other way round.
+
+    >>> [value for _, value in store.all()], [value for _, value in store.backward_all()]
+    ([1, 2, 3], [3, 2, 1])
+    >>> list(store.fetch_all(5, 15)) == list(store.backward_fetch_all(5, 15))[::-1]
+    True
+    >>> list(store.fetch_range("b", None, 0, 20)) == list(store.backward_fetch_range("b", None, 0, 20))
+    True
     """
 
     def __init__(

@@ -25,15 +25,21 @@ from millstream.runtime.serde_book import SerdeBook
 from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
 from millstream.serdes import Serde
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.keyvalue import KeyValueStore, TimestampedKeyValueStore, forget_epoch
+from millstream.state.keyvalue import TimestampedKeyValueStore
 from millstream.state.opening import open_store
-from millstream.testing.stores import PlainValues
+from millstream.state.segments import apply_changes
+from millstream.state.session import SessionStore
+from millstream.state.store import StateStore, epoch_committed, forget_epoch
+from millstream.state.versioned import VersionedKeyValueStore
+from millstream.state.window import TimestampedWindowStore, WindowStore
+from millstream.testing.stores import PlainValues, PlainWindows
 from millstream.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
 from millstream.topology.plan import SubTopology
 from millstream.topology.topology import Topology
 
 K = TypeVar("K")
 V = TypeVar("V")
+S = TypeVar("S", bound=StateStore[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class _Running:
     """A sub-topology with its task and the backends of its stores."""
 
     def __init__(
-        self, sub: SubTopology, stores: dict[str, KeyValueStore[Any, Any]], backends: dict[str, MemoryBackend]
+        self, sub: SubTopology, stores: dict[str, StateStore[Any]], backends: dict[str, MemoryBackend]
     ) -> None:
         self.sub = sub
         self.stores = stores
@@ -60,8 +66,9 @@ class _Running:
     def commit(self, sealed: Sealed) -> None:
         self.version += 1
         for name, entries in sealed.changelogs.items():
-            self.backends[name].write(entries, marker=str(self.version).encode())
-            self.stores[name].overlay.clear()
+            segmented = self.sub.stores[name].is_segmented
+            apply_changes(self.backends[name], entries, str(self.version).encode(), segmented=segmented)
+            epoch_committed(self.stores[name])
         self.state = sealed.state
 
 
@@ -198,7 +205,7 @@ class TopologyTestDriver:
         self._complete()
 
     def store(self, name: str) -> Any:
-        """A key-value store, to look into and to set up. Timestamped stores show plain values.
+        """A store, to look into and to set up. Timestamped key-value stores show plain values.
 
         >>> from millstream import StreamsBuilder, serdes
         >>> from millstream.testing import TopologyTestDriver
@@ -232,6 +239,75 @@ class TopologyTestDriver:
             message = f"store {name!r} keeps no timestamps: use driver.store({name!r})"
             raise UnknownStoreError(message)
         return store
+
+    def window_store(self, name: str) -> WindowStore[Any, Any] | PlainWindows:
+        """A window store. Timestamped ones show plain values.
+
+        >>> from millstream import Processor, StreamsBuilder, serdes, stores
+        >>> from millstream.testing import TopologyTestDriver
+        >>> clicks = stores.window(
+        ...     "clicks", window_size_ms=10, retention_ms=60, key=serdes.string, value=serdes.int64
+        ... )
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.add_state_store(clicks).stream("pages").process(Processor, "clicks")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.window_store("clicks").put("ann", 3, 20)
+        ...     list(driver.window_store("clicks").fetch("ann", 0, 100))
+        [(20, 3)]
+        """
+        store = self._store_of_kind(name, WindowStore, "window")
+        if isinstance(store, TimestampedWindowStore):
+            return PlainWindows(store, lambda: self._now)
+        return store
+
+    def timestamped_window_store(self, name: str) -> TimestampedWindowStore[Any]:
+        """A timestamped window store, with timestamps.
+
+        >>> from millstream import Processor, StreamsBuilder, ValueAndTimestamp, serdes, stores
+        >>> from millstream.testing import TopologyTestDriver
+        >>> clicks = stores.timestamped_window(
+        ...     "clicks", window_size_ms=10, retention_ms=60, key=serdes.string, value=serdes.int64
+        ... )
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.add_state_store(clicks).stream("pages").process(Processor, "clicks")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.timestamped_window_store("clicks").put("ann", ValueAndTimestamp(3, 25), 20)
+        ...     driver.timestamped_window_store("clicks").fetch("ann", 20)
+        ValueAndTimestamp(value=3, timestamp=25)
+        """
+        return self._store_of_kind(name, TimestampedWindowStore, "timestamped window")
+
+    def session_store(self, name: str) -> SessionStore[Any, Any]:
+        """A session store.
+
+        >>> from millstream import Processor, StreamsBuilder, Window, Windowed, serdes, stores
+        >>> from millstream.testing import TopologyTestDriver
+        >>> visits = stores.session("visits", retention_ms=60, key=serdes.string, value=serdes.int64)
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.add_state_store(visits).stream("pages").process(Processor, "visits")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     driver.session_store("visits").put(Windowed("ann", Window(5, 9)), 2)
+        ...     driver.session_store("visits").fetch_session("ann", 5, 9)
+        2
+        """
+        return self._store_of_kind(name, SessionStore, "session")
+
+    def versioned_store(self, name: str) -> VersionedKeyValueStore[Any, Any]:
+        """A versioned store.
+
+        >>> from millstream import Processor, StreamsBuilder, serdes, stores
+        >>> from millstream.testing import TopologyTestDriver
+        >>> prices = stores.versioned_key_value(
+        ...     "prices", history_retention_ms=60, key=serdes.string, value=serdes.int64
+        ... )
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.add_state_store(prices).stream("pages").process(Processor, "prices")
+        >>> with TopologyTestDriver(builder.build()) as driver:
+        ...     _ = driver.versioned_store("prices").put("bread", 3, timestamp=10)
+        ...     driver.versioned_store("prices").get("bread", as_of=10)
+        VersionedRecord(value=3, timestamp=10, valid_to=None)
+        """
+        return self._store_of_kind(name, VersionedKeyValueStore, "versioned")
 
     def store_names(self) -> list[str]:
         """The names of all stores.
@@ -406,7 +482,14 @@ class TopologyTestDriver:
                 if read_again:
                     self._enqueue(batch.topic, record)
 
-    def _find_store(self, name: str) -> KeyValueStore[Any, Any]:
+    def _store_of_kind(self, name: str, kind: type[S], what: str) -> S:
+        store = self._find_store(name)
+        if not isinstance(store, kind):
+            message = f"store {name!r} is no {what} store: use driver.store({name!r})"
+            raise UnknownStoreError(message)
+        return store
+
+    def _find_store(self, name: str) -> StateStore[Any]:
         self._check_open()
         for one in (*self._globals, *self._running):
             if name in one.stores:

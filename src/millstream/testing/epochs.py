@@ -23,8 +23,9 @@ from millstream.runtime.routing import by_partition
 from millstream.runtime.serde_book import SerdeBook
 from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.keyvalue import KeyValueStore, forget_epoch
 from millstream.state.opening import open_store
+from millstream.state.segments import apply_changes
+from millstream.state.store import StateStore, epoch_committed, forget_epoch
 from millstream.topology.plan import SubTopology
 from millstream.topology.topology import Topology
 from millstream.types import Partition
@@ -63,7 +64,7 @@ class EpochTask:
         self._task = self._open()
 
     @property
-    def stores(self) -> Mapping[str, KeyValueStore[Any, Any]]:
+    def stores(self) -> Mapping[str, StateStore[Any]]:
         """The task's stores."""
         return self._environment.stores
 
@@ -87,8 +88,9 @@ class EpochTask:
         """Apply what an epoch made."""
         self.version += 1
         for name, entries in sealed.changelogs.items():
-            self._backends[name].write(entries, marker=str(self.version).encode())
-            self.stores[name].overlay.clear()
+            segmented = self.sub.stores[name].is_segmented
+            apply_changes(self._backends[name], entries, str(self.version).encode(), segmented=segmented)
+            epoch_committed(self.stores[name])
         self._state = sealed.state
 
     def abandon(self) -> None:
@@ -155,7 +157,7 @@ class EpochRunner:
         self.fresh_tasks = fresh_tasks
         self._book = SerdeBook()
         self._offsets: dict[tuple[str, int], int] = {}
-        self._global_stores: dict[str, KeyValueStore[Any, Any]] = {}
+        self._global_stores: dict[str, StateStore[Any]] = {}
         self._globals = [self._start(sub, 0) for sub in self.plan.global_subtopologies]
         for task in self._globals:
             self._global_stores.update(task.stores)
@@ -203,7 +205,7 @@ class EpochRunner:
         """All tasks, those of global tables first, then level by level."""
         return [*self._globals, *(task for level in self._levels for task in level)]
 
-    def stores(self, name: str) -> list[KeyValueStore[Any, Any]]:
+    def stores(self, name: str) -> list[StateStore[Any]]:
         """The store of that name in each of its tasks, by partition."""
         return [task.stores[name] for task in self.tasks if name in task.stores]
 

@@ -205,7 +205,7 @@ def _summary(sub: SubTopology) -> dict[str, Any]:
             for node in sub.nodes.values()
         ],
         "stores": [
-            {"name": store.name, "kind": store.kind.value, "logging": store.logging}
+            {"name": store.name, "kind": store.layout, "logging": store.logging}
             for store in sub.stores.values()
         ],
     }

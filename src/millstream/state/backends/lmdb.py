@@ -77,7 +77,6 @@ class LmdbBackend(CheckedBackend):
 
     def __init__(self, folder: StoreFolder, path: Path, map_bytes: int, segment_bytes: int) -> None:
         self._path = path
-        self._segment_bytes = segment_bytes
         with _errors_named(path):
             self._env = _open_environment(path, map_bytes)
             try:
@@ -86,6 +85,8 @@ class LmdbBackend(CheckedBackend):
             except BaseException:
                 self._env.close()
                 raise
+        # A tool that does not know what it opens need not say it.
+        self._segment_bytes = segment_bytes or max(map(len, self._parts))
         super().__init__(folder)
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
