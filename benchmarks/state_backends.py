@@ -21,6 +21,7 @@ from benchmarks.figures import Figure, Scale, measured
 from benchmarks.timing import seconds
 from millstream.state.backends import NAMES, Backend, BackendSupplier, Row, supplier
 from millstream.state.backends.lmdb import LmdbSupplier
+from millstream.state.segments import SEGMENT_BYTES, segment_prefix
 
 __all__ = ["state_backends"]
 
@@ -41,6 +42,7 @@ class Timings:
     single_epoch_s: list[float]
     scan_per_s: float
     snapshot_s: float
+    expiry_s: float
 
 
 def state_backends(scale: Scale) -> list[Figure]:
@@ -66,6 +68,7 @@ def _figures(name: str, took: Timings, group: str) -> list[Figure]:
         Figure(f"{name}: load", took.load_per_s, "records/s"),
         Figure(f"{name}: scan", took.scan_per_s, "records/s"),
         Figure(f"{name}: snapshot", took.snapshot_s, "s"),
+        Figure(f"{name}: let all of them expire", took.expiry_s, "s"),
     ]
 
 
@@ -101,7 +104,17 @@ def _measured(backend: BackendSupplier, folder: Path, number: int, batch: int, r
         single_epoch_s=taken["single_epoch"],
         scan_per_s=number / scan_s,
         snapshot_s=snapshot_s,
+        expiry_s=_expiry(backend, folder / "segments", rows),
     )
+
+
+def _expiry(backend: BackendSupplier, path: Path, rows: list[Row]) -> float:
+    """How long it takes to drop a segment that holds all rows, as windows expire."""
+    with backend.open(path, segment_bytes=SEGMENT_BYTES) as store:
+        for at in range(0, len(rows), LOAD_BATCH):
+            batch = [(segment_prefix(0) + key, value) for key, value in rows[at : at + LOAD_BATCH]]
+            store.bulk_load(batch, marker=b"%d" % at)
+        return seconds(lambda: store.write([], marker=b"expired", drop=(b"\0", segment_prefix(1))))
 
 
 def _load(backend: BackendSupplier, path: Path, rows: list[Row]) -> None:
@@ -133,7 +146,7 @@ def _library(store: Any, *, write: bool) -> Iterator[tuple[Callable[..., Any], C
     if hasattr(store, "_db"):
         yield store._db.get, store._db.put
     elif hasattr(store, "_env"):
-        with store._env.begin(db=store._data, write=write) as transaction:
+        with store._env.begin(db=store._parts[b""].data, write=write) as transaction:
             yield transaction.get, transaction.put
     else:
         yield store._content.rows.get, store._content.rows.__setitem__

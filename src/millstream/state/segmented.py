@@ -17,8 +17,8 @@ from millstream.state.segments import (
     UNKNOWN_TIME,
     Note,
     decode_note,
-    with_note,
     segment_prefix,
+    with_note,
 )
 from millstream.state.store import StateStore
 
