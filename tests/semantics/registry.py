@@ -17,7 +17,7 @@ def dsl(body: Callable[[StreamsBuilder], object]) -> Callable[[StreamsBuilder], 
         body(builder)
         return builder.build()
 
-    _register(body.__name__, build)
+    register(body.__name__, build)
     return body
 
 
@@ -29,10 +29,11 @@ def papi(body: Callable[[Topology], object]) -> Callable[[Topology], object]:
         body(topology)
         return topology
 
-    _register(body.__name__, build)
+    register(body.__name__, build)
     return body
 
 
-def _register(name: str, build: Callable[[], Topology]) -> None:
+def register(name: str, build: Callable[[], Topology]) -> None:
+    """Register a case under a name."""
     assert name not in TOPOLOGIES, f"two cases are called {name}"
     TOPOLOGIES[name] = build

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ from millstream.dsl.graph import Graph, GraphNode, StreamSourceNode
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import GlobalKTable, KTable, write_table_source
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
+from millstream.dsl.optimizations import chosen
 from millstream.dsl.table_state import SourceState
 from millstream.offset_reset import OffsetReset
 from millstream.processors.api import Processor
@@ -204,8 +205,11 @@ class StreamsBuilder:
         self._graph.add(GraphNode(store.name, write))
         return self
 
-    def build(self) -> Topology:
+    def build(self, *, optimization: str | Collection[str] = "none") -> Topology:
         """The finished topology. Mistakes that need the whole picture are found here.
+
+        `optimization` is Kafka's `topology.optimization`: "none", "all", or names of optimisations:
+        "merge_repartition_topics". It changes names of operators, so decide before there is state.
 
         >>> from millstream import StreamsBuilder
         >>> builder = StreamsBuilder()
@@ -214,6 +218,6 @@ class StreamsBuilder:
         Topologies:
         """
         topology = Topology()
-        self._graph.write(topology)
+        self._graph.write(topology, chosen(optimization))
         topology.plan()
         return topology

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from millstream.errors import TopologyError
 from millstream.offset_reset import OffsetReset
@@ -29,6 +29,22 @@ class GraphNode:
     parents: list[GraphNode] = field(default_factory=list)
     children: list[GraphNode] = field(default_factory=list)
     priority: int = 0
+    changes: Literal["key", "value"] | None = None
+    """What it may change in a record."""
+    merges: bool = False
+    """It joins several streams into one."""
+
+    def attach(self, child: GraphNode) -> None:
+        """Put a node behind this one, unless it is there."""
+        if child not in self.children:
+            self.children.append(child)
+            child.parents.append(self)
+
+    def detach(self, child: GraphNode) -> None:
+        """Take a node away from behind this one."""
+        if child in self.children:
+            self.children.remove(child)
+            child.parents.remove(self)
 
 
 @dataclass(eq=False)
@@ -47,6 +63,8 @@ class Graph:
         self._counter = 0
         self._priority = 0
         self._root = GraphNode("root", lambda _topology, _parents: None, site="")
+        self.nodes: list[GraphNode] = []
+        """All of them, in the order in which they were added."""
         self.copartitions: list[frozenset[str]] = []
 
     def new_name(self, prefix: str) -> str:
@@ -71,17 +89,19 @@ class Graph:
 
     def add(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
         """Hang a node behind its parents, or behind nothing if it is a source."""
+        if node not in self.nodes:
+            self.nodes.append(node)
         for parent in parents or (self._root,):
-            if node not in parent.children:
-                parent.children.append(node)
-                node.parents.append(parent)
+            parent.attach(node)
             node.priority = self._priority
             self._priority += 1
         return node
 
-    def write(self, topology: Topology) -> None:
+    def write(self, topology: Topology, optimizations: Sequence[Callable[[Graph], None]] = ()) -> None:
         """Write all nodes into a topology, parents first, else in the order in which they were made."""
         self._merge_equal_sources()
+        for optimize in optimizations:
+            optimize(self)
         written = {self._root}
         queue: list[tuple[int, int, GraphNode]] = []
         _push(queue, self._root.children)
@@ -96,6 +116,12 @@ class Graph:
         for group in self.copartitions:
             topology.copartition(group)
 
+    def rename_copartitioned(self, old: str, new: str) -> None:
+        """Another source has taken the place of one that may be co-partitioned with others."""
+        self.copartitions = [
+            frozenset(new if name == old else name for name in group) for group in self.copartitions
+        ]
+
     def _merge_equal_sources(self) -> None:
         seen: list[StreamSourceNode] = []
         for node in list(self._root.children):
@@ -108,16 +134,10 @@ class Graph:
             if twin.offset_reset != node.offset_reset:
                 _refuse(twin, node, "differ in offset_reset", "give both the same")
             self._root.children.remove(node)
-            self.copartitions = [
-                frozenset(twin.name if name == node.name else name for name in group)
-                for group in self.copartitions
-            ]
+            self.rename_copartitioned(node.name, twin.name)
             for child in list(node.children):
-                node.children.remove(child)
-                child.parents.remove(node)
-                if child not in twin.children:
-                    twin.children.append(child)
-                    child.parents.append(twin)
+                node.detach(child)
+                twin.attach(child)
 
 
 def _push(queue: list[tuple[int, int, GraphNode]], nodes: Iterable[GraphNode]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TextIO, TypeVar, overload
 
 from millstream.dsl.branched import BranchedKStream
 from millstream.dsl.functions import is_expression
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     import polars as pl
 
     from millstream.dsl.columns import ColumnStep
+
+_CHANGES: dict[str, Literal["key", "value"]] = {
+    "KSTREAM-MAP-": "key",
+    "KSTREAM-FLATMAP-": "key",
+    "KSTREAM-KEY-SELECT-": "key",
+    "KSTREAM-MAPVALUES-": "value",
+    "KSTREAM-FLATMAPVALUES-": "value",
+}
+"""What the operators of a prefix may change."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -231,7 +240,7 @@ class KStream(Generic[K, V]):
             raise TopologyError(message)
         merged = self.graph.name_or_new(name, "KSTREAM-MERGE-")
         node = self.graph.add(
-            GraphNode(merged, _operator(merged, stateless.PassThrough)), self.node, other.node
+            GraphNode(merged, _operator(merged, stateless.PassThrough), merges=True), self.node, other.node
         )
         return KStream(
             self.graph,
@@ -285,6 +294,7 @@ class KStream(Generic[K, V]):
             value_serde,
             partitions=partitions,
             partitioner=partitioner,
+            by_hand=True,
         )
         self.graph.add(node, self.node)
         return KStream(
@@ -477,7 +487,8 @@ class KStream(Generic[K, V]):
             topology.add_operator(processor, make, parents)
             topology.connect(processor, stores)
 
-        return self.graph.add(GraphNode(processor, write), self.node)
+        # Whether it changes keys, values or both: nothing can be moved from behind it to the front.
+        return self.graph.add(GraphNode(processor, write, changes="value"), self.node)
 
     def _column_step(self, operator: str, *expressions: pl.Expr) -> ColumnStep:
         from millstream.dsl.columns import column_step  # noqa: PLC0415 - imports Polars, which is there
@@ -509,7 +520,8 @@ class KStream(Generic[K, V]):
 
     def _behind(self, make: Callable[[], Operator], prefix: str, name: str | None) -> GraphNode:
         node_name = self.graph.name_or_new(name, prefix)
-        return self.graph.add(GraphNode(node_name, _operator(node_name, make)), self.node)
+        node = GraphNode(node_name, _operator(node_name, make), changes=_CHANGES.get(prefix))
+        return self.graph.add(node, self.node)
 
     def _same_types(self, make: Callable[[], Operator], prefix: str, name: str | None) -> KStream[K, V]:
         return self.at_node(self._behind(make, prefix, name))

@@ -39,6 +39,14 @@ class Repartition:
         )
 
 
+@dataclass(eq=False)
+class RepartitionNode(GraphNode):
+    """A repartition in the graph. One that an operator needs may be merged with others, one by hand never."""
+
+    repartition: Repartition | None = None
+    by_hand: bool = False
+
+
 def repartition_node(
     graph: Graph,
     prefix: str,
@@ -47,7 +55,8 @@ def repartition_node(
     *,
     partitions: int | None = None,
     partitioner: Any = None,
-) -> GraphNode:
+    by_hand: bool = False,
+) -> RepartitionNode:
     """A repartition through the topic `<prefix>-repartition`, not yet behind anything.
 
     Three numbers are used up even where a given prefix makes them unnecessary, as Kafka does.
@@ -59,4 +68,4 @@ def repartition_node(
     if not _NUMBERED.fullmatch(prefix):
         sink, null_filter, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
     repartition = Repartition(topic, null_filter, sink, source, key, value, partitions, partitioner)
-    return GraphNode(source, repartition.write)
+    return RepartitionNode(source, repartition.write, repartition=repartition, by_hand=by_hand)

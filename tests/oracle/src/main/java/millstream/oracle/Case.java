@@ -5,11 +5,13 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
 
 /** A named topology and the script that is played to it. */
@@ -41,6 +43,17 @@ final class Case {
             StreamsBuilder builder = new StreamsBuilder();
             body.accept(builder);
             return builder.build();
+        });
+    }
+
+    /** A case written in the DSL, with an optimisation of the topology. */
+    static Case optimized(String name, String optimization, Consumer<StreamsBuilder> body) {
+        return new Case(name, () -> {
+            StreamsBuilder builder = new StreamsBuilder();
+            body.accept(builder);
+            Properties properties = new Properties();
+            properties.setProperty(StreamsConfig.TOPOLOGY_OPTIMIZATION_CONFIG, optimization);
+            return builder.build(properties);
         });
     }
 

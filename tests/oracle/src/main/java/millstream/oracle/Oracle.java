@@ -21,6 +21,7 @@ public final class Oracle {
             GroupedTableCases.cases(),
             CogroupCases.cases(),
             RepartitionCases.cases(),
+            OptimizationCases.cases(),
             ProcessorCases.cases(),
             PunctuatorCases.cases(),
             HeaderCases.cases(),

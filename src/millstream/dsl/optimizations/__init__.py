@@ -1,0 +1,30 @@
+"""What `build(optimization=...)` may do to the graph before it becomes a topology.
+
+Each is a function of the graph, in a file of its own; they run in the order in which they stand here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from millstream.dsl.graph import Graph
+from millstream.dsl.optimizations.merge_repartition_topics import merge_repartition_topics
+from millstream.errors import TopologyError
+
+__all__ = ["OPTIMIZATIONS", "chosen"]
+
+Optimization = Callable[[Graph], None]
+
+OPTIMIZATIONS: tuple[Optimization, ...] = (merge_repartition_topics,)
+
+
+def chosen(optimization: str | Collection[str]) -> tuple[Optimization, ...]:
+    """The optimisations that "none", "all", a name or several names stand for."""
+    names = {optimization} if isinstance(optimization, str) else set(optimization)
+    known = {function.__name__: function for function in OPTIMIZATIONS}
+    unknown = sorted(names - {"none", "all", *known})
+    if unknown or (len(names) > 1 and names & {"none", "all"}):
+        raise TopologyError(
+            f"build(optimization={optimization!r}): give 'none', 'all', or some of {', '.join(known)}"
+        )
+    return tuple(function for name, function in known.items() if "all" in names or name in names)
