@@ -11,9 +11,9 @@ log (:mod:`millstream.log.files`) implements :class:`SealedLog`; Kafka can imple
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -36,6 +36,10 @@ __all__ = [
     "TopicDescription",
     "TopicPartition",
 ]
+
+Expired: TypeAlias = Callable[[bytes], tuple[bytes, bytes] | None]
+"""From the value of the last record with an empty key: from which key (inclusive) to which one (exclusive)
+records are gone. Where such records tell what has expired, nobody writes a tombstone for each."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -320,7 +324,12 @@ class SealedLog(Log, Protocol):
         """Return the sealed files that an index still needs: whoever deletes files must spare these."""
 
     def rewrite(
-        self, topic_partition: TopicPartition, *, min_entries: int, up_to: Offset | None = None
+        self,
+        topic_partition: TopicPartition,
+        *,
+        min_entries: int,
+        up_to: Offset | None = None,
+        expired: Expired | None = None,
     ) -> bool:
         """Bring rows of sealed files together; compact up to an offset, if the topic is compacted."""
 

@@ -50,6 +50,7 @@ from millstream.durable import (
 from millstream.log.api import (
     AppendResult,
     Compacted,
+    Expired,
     LogRecordBatch,
     PartitionDescription,
     Publication,
@@ -294,11 +295,12 @@ class FileLog:
         min_entries: int = 256,
         up_to: Offset | None = None,
         min_dirty: float = MIN_DIRTY,
+        expired: Expired | None = None,
     ) -> bool:
         """Fold small files of a partition and, if its topic is compacted, leave out what is replaced.
 
-        ``up_to`` bounds the compaction: nobody needs the topic as it was at an earlier offset. Returns
-        whether anything was done.
+        ``up_to`` bounds the compaction: nobody needs the topic as it was at an earlier offset. ``expired``
+        says what else is gone. Returns whether anything was done.
         """
         config = self.config(topic_partition.topic)
         partition = self._writable(topic_partition)
@@ -306,7 +308,8 @@ class FileLog:
         compaction = None
         if config.is_compacted:
             end = partition.bounds()[1] if up_to is None else up_to
-            compaction = Compaction(end, self._now_ms() - config.delete_retention_ms, min_dirty)
+            deletes_before = self._now_ms() - config.delete_retention_ms
+            compaction = Compaction(end, deletes_before, min_dirty, expired=expired)
         rewriter = Rewriter(partition, reader, self._files, self._limits.segment_bytes)
         return rewriter.run(min_entries=min_entries, compaction=compaction)
 

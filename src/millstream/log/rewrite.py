@@ -34,6 +34,7 @@ from millstream.durable import (
     held_lock,
     write_all,
 )
+from millstream.log.api import Expired
 from millstream.log.blocks import encode_blocks, encode_sparse_block, summary
 from millstream.log.index import SegmentIndex, current_segments
 from millstream.log.partition import PartitionFiles
@@ -68,6 +69,8 @@ class Compaction:
     """Tombstones that were appended before this time may go."""
     min_dirty: float = MIN_DIRTY
     max_keys: int = MAX_KEYS
+    expired: Expired | None = None
+    """What the last record with an empty key says about others: they are left out, too."""
 
 
 @dataclass(slots=True)
@@ -161,10 +164,18 @@ class Rewriter:
     def _compact(self, compaction: Compaction) -> bool:
         segments, last = self._compactable(compaction)
         if segments:
-            rule = _KeepLast(last, segments[-1].end, compaction.deletes_before)
+            dropped = self._dropped(compaction, last)
+            rule = _KeepLast(last, segments[-1].end, compaction.deletes_before, dropped)
             for group in _of_size(segments, self._target_bytes):  # oldest first: a tombstone goes last
                 self._rewrite(group, rule)
         return bool(segments)
+
+    def _dropped(self, compaction: Compaction, last: Mapping[bytes, int]) -> tuple[bytes, bytes] | None:
+        at = last.get(b"")
+        if compaction.expired is None or at is None:
+            return None
+        note = next(self._reader.stored(at, at + 1)).records.column(1)[0].as_py()
+        return None if note is None else compaction.expired(note)
 
     # One new segment ----------------------------------------------------------------------------------
 
@@ -296,10 +307,17 @@ class _KeepAll:
 
 
 class _KeepLast:
-    """Compaction: a record goes if a later one has its key, a tombstone also if it is old."""
+    """Compaction: a record goes if a later one has its key, if it has expired, or as an old tombstone."""
 
-    def __init__(self, last: Mapping[bytes, int], compacted_to: int, deletes_before: int) -> None:
+    def __init__(
+        self,
+        last: Mapping[bytes, int],
+        compacted_to: int,
+        deletes_before: int,
+        dropped: tuple[bytes, bytes] | None,
+    ) -> None:
         self._last = last
+        self._dropped = dropped
         self.compacted_to = compacted_to
         self._deletes_before = deletes_before
         self.has_dropped_deletes = False
@@ -310,6 +328,9 @@ class _KeepLast:
         keys: list[bytes | None] = stored.records.column(0).to_pylist()
         rows = zip(keys, offsets.to_pylist(), strict=True)
         stays = pa.array([key is None or last.get(key, at) <= at for key, at in rows], pa.bool_())
+        if self._dropped is not None:
+            start, end = self._dropped
+            stays = pc.and_not(stays, pa.array([key is not None and start <= key < end for key in keys]))
         if stored.append_time < self._deletes_before:
             values, known_keys = stored.records.column(1), stored.records.column(0)
             is_delete = pc.and_(pc.is_null(values), pc.is_valid(known_keys))

@@ -26,10 +26,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from millstream import failpoints
-from millstream.log.api import SealedLog, TopicPartition
+from millstream.log.api import Expired, SealedLog, TopicPartition
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain
 from millstream.state.changelog import changelog_topic
+from millstream.state.segments import dropped_by
 from millstream.topology.plan import Plan
 from millstream.types import Epoch, Offset, Partition
 
@@ -67,16 +68,17 @@ class Upkeep:
         # 2.
         oldest = self._chain.read(Epoch(head.oldest))
         rewritten = 0
-        for place, up_to in self._places(oldest):
-            rewritten += self._log.rewrite(place, min_entries=self._min_entries, up_to=up_to)
+        for place, up_to, expired in self._places(oldest):
+            rewritten += self._log.rewrite(place, min_entries=self._min_entries, up_to=up_to, expired=expired)
             self._log.retain(place)
         # 3.
         return UpkeepReport(removed, rewritten, self._collect(head))
 
-    def _places(self, oldest: Manifest) -> Iterator[tuple[TopicPartition, Offset | None]]:
+    def _places(self, oldest: Manifest) -> Iterator[tuple[TopicPartition, Offset | None, Expired | None]]:
         """Give the partitions that it writes or reads, changelogs with how far they may be compacted.
 
         A store may be asked for at any manifest that is kept, so compaction ends where the oldest stands.
+        Stores by segments write no tombstones for what expires: their changelogs are told by the note.
         """
         there = set(self._log.topics())
         for sub in self._plan.subtopologies:
@@ -87,13 +89,14 @@ class Upkeep:
                 for number in range(self._log.config(topic).partitions):
                     entry = oldest.tasks.get(sub.task_id(number))
                     up_to = Offset(0) if entry is None else entry.changelogs.get(name, Offset(0))
-                    yield TopicPartition(topic, Partition(number)), up_to
+                    expired = dropped_by if spec.is_segmented else None
+                    yield TopicPartition(topic, Partition(number)), up_to, expired
         subs = self._plan.subtopologies
         named = {sink.topic for sub in subs for sink in sub.sinks}
         read = {topic for topic in there if any(sub.source_of(topic) is not None for sub in subs)}
         for topic in sorted(there.intersection(named) | read):
             for number in range(self._log.config(topic).partitions):
-                yield TopicPartition(topic, Partition(number)), None
+                yield TopicPartition(topic, Partition(number)), None, None
 
     def _collect(self, head: Manifest) -> int:
         """Delete the sealed files that nobody needs."""

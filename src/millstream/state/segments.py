@@ -31,7 +31,15 @@ from millstream.state.backends.api import Backend, KeyRange
 from millstream.state.errors import DamagedStoreError
 from millstream.state.overlay import Entry
 
-__all__ = ["NOTE_KEY", "SEGMENT_BYTES", "UNKNOWN_TIME", "Note", "apply_changes", "segment_prefix"]
+__all__ = [
+    "NOTE_KEY",
+    "SEGMENT_BYTES",
+    "UNKNOWN_TIME",
+    "Note",
+    "apply_changes",
+    "dropped_by",
+    "segment_prefix",
+]
 
 SEGMENT_BYTES: Final = 8
 NOTE_KEY: Final = b""
@@ -94,6 +102,13 @@ def with_note(note: Note, rows: Sequence[Entry]) -> list[Entry]:
     return [(NOTE_KEY, note.encoded()), *rows[cut:]]
 
 
+def dropped_by(note: bytes) -> KeyRange | None:
+    """The keys that are gone, according to a note: a changelog need not keep them, either."""
+    first_live = decode_note(note).first_live
+    # From the first key on: a restore that begins anew may hold rows from before its first note.
+    return (b"\0", segment_prefix(first_live)) if first_live else None
+
+
 def apply_changes(
     backend: Backend, entries: Sequence[Entry], marker: bytes, *, segmented: bool, bulk: bool = False
 ) -> None:
@@ -113,7 +128,4 @@ def _newly_expired(backend: Backend, note: Note) -> KeyRange | None:
     """The keys that have to go; None on most writes, so that these stay as cheap as they are."""
     data = backend.get_many([NOTE_KEY])[0]
     before = 0 if data is None else decode_note(data).first_live
-    if before >= note.first_live:
-        return None
-    # Not from segment `before`: a restore that began anew may hold rows from before its first note.
-    return b"\0", segment_prefix(note.first_live)
+    return dropped_by(note.encoded()) if before < note.first_live else None

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.state.one_task import APPLICATION, PARTITION, OneTask, rows_of
 
-from millstream import Window, Windowed, serdes, stores
+from millstream import (
+    Processor,
+    ProcessorContext,
+    Record,
+    StreamsBuilder,
+    Window,
+    Windowed,
+    serdes,
+    stores,
+)
 from millstream.errors import StoreError, TopologyError
-from millstream.state.backends import NAMES, supplier
+from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.runtime.commit import DriverSettings
+from millstream.state.backends import NAMES, Row, supplier
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog import changelog_topic, segment
 from millstream.state.opening import open_store
@@ -18,6 +30,7 @@ from millstream.state.segments import SEGMENT_BYTES, apply_changes
 from millstream.state.specs import StoreBuilder, StoreKind
 from millstream.state.store import changes_of, epoch_committed
 from millstream.state.task_stores import TaskVersion
+from millstream.testing.executor import InProcessExecutor
 from millstream.types import Version
 
 WINDOWS = stores.window(
@@ -208,3 +221,57 @@ def test_a_key_of_none_is_refused() -> None:
     store = opened(WINDOWS, MemoryBackend())
     with pytest.raises(StoreError, match="store 'windows': the key is None"):
         store.put(None, "v", 0)
+
+
+class CountByWindow(Processor[str, str, str, str]):
+    def init(self, context: ProcessorContext[str, str]) -> None:
+        self.windows = context.state_store("windows")
+
+    def process(self, record: Record[str, str]) -> None:
+        self.windows.put(record.key, record.value, record.timestamp)
+
+
+def test_compaction_leaves_expired_rows_out_of_the_changelog(tmp_path: Path, backend: str) -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(WINDOWS)
+    builder.stream("in", key=serdes.string, value=serdes.string).process(CountByWindow, "windows")
+    tmp_path.chmod(0o700)
+    log = FileLog(tmp_path / "log")
+    log.create_topic("in")
+    state = tmp_path / "state"
+
+    def rows_on_disk() -> list[Row]:
+        path = state / "app" / "0_0" / backend / "windows"
+        with supplier(backend).open(path, segment_bytes=SEGMENT_BYTES) as opened_:
+            return list(opened_.scan())
+
+    changelog = TopicPartition(changelog_topic("app", "windows"), PARTITION)
+    with InProcessExecutor(
+        builder.build(),
+        application_id="app",
+        log_root=log.root,
+        state_dir=state,
+        backend=backend,
+        settings=DriverSettings(retained_manifests=2),
+    ) as executor:
+        for epoch in range(60):
+            log.append(TopicPartition("in", PARTITION), record_batch([b"k%d" % epoch], [b"v"], [epoch * 25]))
+            executor.run_epoch()
+            executor.tend(min_entries=4)
+        written = log.latest(changelog)
+        kept = sum(len(batch) for batch in log.read(changelog, log.earliest(changelog), written))
+        assert written >= 120  # a note and a window in every epoch
+        assert kept < 40  # live ones, and what was not looked at yet
+        before = rows_on_disk()
+    shutil.rmtree(state)
+    with InProcessExecutor(
+        builder.build(),
+        application_id="app",
+        log_root=log.root,
+        state_dir=state,
+        backend=backend,
+        clock=lambda: 10**13,
+    ) as executor:
+        log.append(TopicPartition("in", PARTITION), record_batch([b"k59"], [b"v"], [59 * 25]))
+        executor.run_epoch()
+    assert before == rows_on_disk()
