@@ -25,6 +25,7 @@ from benchmarks.report import write_report
 
 CASES = {
     "row_tier": "The row tier against a plain loop, one core",
+    "column_tier": "The column tier against a plain loop, one core",
     "throughput": "Records per second, against Spark's own Structured Streaming",
     "small_epochs": "Small epochs, and from append to visible",
     "growth": "Cost of growth: keys, shuffles, partitions",
@@ -34,7 +35,7 @@ CASES = {
     "state_backends": "State backends",
 }
 """Each is a function of that name in the module of that name."""
-QUICK = ("row_tier", "throughput", "small_epochs", "start_up")
+QUICK = ("row_tier", "column_tier", "throughput", "small_epochs", "start_up")
 RESULTS = Path(__file__).parent / "results"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -50,7 +51,13 @@ def run(
             runner.run_epoch([raw_of(epoch, serde, offset)])
             offset += len(epoch)
         sent = [(row.key, row.value, row.timestamp) for row in runner.outputs.get("out", ())]
-        return sent, [pair for store in runner.stores("table") for pair in store.all()]
+        return sent, rows_of(runner, "table")
+
+
+def rows_of(runner: EpochRunner, name: str) -> list[Any]:
+    """Keys and cells of a store in all its partitions."""
+    stores: Sequence[Any] = runner.stores(name)
+    return [pair for store in stores for pair in store.all()]
 
 
 def raw_of(rows: Sequence[tuple[str | None, Any]], serde: Any, offset: int) -> RawBatch:
@@ -163,8 +170,8 @@ def test_a_group_by_expression_moves_records_to_the_partition_of_their_new_key()
     ]
     with EpochRunner(builder.build(), partitions={"in": 3}) as runner:
         runner.run_epoch([raw_of(rows[0], RECORD, 0)])
-        sums = {name: cell.value for store in runner.stores("sums") for name, cell in store.all()}
-        counts = {name: cell.value for store in runner.stores("counts") for name, cell in store.all()}
+        sums = {name: cell.value for name, cell in rows_of(runner, "sums")}
+        counts = {name: cell.value for name, cell in rows_of(runner, "counts")}
     assert sums == {"a": 5, "b": 2}
     assert counts == {"k": 4}
 
@@ -182,8 +189,8 @@ def test_keys_of_any_type_with_columns_can_be_grouped_by() -> None:
         stream.group_by(made).count(store="counts")
         with EpochRunner(builder.build(), partitions={"in": 1}) as runner:
             runner.run_epoch([raw_of([("k", {"n": 1, "f": 0.5, "s": "x"})] * 2, RECORD, 0)])
-            [store] = runner.stores("counts")
-            assert [name for name, cell in store.all() if cell.value == 2] == expected
+            found = rows_of(runner, "counts")
+            assert [name for name, cell in found if cell.value == 2] == expected
 
 
 def test_aggregates_without_an_expression_behind_expressions_are_columns() -> None:
@@ -198,3 +205,33 @@ def _operators(stream: Any) -> list[Any]:
     topology = Topology()
     stream.graph.write(topology)
     return [node.make() for node in topology.nodes.values() if hasattr(node, "make")]
+
+
+@pytest.mark.parametrize("caching", [True, False])
+def test_a_count_behind_an_expression_is_combined_in_front_of_its_repartition_if_it_is_cached(
+    caching: bool,
+) -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("in", key=serdes.string, value=serdes.string).flat_map_values(value.str.split(" "))
+    words.group_by(value).count(store=Store("counts", caching=caching)).to_stream().to("out")
+    topology = builder.build()
+    [sink] = topology.plan().subtopologies[0].sinks
+    assert (sink.combine is not None) == caching
+    rows = [("k", "a b a"), ("k", "b"), ("k", "a")] * 1000
+    with EpochRunner(topology, partitions={"in": 2}) as runner:
+        for epoch in (0, 1):
+            raw = raw_of(rows, serdes.string, epoch * len(rows))
+            runner.run_epoch([replace(raw, timestamps=range(len(rows)))])
+        counts = {name: cell.value for name, cell in rows_of(runner, "counts")}
+        sent = len(runner.outputs["out"])
+    assert counts == {"a": 6000, "b": 4000}
+    assert sent == (4 if caching else 10_000)
+
+
+def test_sums_behind_an_expression_are_not_combined_in_front() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.int64).select_key(value)
+    stream.group_by_key().sum(store="sums")
+    stream.group_by_key().min(value + 1, store="least")
+    sinks = [sink for sub in builder.build().plan().subtopologies for sink in sub.sinks]
+    assert [sink.combine for sink in sinks] == [None, None]

@@ -122,7 +122,14 @@ LENIENT = serdes.json({"a": int, "s": str, "f": float, "b": bool})
         b"[]",
         b"null",
         b"",
+        b" ",
+        b"\n",
         b"{",
+        b'{"a":01,"s":"x","f":1.5,"b":true}',
+        b'{"a":1,"s":"x","f":1.,"b":true}',
+        b'{"a":1,"s":"x","f":1e999,"b":true}',
+        b'{"a":1,"s":"x","f":NaN,"b":true}',
+        b'{"a":1,"s":"x\ny","f":1.5,"b":true}',
         b'{"a":1,"s":"x","f":1.5,"b":true}{"a":1,"s":"x","f":1.5,"b":true}',
     ],
 )
@@ -132,6 +139,35 @@ def test_json_that_polars_would_bend_into_shape_is_refused(data: bytes) -> None:
     assert gives_up(codec(LENIENT).decode, column)
 
 
+FLAT = serdes.json({"a b": pl.Int64, 'q"': str, "f": float | None, "b": pl.Boolean, "small": pl.Int8})
+FLAT_RECORDS = st.fixed_dictionaries(
+    {
+        "a b": st.none() | INT64,
+        'q"': TEXT,
+        "f": st.none() | NUMBERS,
+        "b": st.none() | st.booleans(),
+        "small": st.none() | st.integers(-128, 127),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.none() | FLAT_RECORDS, max_size=6), st.booleans())
+def test_flat_records_are_read_exactly(values: list[Any], spaced: bool) -> None:
+    written = FLAT.serialize_many(values)
+    if spaced:
+        written = [None if value is None else json.dumps(value).encode() for value in values]
+    assert codec(FLAT).decode(pl.Series(written, dtype=pl.Binary)).to_list() == values
+
+
+def test_flat_records_out_of_bounds_are_refused_wherever_they_stand() -> None:
+    good, bad = (FLAT.serialize(one) for one in ({**FLAT_ONE, "small": 127}, FLAT_ONE))
+    bad = bad.replace(b'"small":1', b'"small":128')
+    assert gives_up(codec(FLAT).decode, pl.Series([good, bad]))
+    assert gives_up(codec(FLAT).decode, pl.Series([bad, good]))
+
+
+FLAT_ONE: dict[str, Any] = {"a b": 1, 'q"': "x", "f": 1.0, "b": True, "small": 1}
 SPELLINGS: dict[str, Callable[[Any], str]] = {
     "python": json.dumps,
     "indented": lambda value: json.dumps(value, indent=2),

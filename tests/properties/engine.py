@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -117,7 +117,8 @@ def _engine_results(runner: EpochRunner, built: Built, decode: Callable[[bytes],
     for letters in results.failures.values():
         letters.sort(key=str)
     for task in runner.tasks:
-        for name, store in task.stores.items():
+        stores: Mapping[str, Any] = task.stores
+        for name, store in stores.items():
             label = _label(task, name)
             results.stores[label, task.task_id] = {key: _plain(cell) for key, cell in store.all()}
     results.seen = {name: list(pairs) for name, pairs in built.seen.items() if pairs}

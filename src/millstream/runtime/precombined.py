@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 
 from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column
 from millstream.processors.fold import Combine, Combined
 from millstream.processors.groups import group_rows
+from millstream.runtime.column_edges import encoded
 from millstream.serdes import Serde
 from millstream.serdes import serialize_column as serialize
 
@@ -36,7 +38,7 @@ def combined_rows(
     if len(batch) == 0 or None in batch.values or not _in_order(batch.timestamps):
         return None
     try:
-        serialize(value_serde, batch.values)  # what can't be written must fail here, as it would without us
+        _write(value_serde, batch.values)  # what can't be written must fail here, as it would without us
         groups = group_rows(batch, key_serde, combine)
         if groups is None:
             return None
@@ -66,6 +68,13 @@ def decode_marked(
     ]
 
 
+def _write(serde: Serde[Any], values: Sequence[Any]) -> None:
+    if not isinstance(values, Column) or encoded(serde, values) is None:
+        serialize(serde, values)
+
+
 def _in_order(timestamps: Sequence[int]) -> bool:
+    if isinstance(timestamps, Column):
+        return bool(timestamps.series().is_sorted())
     ordered = timestamps if isinstance(timestamps, list) else list(timestamps)
     return ordered == sorted(ordered)

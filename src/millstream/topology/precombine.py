@@ -7,8 +7,8 @@ So:
 
 - the repartition has one writer and one reader, and only the aggregation is behind it;
 - the table is cached: it sends one update per key and epoch anyway;
-- nothing but the aggregation uses its store, and it works on rows (what an expression looks at is only known
-  behind the repartition);
+- nothing but the aggregation uses its store, and of those that work on columns it is a count (what an
+  expression looks at is only known behind the repartition);
 - no processor or topic extractor of the user's own is in the sub-topology behind: it could see offsets, and
   stream time that moves in larger steps.
 
@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from millstream.processors.aggregate import Folding
-from millstream.processors.fold import Combine
+from millstream.processors.fold import Combine, Counting
 from millstream.processors.operator import Operator
 from millstream.processors.table_values import StoredTableTransformValues, TableTransformValues
 from millstream.topology.levels import repartition_edges
@@ -66,7 +66,8 @@ def _combine_behind(topology: Topology, source: str) -> Combine | None:
     assert isinstance(operator, Folding)  # see above
     sharing = [name for name, stores in topology.connections.items() if operator.store_name in stores]
     alone = sharing == [children[0].name]
-    return operator.combine if operator.caching and alone and not operator.columnar else None
+    known_in_front = not operator.columnar or isinstance(operator.combine, Counting)
+    return operator.combine if operator.caching and alone and known_in_front else None
 
 
 def _is_users_own(node: Node) -> bool:

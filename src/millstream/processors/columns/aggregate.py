@@ -19,6 +19,7 @@ from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.processors.columns.expressions import Declared, Evaluation, series_of
 from millstream.processors.columns.folds import ColumnFold
+from millstream.processors.fold import Combined
 from millstream.processors.mean import SendsFloats
 from millstream.processors.table import Updates, drop_nulls
 from millstream.serdes import ColumnError
@@ -53,6 +54,8 @@ class ColumnAggregate(StreamAggregate):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         batch = drop_nulls(self.context, batch)
+        if not isinstance(batch.values, Column) and Combined in set(map(type, batch.values)):
+            return super().process(batch)  # a row per key: most was done in front of the repartition
         if self._of is not None and len(batch):
             found, batch = self._of.run(self.context, batch)
             # Nothing to add or to compare: the record is left out like one without a value.
