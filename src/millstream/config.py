@@ -51,6 +51,15 @@ class StreamsConfig:
         Where local state is kept, on a disk of each host.
     backend
         Which store backend keeps it: "lmdb", "rocksdb", "memory", or a supplier of your own.
+    snapshot_uri
+        Where snapshots of local state go: a folder that every host sees, or any URI of `pyarrow.fs`, such as
+        "s3://bucket/path". None: no snapshots; a lost store is restored from its whole changelog.
+    snapshot_interval_epochs
+        How many epochs after its last snapshot a task that has changed gets the next one.
+    snapshot_interval_bytes
+        The same, sooner, after so many bytes of its changelogs; None: only epochs count.
+    snapshots_retained
+        How many snapshots of each store are kept.
     default_partitions
         Of topics that the application writes to and that do not exist yet.
     max_epoch_retries
@@ -84,6 +93,10 @@ class StreamsConfig:
     offset_reset: OffsetReset = "earliest"
     state_dir: Path = Path("millstream-state")
     backend: Any = "lmdb"
+    snapshot_uri: str | Path | None = field(default=None, repr=False)  # it may hold a secret
+    snapshot_interval_epochs: int = 100
+    snapshot_interval_bytes: int | None = None
+    snapshots_retained: int = 2
     default_partitions: int = 1
     max_epoch_retries: int = 3
     max_restarts: int = 3
@@ -100,10 +113,21 @@ class StreamsConfig:
             "default_partitions",
             "lease_ttl_ms",
             "tick_ms",
+            "snapshot_interval_epochs",
+            "snapshots_retained",
         ):
             _check_at_least(name, getattr(self, name), 1)
         for name in ("max_epoch_retries", "max_restarts", "upkeep_interval_epochs"):
             _check_at_least(name, getattr(self, name), 0)
+        if self.snapshot_interval_bytes is not None:
+            _check_at_least("snapshot_interval_bytes", self.snapshot_interval_bytes, 1)
+        if self.snapshot_uri is not None and not (
+            isinstance(self.snapshot_uri, str | Path) and str(self.snapshot_uri)
+        ):
+            raise ConfigError(
+                f"snapshot_uri is a {type(self.snapshot_uri).__name__}, or empty. Remedy: give a folder, an "
+                "URI such as 's3://bucket/path', or None for no snapshots."
+            )
         if not is_offset_reset(self.offset_reset):
             raise ConfigError(f"offset_reset is {self.offset_reset!r}. Remedy: {how_to_reset()}")
         for kind in handlers.ErrorKind:
@@ -207,6 +231,8 @@ def _resolved(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _value(name: str, value: Any, where: str) -> Any:
     if name == "state_dir":
         return Path(str(value)).expanduser()
+    if name == "snapshot_uri":
+        return str(value)
     if name == "spark_settings":
         if not isinstance(value, dict):
             raise ConfigError(f"{where}: spark_settings is {value!r}, but it must be a table")

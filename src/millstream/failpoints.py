@@ -78,6 +78,14 @@ REGISTRY: Final[dict[str, str]] = {
     "upkeep.manifest_removed": "A manifest that is no longer kept is deleted; others may still be there.",
     "upkeep.file_collected": "A sealed file that nobody needs is deleted; others may still be there.",
     "follow.batch_applied": "A follower has applied one batch of the changelog and can go on behind it.",
+    # state/snapshots/: copies of stores on other storage
+    "snapshot.copied": "A task's stores are copied locally, and its lock is let go; nothing is stored yet.",
+    "snapshot.file_stored": "One file of a snapshot is stored; nobody knows of it yet.",
+    "snapshot.written": "A snapshot can be seen; those that it replaces are still there.",
+    "snapshot.dropped": "An old snapshot can't be seen any more; its files are still there.",
+    "snapshot.file_deleted": "One file that no snapshot names is deleted, others may be left.",
+    "snapshot.fetched": "The files of a snapshot are here and verified; the store is not made from them yet.",
+    "snapshot.restored": "A store stands where its snapshot does; the rest of the changelog is not applied.",
 }
 """Every failpoint and its meaning. To add one, add a line here and a ``hit`` at the step."""
 

@@ -13,16 +13,21 @@ from millstream.testing.faults import (
     EPOCH_POINTS,
     OPENING_POINTS,
     OPENING_STALL_SITES,
+    RESTORE_POINTS,
     SEED_VARIABLE,
+    SNAPSHOT_POINTS,
     STALL_SITES,
     Append,
     Crash,
+    CrashInSnapshot,
     Epoch,
     LoseLocalState,
     PowerCut,
     Restart,
+    RestoreFromSnapshots,
     Script,
     Stall,
+    TakeSnapshots,
     TwoAttempts,
     Wake,
     Zombie,
@@ -55,17 +60,22 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
     assert {type(step) for step in steps} == {
         Append,
         Crash,
+        CrashInSnapshot,
         Epoch,
         LoseLocalState,
         PowerCut,
         Restart,
+        RestoreFromSnapshots,
         Stall,
+        TakeSnapshots,
         TwoAttempts,
         Wake,
         Zombie,
     }
     assert {step.point for step in crashes if step.during == "epoch"} == set(EPOCH_POINTS)
     assert {step.point for step in crashes if step.during == "opening"} == set(OPENING_POINTS)
+    in_snapshots = [step for step in steps if isinstance(step, CrashInSnapshot)]
+    assert {step.point for step in in_snapshots} == {*SNAPSHOT_POINTS, *RESTORE_POINTS}
     assert {step.action for step in crashes} == {"raise", "torn-raise"}
     assert {step.then for step in crashes} == {"nothing", "look", "power cut"}
     assert {step.site for step in stalls if step.during == "epoch"} == set(STALL_SITES)

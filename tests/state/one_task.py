@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from millstream.log import FileLog, TopicPartition
-from millstream.state.backends import Backend, Row
+from millstream.state.backends import Backend, Row, memory
 from millstream.state.changelog import changelog_topic, segment
 from millstream.state.directory import TaskDirectory
 from millstream.state.follow import NO_LISTENER, Progress, RestoreListener
 from millstream.state.overlay import Entry
+from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
+from millstream.state.snapshots.taking import Outcome, Taker, take_snapshots
 from millstream.state.specs import StoreBuilder, StoreKind, key_value
-from millstream.state.task_stores import TaskVersion, open_task_stores
+from millstream.state.task_stores import NewerStores, TaskVersion, open_task_stores
 from millstream.types import Partition, Version
 
 APPLICATION = "app"
@@ -58,6 +61,10 @@ class OneTask:
     model: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     sealed: dict[int, dict[str, list[Entry]]] = field(default_factory=dict)
     """What the sealed file of each version holds for stores without a changelog."""
+    snapshots: SnapshotStorage | None = None
+    history: str = ""
+    """Marks the digests of this history's sealed files, if there are to be any."""
+    digests: dict[int, str] = field(default_factory=dict)
 
     def add_store(self, name: str, *, logging: bool = True, backend: str | None = None) -> None:
         """Let the task have a store."""
@@ -69,6 +76,8 @@ class OneTask:
     def commit(self, **writes: Writes) -> None:
         """Commit an epoch in which the task wrote this to its stores. No local store knows of it yet."""
         self.version += 1
+        if self.history:
+            self.digests[self.version] = f"{self.history}{self.version}"
         for name, entries in writes.items():
             if self.stores[name].logging:
                 rows = segment(sorted(entries.items()), StoreKind.KEY_VALUE, 0)
@@ -86,7 +95,12 @@ class OneTask:
         """What the stores must hold."""
         logged = [name for name, spec in self.stores.items() if spec.logging]
         positions = {name: self.log.latest(self.changelog(name)) for name in logged}
-        return TaskVersion(APPLICATION, PARTITION, Version(self.version), positions)
+        sealed = self.digests.get(self.version, "")
+        return TaskVersion(APPLICATION, PARTITION, Version(self.version), positions, sealed)
+
+    def is_known(self, version: Version, sealed: str) -> bool:
+        """Whether this history has such a version."""
+        return self.digests.get(version, "") == sealed and version <= self.version
 
     @contextmanager
     def opened(
@@ -95,6 +109,7 @@ class OneTask:
         *,
         listener: RestoreListener = NO_LISTENER,
         lock_timeout_ms: int = 0,
+        newer: NewerStores = NewerStores.REFUSE,
     ) -> Iterator[dict[str, Backend]]:
         """The stores, open at a version (default: the head)."""
         with open_task_stores(
@@ -106,8 +121,28 @@ class OneTask:
             local_segments=self.segments,
             lock_timeout_ms=lock_timeout_ms,
             listener=listener,
+            is_known=self.is_known,
+            snapshots=self.snapshots,
+            newer=newer,
         ) as backends:
             yield backends
+
+    def take(self, *, retained: int = 2, wanted: TaskVersion | None = None) -> list[Outcome]:
+        """Take snapshots of all stores."""
+        assert self.snapshots is not None
+        places = {name: self.place(name) for name in self.stores}
+        taker = Taker(self.snapshots, places, retained, self.is_known)
+        return take_snapshots(self.directory, self.opened(wanted, newer=NewerStores.TAKE), taker)
+
+    def place(self, store: str) -> SnapshotPlace:
+        """Whose snapshots those of a store are."""
+        backend = self.stores[store].backend or self.backend
+        return SnapshotPlace(APPLICATION, self.directory.path.name, store, backend)
+
+    def lose(self) -> None:
+        """The local disk is gone, and so is the process."""
+        shutil.rmtree(self.directory.path)
+        memory._kept.clear()
 
     def segments(self, store: str, after: Version, to: Version) -> list[list[Entry]] | None:
         """What `sealed` holds for a store; None if a file is missing."""

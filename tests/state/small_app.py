@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from millstream import Store, StreamsBuilder, Topology, serdes
+from millstream import Store, StreamsBuilder, StreamsConfig, Topology, serdes
 from millstream.durable.layer import OS_FILES, FileLayer, OsFileLayer
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.runtime.commit import DriverSettings
 from millstream.runtime.epoch import PlannedTask
 from millstream.runtime.step import apply_commit
 from millstream.state.backends import memory, supplier
+from millstream.state.follow import NO_LISTENER, RestoreListener
 from millstream.testing.executor import InProcessExecutor
 from millstream.types import Offset, Partition
 
@@ -77,6 +78,8 @@ class SmallApp:
     """What was acknowledged."""
     hours: int = 0
     retained_manifests: int = 100
+    config: StreamsConfig | None = None
+    listener: RestoreListener = NO_LISTENER
 
     @property
     def log_root(self) -> Path:
@@ -122,7 +125,9 @@ class SmallApp:
             files=self.files,
             clock=lambda: now,
             settings=DriverSettings(retained_manifests=self.retained_manifests),
-            apply_after_commit=False,
+            config=self.config,
+            listener=self.listener,
+            apply_after_commit=self.config is not None,
         )
 
     def run(self) -> Result:

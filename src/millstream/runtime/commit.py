@@ -6,7 +6,7 @@ never read; what it names is published, in epoch order and exactly once, before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream import failpoints
@@ -76,8 +76,10 @@ class Driver:
         *,
         clock: Callable[[], int],
         settings: DriverSettings | None = None,
+        pinned: Callable[[], Collection[int]] = tuple,
     ) -> None:
         self._folder = folder
+        self._pinned = pinned
         self._log = log
         self._plan = plan
         self._clock = clock
@@ -271,7 +273,7 @@ class Driver:
         """Tidy up behind the head: see :mod:`millstream.runtime.upkeep`. May run beside the epochs."""
         head = self.head
         self.lease.verify()
-        return Upkeep(self._folder, self._log, self._plan).run(head)
+        return Upkeep(self._folder, self._log, self._plan).run(head, self._pinned())
 
     # Inside -------------------------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ a name that only it has, and answers. A task that is started twice, or wakes up 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 
@@ -31,11 +32,12 @@ from millstream.state.directory import StateDirectory
 from millstream.state.follow import NO_LISTENER, RestoreListener
 from millstream.state.opening import open_store
 from millstream.state.overlay import Entry
-from millstream.state.task_stores import TaskVersion, open_task_stores, versions_on_disk
+from millstream.state.snapshots import SnapshotStorage
+from millstream.state.task_stores import NewerStores, TaskVersion, open_task_stores, versions_on_disk
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Attempt, Epoch, Offset, Partition, Version
 
-__all__ = ["Worker", "apply_commit", "run_task"]
+__all__ = ["Worker", "apply_commit", "is_known", "opened_stores", "run_task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Worker:
     metrics: Metrics
     listener: RestoreListener = NO_LISTENER
     lock_timeout_ms: int = 60_000
+    snapshots: SnapshotStorage | None = None
 
     def subtopology(self, number: int) -> SubTopology:
         """The sub-topology of a number."""
@@ -77,7 +80,7 @@ def run_task(
     misplaced = _misplaced(worker, sub, planned, entry)
     if misplaced is not None:
         return misplaced, []
-    with _opened(worker, sub, planned, entry) as backends:
+    with opened_stores(worker, sub, planned, entry) as backends:
         failpoints.hit("commit.opened")
         state_size = sum((backend.size() for backend in backends.values()), NO_STATE)
         # 4.
@@ -126,7 +129,7 @@ def apply_commit(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> None
     """Step 10: bring a task's local stores to the head. The next open would do it, too, only later."""
     sub = worker.subtopology(planned.subtopology)
     if sub.stores:
-        with _opened(worker, sub, planned, entry):
+        with opened_stores(worker, sub, planned, entry):
             pass
     failpoints.hit("commit.applied")
 
@@ -237,7 +240,15 @@ def _process(
         task.close()
 
 
-def _opened(worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskEntry | None) -> Any:
+def opened_stores(
+    worker: Worker,
+    sub: SubTopology,
+    planned: PlannedTask,
+    entry: TaskEntry | None,
+    *,
+    newer: NewerStores = NewerStores.REFUSE,
+) -> AbstractContextManager[dict[str, Backend]]:
+    """The stores of a task at the version of its entry, open for the length of a `with` block."""
     wanted = TaskVersion(
         application_id=worker.folder.application_id,
         partition=planned.partition,
@@ -245,9 +256,6 @@ def _opened(worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskE
         positions=dict(entry.changelogs) if entry else {},
         sealed=entry.digest if entry else "",
     )
-
-    def is_known(version: Version, sealed: str) -> bool:
-        return _is_known(worker, planned.task_id, version, sealed)
 
     def local_segments(store: str, after: Version, to: Version) -> list[list[Entry]] | None:
         return _local_segments(worker, planned.task_id, store, after, to)
@@ -259,13 +267,15 @@ def _opened(worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskE
         worker.log,
         default_backend=worker.backend,
         local_segments=local_segments,
-        is_known=is_known,
+        is_known=partial(is_known, worker, planned.task_id),
         lock_timeout_ms=worker.lock_timeout_ms,
         listener=worker.listener,
+        snapshots=worker.snapshots,
+        newer=newer,
     )
 
 
-def _is_known(worker: Worker, task_id: str, version: Version, sealed: str) -> bool:
+def is_known(worker: Worker, task_id: str, version: Version, sealed: str) -> bool:
     """Whether the manifest of a version names this very file of the task."""
     try:
         entry = ManifestChain(worker.folder).read(Epoch(version)).tasks.get(task_id)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from millstream.runtime.beside import Beside
 from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
 from millstream.runtime.epoch import EpochJob, TaskReport
 from millstream.runtime.manifest import Manifest
+from millstream.runtime.snapshots import pinned_epochs, schedule_of, storage_of
 from millstream.spark.clock import Ticks, now_ms
 from millstream.spark.failures import EpochFailedError, SparkGoneError, given_up
 from millstream.spark.heartbeat import kept_alive
@@ -28,7 +30,9 @@ from millstream.spark.job import run_epoch_job
 from millstream.spark.session import check_context, context_of, forget_dead_context, is_alive, make_context
 from millstream.spark.shipping import Program, ship
 from millstream.spark.slots import Slots
+from millstream.spark.snapshots import SnapshotJobs
 from millstream.state.backends.api import StoreSize
+from millstream.state.snapshots import absolute_location
 from millstream.topology.topology import Topology
 
 __all__ = ["EpochFailedError", "EpochLoop", "EpochResult"]
@@ -68,10 +72,14 @@ class EpochLoop:
         spark: Any,
         config: StreamsConfig,
     ) -> None:
+        if config.snapshot_uri is not None:
+            config = replace(config, snapshot_uri=absolute_location(config.snapshot_uri))
         self._application_id = application_id
         self._config = config
         self._spark = spark
         self._plan = topology.plan()
+        self._snapshot_storage = storage_of(config)  # refuses what can't be one
+        self._snapshots: SnapshotJobs | None = None
         self.log = FileLog(log_root)
         self.driver = Driver(
             ApplicationFolder(log_root, application_id),
@@ -85,6 +93,7 @@ class EpochLoop:
                 default_partitions=config.default_partitions,
                 offset_reset=config.offset_reset,
             ),
+            pinned=partial(pinned_epochs, self._snapshot_storage, application_id),
         )
         self._program = Program(
             topology, config, application_id, log_root.resolve(), config.state_dir.resolve(), config.backend
@@ -105,6 +114,7 @@ class EpochLoop:
             self._slots = Slots(self._context, self._context.defaultParallelism)
             self._make_worker = ship(self._context, self._program)
             self._slots.rows.mapPartitions(_Warm(self._make_worker)).collect()
+        self._begin_snapshots()
 
     def run_epoch(self, *, tick: bool) -> EpochResult | None:
         """Run one epoch; None if there is nothing to do. `tick` lets the wall clock move punctuators."""
@@ -119,6 +129,8 @@ class EpochLoop:
         appended = self.driver.newest_append_time(job)
         latency_ms = None if appended is None else max(0, now_ms() - appended)
         self.driver.end(manifest)
+        if self._snapshots is not None:
+            self._snapshots.after(job, manifest, reports)
         self._ticks.ended(reports, ticked=due)
         self._upkeep.epoch_ended()
         counters: Counter[tuple[str, str]] = Counter()
@@ -139,11 +151,13 @@ class EpochLoop:
         """Let the lease go; Spark stays, for the next `open`."""
         self._upkeep.wait()
         self.driver.close()
+        self._end_snapshots()
 
     def close(self) -> None:
         """Let the lease go, and end the Spark that was made here."""
         self._upkeep.wait()
         self.driver.close()
+        self._end_snapshots()
         context, self._context = self._context, None
         if context is None:
             return
@@ -155,6 +169,17 @@ class EpochLoop:
             self._make_worker.release()
         if self._spark is None:
             context.stop()
+
+    def _begin_snapshots(self) -> None:
+        assert self._context is not None and self._slots is not None  # noqa: PT018 - open() comes first
+        schedule = schedule_of(self._config, self._snapshot_storage, self.driver.head)
+        if schedule is not None:
+            self._snapshots = SnapshotJobs(self._context, self._slots, self._make_worker, schedule)
+
+    def _end_snapshots(self) -> None:
+        jobs, self._snapshots = self._snapshots, None
+        if jobs is not None:
+            jobs.finish()
 
     def _get_context(self) -> SparkContext:
         if self._spark is None:

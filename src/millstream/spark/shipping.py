@@ -19,6 +19,7 @@ from millstream.config import StreamsConfig
 from millstream.log.files import FileLog
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.metrics import Metrics
+from millstream.runtime.snapshots import storage_of
 from millstream.runtime.step import Worker
 from millstream.spark.restores import RestoreNotes
 from millstream.state.backends.api import BackendSupplier
@@ -83,6 +84,7 @@ def make_worker(program: Program) -> Worker:
         backend=program.backend,
         metrics=Metrics(),
         listener=RestoreNotes(program.state_dir / program.application_id),
+        snapshots=storage_of(program.config),
     )
 
 

@@ -30,7 +30,16 @@ from millstream.state.overlay import Entry
 from millstream.state.segments import apply_changes
 from millstream.types import Offset, Version
 
-__all__ = ["NO_LISTENER", "Marker", "Progress", "RestoreListener", "Target", "follow", "marker_of"]
+__all__ = [
+    "NO_LISTENER",
+    "Marker",
+    "Progress",
+    "RestoreListener",
+    "Target",
+    "Watch",
+    "follow",
+    "marker_of",
+]
 
 BATCH_ROWS: Final = 50_000
 BATCH_BYTES: Final = 64 << 20
@@ -79,6 +88,8 @@ class Progress:
     bytes: int
     records_per_second: float
     seconds_left: float | None
+    snapshot: Version | None = None
+    """The version of the snapshot that is copied: its records count as its files arrive. None: changelog."""
 
 
 class RestoreListener(Protocol):
@@ -134,7 +145,7 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
             f"Store {target.store!r} is at offset {here.position} of its changelog {target.changelog}, which "
             "no longer has the deletions of that time. It is removed and restored."
         )
-    watch = _Watch(target, here.position, listener)
+    watch = Watch(target, here.position, listener)
     watch.start()
     try:
         for entries, position, size in _batches(log, target, here.position):
@@ -207,11 +218,14 @@ def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Ent
         yield sorted(pending.items()), position, size
 
 
-class _Watch:
+class Watch:
     """Tells a listener how a restore goes."""
 
-    def __init__(self, target: Target, start: Offset, listener: RestoreListener) -> None:
+    def __init__(
+        self, target: Target, start: Offset, listener: RestoreListener, snapshot: Version | None = None
+    ) -> None:
         self._target = target
+        self._snapshot = snapshot
         self._start = start
         self._position = start
         self._bytes = 0
@@ -219,17 +233,21 @@ class _Watch:
         self._began = time.monotonic()
 
     def start(self) -> None:
+        """It begins."""
         self._listener.on_start(self._progress())
 
     def applied(self, position: Offset, size: int) -> None:
+        """It has come to a position, by so many bytes more."""
         self._position = position
         self._bytes += size
         self._listener.on_batch(self._progress())
 
     def end(self) -> None:
+        """It is done."""
         self._listener.on_end(self._progress())
 
     def suspend(self) -> None:
+        """It ends early."""
         self._listener.on_suspended(self._progress())
 
     def _progress(self) -> Progress:
@@ -244,6 +262,7 @@ class _Watch:
             self._bytes,
             rate,
             (total - done) / rate if rate else None,
+            self._snapshot,
         )
 
 

@@ -2,8 +2,8 @@
 
 `open_task_stores` holds the lock of the task's directory while the stores are open. A store that is
 behind follows its changelog; one that is damaged, or that may have been torn by a power cut, is removed
-and restored; one that is ahead is refused. Every store of a task gets the same version, also those that
-an epoch did not write to.
+and restored, from a snapshot if there is one; one that is ahead is refused. Every store of a task gets the
+same version, also those that an epoch did not write to.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 
 from millstream import failpoints
@@ -20,7 +21,7 @@ from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier
 from millstream.state.changelog import changelog_topic
 from millstream.state.directory import Checkpoint, TaskDirectory
-from millstream.state.errors import DamagedStoreError
+from millstream.state.errors import ChangelogGapError, DamagedStoreError
 from millstream.state.follow import (
     NO_LISTENER,
     Marker,
@@ -33,10 +34,12 @@ from millstream.state.follow import (
 )
 from millstream.state.overlay import Entry
 from millstream.state.segments import SEGMENT_BYTES
+from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
+from millstream.state.snapshots.restoring import Restorer, StoreOnDisk
 from millstream.state.specs import StoreBuilder
 from millstream.types import Offset, Partition, Version
 
-__all__ = ["LocalSegments", "TaskVersion", "open_task_stores", "versions_on_disk"]
+__all__ = ["LocalSegments", "NewerStores", "TaskVersion", "maker_of", "open_task_stores", "versions_on_disk"]
 
 LocalSegments = Callable[[str, Version, Version], list[list[Entry]] | None]
 """Writes of an unlogged store after one version up to another; None if they are not to be had."""
@@ -53,6 +56,15 @@ class TaskVersion:
     """Per logged store, the next offset of its changelog."""
     sealed: str = ""
     """Digest of the file that the task sealed for this version: it tells one history from another."""
+
+
+class NewerStores(Enum):
+    """What to do about a store that is newer than the version that is wanted."""
+
+    REFUSE = "refuse"
+    """An epoch can't run on it: the wanted version is the last commit, so another one was lost."""
+    TAKE = "take"
+    """A snapshot can: commits went on since the version was chosen. It must be of the same history."""
 
 
 IsKnown = Callable[[Version, str], bool]
@@ -76,6 +88,8 @@ def open_task_stores(
     is_known: IsKnown = _trust,
     lock_timeout_ms: int = 60_000,
     listener: RestoreListener = NO_LISTENER,
+    snapshots: SnapshotStorage | None = None,
+    newer: NewerStores = NewerStores.REFUSE,
 ) -> Iterator[dict[str, Backend]]:
     """Open all stores at the wanted version, for the length of a `with` block."""
     with ExitStack() as resources:
@@ -93,13 +107,33 @@ def open_task_stores(
                 local_segments=local_segments,
                 listener=listener,
                 is_known=is_known,
+                newer=newer,
             )
-            backend = _open(directory, _maker(spec, default_backend), spec, bring)
+            maker = maker_of(spec, default_backend)
+            store = StoreOnDisk(directory, maker, name, SEGMENT_BYTES if spec.is_segmented else 0)
+            restorer = None
+            if snapshots is not None and wanted.version > 0:
+                place = SnapshotPlace(wanted.application_id, directory.path.name, name, maker.name)
+                target = _target(name, spec, wanted)
+                changelog = log if spec.logging else None
+                restorer = Restorer(snapshots, place, store, target, changelog, is_known, listener)
+            backend = _open(store, bring, restorer)
             opened[name] = resources.enter_context(backend)
             failpoints.hit("commit.store_applied")
         with disk_errors_named(directory.path):
-            directory.write_checkpoint(Checkpoint(wanted.version, dict(wanted.positions)))
+            directory.write_checkpoint(
+                Checkpoint(wanted.version, dict(wanted.positions))
+                if newer is NewerStores.REFUSE
+                else _checkpoint(stores, opened)
+            )
         yield opened
+
+
+def _checkpoint(stores: Mapping[str, StoreBuilder], opened: Mapping[str, Backend]) -> Checkpoint:
+    """What the stores hold, whatever was wanted."""
+    markers = {name: marker_of(backend, name) for name, backend in opened.items()}
+    version = max((marker.version for marker in markers.values()), default=Version(0))
+    return Checkpoint(version, {name: markers[name].position for name in stores if stores[name].logging})
 
 
 def versions_on_disk(
@@ -113,7 +147,7 @@ def versions_on_disk(
     with directory.lock(timeout_ms=0):
         is_lost = directory.lost_in_a_power_cut()
         for name, spec in stores.items():
-            maker = _maker(spec, default_backend)
+            maker = maker_of(spec, default_backend)
             if not maker.persistent:
                 continue
             found[name] = Version(0)
@@ -126,21 +160,55 @@ def versions_on_disk(
     return found
 
 
-def _maker(spec: StoreBuilder, default_backend: str | BackendSupplier) -> BackendSupplier:
+def maker_of(spec: StoreBuilder, default_backend: str | BackendSupplier) -> BackendSupplier:
+    """The supplier of a store's backend."""
     return supplier(spec.backend if spec.backend is not None else default_backend)
 
 
-def _open(
-    directory: TaskDirectory, maker: BackendSupplier, spec: StoreBuilder, bring: Callable[[Backend], None]
-) -> Backend:
+def _open(store: StoreOnDisk, bring: Callable[[Backend], None], restorer: Restorer | None) -> Backend:
     """Open a store and bring it to its version; one that turns out to be damaged is made anew."""
-    path = directory.store_path(maker.name, spec.name)
-    segments = SEGMENT_BYTES if spec.is_segmented else 0
     try:
-        return _brought(maker.open(path, segment_bytes=segments), bring)
-    except DamagedStoreError:
-        directory.remove_store(maker.name, spec.name)
-        return _brought(maker.open(path, segment_bytes=segments), bring)
+        # Twice with snapshots: the damage may be in one, from before it was taken.
+        for way in [restorer] if restorer is None else [restorer, restorer]:
+            try:
+                return _brought(_opened_or_restored(store, way), bring)
+            except DamagedStoreError:
+                store.remove()
+        return _brought(store.open(), bring)
+    except ChangelogGapError as gap:
+        # The changelog begins later than the store stands: a snapshot beyond that will do.
+        backend = None if restorer is None else restorer.restored(_position(store))
+        if backend is not None:
+            return _brought(backend, bring)
+        if restorer is None or not restorer.problems:
+            raise
+        tried = " ".join(dict.fromkeys(restorer.problems))
+        raise ChangelogGapError(f"{gap} No snapshot could take its place: {tried}") from gap
+
+
+def _opened_or_restored(store: StoreOnDisk, restorer: Restorer | None) -> Backend:
+    """The store as it is; one that holds nothing yet as its newest snapshot has it."""
+    if restorer is None:
+        return store.open()
+    if store.path.is_dir():
+        backend = store.open()
+        if not _is_empty(backend):
+            return backend
+        backend.close()
+    return restorer.restored() or store.open()
+
+
+def _is_empty(backend: Backend) -> bool:
+    try:
+        return backend.marker() is None
+    except BaseException:
+        backend.close()
+        raise
+
+
+def _position(store: StoreOnDisk) -> Offset:
+    with store.open() as backend:
+        return marker_of(backend, store.name).position
 
 
 def _brought(backend: Backend, bring: Callable[[Backend], None]) -> Backend:
@@ -161,12 +229,13 @@ def _bring_to_version(
     local_segments: LocalSegments,
     listener: RestoreListener,
     is_known: IsKnown,
+    newer: NewerStores,
 ) -> None:
     _refuse_foreign(backend, name, wanted, is_known)
+    if newer is NewerStores.TAKE and _is_newer(marker_of(backend, name), wanted, is_known):
+        return
     if spec.logging:
-        changelog = TopicPartition(changelog_topic(wanted.application_id, name), wanted.partition)
-        marker = Marker(wanted.version, wanted.positions.get(name, Offset(0)), wanted.sealed)
-        follow(backend, Target(name, changelog, marker, spec.is_segmented), log, listener)
+        follow(backend, _target(name, spec, wanted), log, listener)
         return
     here = marker_of(backend, name)
     if here.version == wanted.version:
@@ -178,6 +247,16 @@ def _bring_to_version(
         segments = [[(key, None) for key, _ in backend.scan()]]
     marker = Marker(wanted.version, Offset(0), wanted.sealed)
     apply_segments(backend, segments, marker, segmented=spec.is_segmented)
+
+
+def _is_newer(here: Marker, wanted: TaskVersion, is_known: IsKnown) -> bool:
+    return here.version > wanted.version and is_known(here.version, here.sealed)
+
+
+def _target(name: str, spec: StoreBuilder, wanted: TaskVersion) -> Target:
+    changelog = TopicPartition(changelog_topic(wanted.application_id, name), wanted.partition)
+    position = wanted.positions.get(name, Offset(0)) if spec.logging else Offset(0)
+    return Target(name, changelog, Marker(wanted.version, position, wanted.sealed), spec.is_segmented)
 
 
 def _refuse_foreign(backend: Backend, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:
@@ -196,7 +275,8 @@ def _forget_what_a_power_cut_may_have_torn(directory: TaskDirectory) -> None:
     if not directory.lost_in_a_power_cut():
         return
     # All of them, whatever backend or plan they were written with: the note is about the whole task.
-    for backend in [path for path in directory.path.iterdir() if path.is_dir()]:
+    folders = [path for path in directory.path.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    for backend in folders:
         for store in [path.name for path in backend.iterdir() if not path.name.startswith(".")]:
             directory.remove_store(backend.name, store)
     directory.note_synced()

@@ -22,11 +22,13 @@ from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError
 from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.manifest import Manifest
 from millstream.runtime.metrics import Metrics
+from millstream.runtime.snapshots import pinned_epochs, schedule_of, snapshot_task, storage_of, warn_of
 from millstream.runtime.step import Worker, apply_commit, run_task
 from millstream.runtime.upkeep import Upkeep, UpkeepReport
 from millstream.state.backends.api import BackendSupplier
 from millstream.state.directory import open_state_directory
 from millstream.state.follow import NO_LISTENER, RestoreListener
+from millstream.state.snapshots.taking import Outcome
 from millstream.topology.topology import Topology
 from millstream.types import Attempt
 
@@ -55,23 +57,27 @@ class InProcessExecutor:
         apply_after_commit: bool = True,
     ) -> None:
         plan = topology.plan()
+        config = config if config is not None else StreamsConfig()
+        snapshots = storage_of(config, files)
         folder = ApplicationFolder(log_root, application_id, files)
         self.log = FileLog(log_root, files=files, limits=limits, now_ms=clock)
         self.metrics = Metrics()
         self.driver = Driver(folder, self.log, plan, clock=clock, settings=settings)
         self.worker = Worker(
             plan=plan,
-            config=config if config is not None else StreamsConfig(),
+            config=config,
             folder=folder,
             log=self.log,
             directory=open_state_directory(state_dir),
             backend=backend,
             metrics=self.metrics,
             listener=listener,
+            snapshots=snapshots,
         )
         self.apply_after_commit = apply_after_commit
         self._attempts = count(1)
         self.driver.open()
+        self.schedule = schedule_of(config, snapshots, self.driver.head)
 
     def run_epoch(self, *, tick: bool = False) -> Manifest | None:
         """Run one epoch through all ten steps; None if there was nothing to do."""
@@ -83,6 +89,7 @@ class InProcessExecutor:
         self.driver.end(manifest)
         if self.apply_after_commit:
             self.apply(job, manifest)
+            self.take_due_snapshots(job, manifest)
         return manifest
 
     def run_until_caught_up(self) -> int:
@@ -101,8 +108,24 @@ class InProcessExecutor:
     def tend(self, *, min_entries: int = 1) -> UpkeepReport:
         """Tidy up, as step 10 does now and then."""
         return Upkeep(self.worker.folder, self.log, self.worker.plan, min_entries=min_entries).run(
-            self.driver.head
+            self.driver.head, pinned_epochs(self.worker.snapshots, self.worker.folder.application_id)
         )
+
+    def take_due_snapshots(self, job: EpochJob, manifest: Manifest) -> list[Outcome]:
+        """Step 10, too: snapshots of the tasks that are due."""
+        if self.schedule is None:
+            return []
+        self.schedule.note(manifest)
+        due = self.schedule.due(manifest)
+        planned = [task for task in job.tasks if task.task_id in due]
+        outcomes = [
+            outcome
+            for task in planned
+            for outcome in snapshot_task(self.worker, task, manifest.tasks[task.task_id])
+        ]
+        self.schedule.tried(due, manifest.epoch)
+        warn_of(outcomes)
+        return outcomes
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | Misplaced]:
         """Steps 3 to 6 for all tasks, level by level."""

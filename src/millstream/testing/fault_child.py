@@ -16,9 +16,13 @@ from millstream.testing.fault_world import World
 __all__ = ["run"]
 
 
-def run(folder: Path, name: str, backend: str, now: int, armed: str = "") -> None:
+def run(
+    folder: Path, name: str, backend: str, now: int, armed: str = "", snapshot_interval: int | None = None
+) -> None:
     """Start a driver and run epochs; `armed` is as in ``MILLSTREAM_FAILPOINTS``."""
-    with World(folder, name, backend, make_files=lambda _: OS_FILES) as world:
+    with World(
+        folder, name, backend, make_files=lambda _: OS_FILES, snapshot_interval=snapshot_interval
+    ) as world:
         world.now = now
         failpoints.arm_from_environment(armed)
         while world.epoch() is not None:

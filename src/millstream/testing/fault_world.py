@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -20,6 +21,7 @@ from typing import Any, Final, Self
 from unittest import mock
 
 from millstream import failpoints
+from millstream.config import StreamsConfig
 from millstream.durable import FileLayer
 from millstream.log.api import TopicConfig, TopicPartition
 from millstream.log.blocks import record_batch
@@ -28,16 +30,19 @@ from millstream.runtime.blobs import Blob
 from millstream.runtime.commit import DriverSettings
 from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.lease import LeaseHeldError, LeaseLostError
-from millstream.runtime.manifest import Manifest
+from millstream.runtime.manifest import Manifest, TaskEntry
+from millstream.runtime.snapshots import snapshot_task
 from millstream.runtime.step import Worker, apply_commit, run_task
 from millstream.state.changelog import changelog_topic
 from millstream.state.directory import open_state_directory
 from millstream.state.errors import StoreAheadError
+from millstream.state.follow import Progress
+from millstream.state.snapshots.storage import FolderStorage
 from millstream.testing import oracle
 from millstream.testing.executor import InProcessExecutor, run_level
 from millstream.testing.fault_programs import APPLICATIONS, PARTITIONS
 from millstream.testing.faulty_files import FaultyFiles
-from millstream.testing.observation import copies_in, manifests_in, rows_of, sealed_in
+from millstream.testing.observation import copies_in, manifests_in, rows_of, sealed_in, snapshot_copies
 from millstream.testing.oracle import Facts, Row, Verdict
 from millstream.testing.stalls import Site, Stalled
 from millstream.types import Attempt, Partition
@@ -127,6 +132,9 @@ class World:
     limits: Limits = field(default_factory=lambda: Limits(segment_entries=4))
     happened: Counter[str] = field(default_factory=Counter)
     """How many faults of each kind there were."""
+    snapshot_interval: int | None = None
+    """After how many epochs each task gets a snapshot; None: there are none."""
+    snapshots_retained: int = 1
 
     def __post_init__(self) -> None:
         self.application = APPLICATIONS[self.name]
@@ -135,6 +143,14 @@ class World:
         self.log_root = self.disk / "log"
         self.state = self.folder / "state"
         self.standby = self.folder / "standby"
+        self.snapshots = self.disk / "snapshots"
+        self.config = StreamsConfig()
+        if self.snapshot_interval is not None:
+            self.config = StreamsConfig(
+                snapshot_uri=self.snapshots,
+                snapshot_interval_epochs=self.snapshot_interval,
+                snapshots_retained=self.snapshots_retained,
+            )
         self.disk.mkdir(0o700, parents=True, exist_ok=True)
         self.files = self.make_files(self.disk)
         self.rng = random.Random(f"world {self.seed}")  # noqa: S311 - not a secret
@@ -206,6 +222,14 @@ class World:
         self._at_head = at_head | sealed if apply else at_head - sealed
         return manifest
 
+    def take_snapshots(self) -> None:
+        """Take a snapshot of every task that has changed since its last one."""
+        worker = self._worker()
+        for planned, entry in self._committed_tasks():
+            problems = [outcome.problem for outcome in snapshot_task(worker, planned, entry)]
+            if any(problems):
+                raise NoFaultError(f"no snapshot of task {planned.task_id}: {problems}")
+
     def finish(self) -> None:
         """Run epochs until all input is committed; with large ones, in another driver."""
         self.epoch()
@@ -217,7 +241,16 @@ class World:
     def copy_to(self, folder: Path) -> World:
         """The same world in another folder; nobody may be at work in this one."""
         shutil.copytree(self.folder, folder)
-        other = World(folder, self.name, self.backend, self.seed, self.make_files, self.limits)
+        other = World(
+            folder,
+            self.name,
+            self.backend,
+            self.seed,
+            self.make_files,
+            self.limits,
+            snapshot_interval=self.snapshot_interval,
+            snapshots_retained=self.snapshots_retained,
+        )
         other.inputs = [list(rows) for rows in self.inputs]
         other.now, other.boot, other._time = self.now, self.boot, self._time
         return other
@@ -328,6 +361,63 @@ class World:
         self._at_head = set()
         self._count("lost local state")
 
+    def crash_in_snapshot(self, point: str, action: Any = "raise", *, skip: int = 0) -> None:
+        """Run epochs, each with a snapshot and a restore from it, until a failpoint ends the process."""
+        rounds = skip + 3  # only the second snapshot has one to replace, and what is torn comes later
+        self.append((2 * rounds + 1) * _RECORDS_OF_AN_EPOCH)
+        with failpoints.armed(point, action, skip=skip):
+            try:
+                for _ in range(rounds):
+                    self.epoch()
+                    self.take_snapshots()
+                    self.lose_local_state()
+                    self.epoch()
+            except failpoints.InjectedCrash:
+                self.die()
+        if self.app is not None:
+            raise NoFaultError(f"{point} ended nothing in {rounds} snapshots")
+        self._count("crash")
+
+    def restore_from_snapshots(self) -> None:
+        """Lose the local disk after a snapshot, and go on from it."""
+        self.append(3 * _RECORDS_OF_AN_EPOCH)
+        self.epoch()
+        self.take_snapshots()
+        before = self.happened["restored from a snapshot"]
+        self.lose_local_state()
+        self.epoch()
+        if self.happened["restored from a snapshot"] == before:
+            raise NoFaultError("nothing was restored from a snapshot")
+
+    def restore_from_harmed_snapshots(self) -> None:
+        """Lose the local disk and a part of every snapshot."""
+        self.append(3 * _RECORDS_OF_AN_EPOCH)
+        self.epoch()
+        self.take_snapshots()
+        self.harm_snapshots()
+        self.lose_local_state()
+        self.epoch()
+        storage = FolderStorage(self.snapshots, self.files)
+        for name in storage.sizes(APPLICATION_ID):
+            storage.delete(f"{APPLICATION_ID}/{name}")
+
+    def harm_snapshots(self) -> None:
+        """Something happens to one file of the snapshots of each store, if there is any."""
+        harmed = 0
+        storage = FolderStorage(self.snapshots, self.files)
+        for store in sorted(self.snapshots.glob(f"{APPLICATION_ID}/*_*/*/*")):
+            content = sorted(path for path in store.glob("*/*") if path.stat().st_size)
+            if content:
+                file, fate = self.rng.choice(content), self.rng.choice(("cut", "lost", "zeroed"))
+                if fate == "lost":
+                    storage.delete(file.relative_to(self.snapshots).as_posix())
+                else:
+                    self._scramble_file(file, fate)
+                harmed += 1
+        if not harmed:
+            raise NoFaultError("there were no snapshots to harm")
+        self._count("harmed snapshot")
+
     def power_cut(self) -> None:
         """All processes end, and what was not synced is lost, wholly or in part."""
         self._end_stalled()
@@ -352,6 +442,13 @@ class World:
         """Compare only what can be seen without reading a topic, which would bring it into order."""
         oracle.check_versions(manifests_in(self.application_folder / "manifests"), self._copies(self.state))
 
+    def check_snapshots(self) -> int:
+        """Make a store of every snapshot that can be seen, and compare it with the oracle; how many."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
+            copies = snapshot_copies(self.snapshots / APPLICATION_ID, Path(scratch))
+        oracle.check_snapshots(self.facts(settled=self.app is not None), copies)
+        return len(copies)
+
     def check_to_the_end(self) -> Verdict:
         """Run to the end of the input, follow with a standby, and compare everything."""
         self.finish()
@@ -364,14 +461,9 @@ class World:
 
     def follow(self) -> None:
         """Bring a standby of every task to the head."""
-        app = self.app or self.open()
         worker = replace(self._worker(), directory=open_state_directory(self.standby))
-        for sub in self.plan.subtopologies:
-            for number in range(self.plan.task_count(sub, app.driver.counts)):
-                planned = PlannedTask(sub.task_id(number), sub.number, Partition(number), sub.level)
-                entry = app.driver.head.tasks.get(planned.task_id)
-                if entry is not None:
-                    apply_commit(worker, planned, entry)
+        for planned, entry in self._committed_tasks():
+            apply_commit(worker, planned, entry)
 
     def facts(self, *, settled: bool = True) -> Facts:
         """Everything that can be seen from outside."""
@@ -411,9 +503,27 @@ class World:
             clock=lambda: self.now,
             files=self.files,
             limits=self.limits,
+            config=self.config,
+            listener=self,
         )
         app.started = self.started
         return app
+
+    # Restores -----------------------------------------------------------------------------------------
+
+    def on_start(self, progress: Progress) -> None:
+        """See `RestoreListener.on_start`."""
+
+    def on_batch(self, progress: Progress) -> None:
+        """See `RestoreListener.on_batch`."""
+
+    def on_end(self, progress: Progress) -> None:
+        """Count the stores that came from snapshots."""
+        if progress.snapshot is not None:
+            self.happened["restored from a snapshot"] += 1
+
+    def on_suspended(self, progress: Progress) -> None:
+        """See `RestoreListener.on_suspended`."""
 
     # Inside -------------------------------------------------------------------------------------------
 
@@ -429,6 +539,16 @@ class World:
 
     def _log(self) -> FileLog:
         return FileLog(self.log_root, files=self.files, limits=self.limits, now_ms=lambda: self.now)
+
+    def _committed_tasks(self) -> Iterator[tuple[PlannedTask, TaskEntry]]:
+        """Every task that has sealed, as the head has it."""
+        app = self.app or self.open()
+        for sub in self.plan.subtopologies:
+            for number in range(self.plan.task_count(sub, app.driver.counts)):
+                planned = PlannedTask(sub.task_id(number), sub.number, Partition(number), sub.level)
+                entry = app.driver.head.tasks.get(planned.task_id)
+                if entry is not None:
+                    yield planned, entry
 
     def _logged(self) -> list[str]:
         return [name for sub in self.plan.subtopologies for name, spec in sub.stores.items() if spec.logging]
@@ -453,12 +573,14 @@ class World:
     def _scramble(self, store: Path) -> None:
         """What a power cut may do to files that were never synced."""
         for file in sorted(path for path in store.rglob("*") if path.is_file() and path.name != "FORMAT"):
-            fate = self.rng.choice(("kept", "cut", "lost", "zeroed"))
-            size = file.stat().st_size
-            if fate == "lost":
-                file.unlink()
-            elif fate == "cut":
-                with file.open("r+b") as opened:
-                    opened.truncate(self.rng.randint(0, size))
-            elif fate == "zeroed":
-                file.write_bytes(bytes(size))
+            self._scramble_file(file, self.rng.choice(("kept", "cut", "lost", "zeroed")))
+
+    def _scramble_file(self, file: Path, fate: str) -> None:
+        size = file.stat().st_size
+        if fate == "lost":
+            file.unlink()
+        elif fate == "cut":
+            with file.open("r+b") as opened:
+                opened.truncate(self.rng.randint(0, max(0, size - 1)))
+        elif fate == "zeroed":
+            file.write_bytes(bytes(size))

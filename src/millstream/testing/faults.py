@@ -25,7 +25,9 @@ from millstream.testing.stalls import Site
 __all__ = [
     "EPOCH_POINTS",
     "OPENING_POINTS",
+    "RESTORE_POINTS",
     "SEED_VARIABLE",
+    "SNAPSHOT_POINTS",
     "STALL_SITES",
     "Script",
     "play",
@@ -36,6 +38,8 @@ __all__ = [
 SEED_VARIABLE: Final = "MILLSTREAM_SEED"
 SOME: Final = 12
 """More records than an epoch takes."""
+_NEVER_BY_ITSELF: Final = 1_000_000
+"""Snapshots are steps of a script."""
 
 During: TypeAlias = Literal["epoch", "opening"]
 
@@ -78,6 +82,18 @@ OPENING_POINTS: Final = (
     "commit.published",
 )
 """Failpoints that every start of a driver passes."""
+
+SNAPSHOT_POINTS: Final = (
+    "snapshot.copied",
+    "snapshot.file_stored",
+    "snapshot.written",
+    "snapshot.dropped",
+    "snapshot.file_deleted",
+)
+"""Failpoints that a snapshot passes that replaces another one."""
+
+RESTORE_POINTS: Final = ("snapshot.fetched", "snapshot.restored")
+"""Failpoints that a restore from a snapshot passes."""
 
 STALL_SITES: Final[tuple[Site, ...]] = (
     ("commit.planned",),
@@ -260,6 +276,49 @@ class LoseLocalState(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class TakeSnapshots(Step):
+    """Every task gets a snapshot."""
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.take_snapshots()
+
+
+@dataclass(frozen=True, slots=True)
+class CrashInSnapshot(Step):
+    """The process ends while it takes a snapshot, or restores from one."""
+
+    fault = "crash"
+
+    point: str
+    action: Literal["raise", "torn-raise"]
+    skip: int
+    then: Literal["nothing", "power cut"]
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.crash_in_snapshot(self.point, self.action, skip=self.skip)
+        if self.then == "power cut":
+            world.power_cut()
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFromSnapshots(Step):
+    """The local disk is gone after a snapshot; perhaps the snapshots have suffered, too."""
+
+    fault = "lost local state"
+
+    snapshots: Literal["whole", "harmed"]
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        if self.snapshots == "whole":
+            world.restore_from_snapshots()
+        else:
+            world.restore_from_harmed_snapshots()
+
+
+@dataclass(frozen=True, slots=True)
 class Script:
     """An application, a backend, and what happens."""
 
@@ -300,9 +359,13 @@ def script(seed: int) -> Script:
             steps.append(rng.choice((Epoch(apply=True), Restart())))
         elif isinstance(step, Wake):
             stalled -= 1
-        elif isinstance(step, PowerCut) or (isinstance(step, Crash) and step.then == "power cut"):
+        elif isinstance(step, PowerCut) or _ends_in_a_power_cut(step):
             stalled = 0
     return Script(seed, application, backend, (*steps, *([Wake()] * stalled)))
+
+
+def _ends_in_a_power_cut(step: Step) -> bool:
+    return isinstance(step, Crash | CrashInSnapshot) and step.then == "power cut"
 
 
 def _step(rng: random.Random, stalled: int) -> Step:
@@ -318,6 +381,12 @@ def _step(rng: random.Random, stalled: int) -> Step:
         skip=rng.choice((0, 0, 0, 1, 2)) if during == "epoch" else 0,
         then=rng.choice(("nothing", "look", "power cut")),
     )
+    snapshot_crash = CrashInSnapshot(
+        point=rng.choice((*SNAPSHOT_POINTS, *RESTORE_POINTS)),
+        action=rng.choice(("raise", "torn-raise")),
+        skip=rng.choice((0, 0, 1)),
+        then=rng.choice(("nothing", "power cut")),
+    )
     choices: list[tuple[int, Step]] = [
         (3, Epoch(apply=rng.random() < 0.7)),  # noqa: PLR2004
         (1, Append(rng.randint(1, 9))),
@@ -329,6 +398,9 @@ def _step(rng: random.Random, stalled: int) -> Step:
         (3 if stalled < 2 else 0, Stall(during, rng.choice(sites))),  # noqa: PLR2004
         (3 if stalled else 0, Wake()),
         (1, LoseLocalState(rng.choice((task, None)))),
+        (1, TakeSnapshots()),
+        (2, snapshot_crash),
+        (1, RestoreFromSnapshots(rng.choice(("whole", "harmed")))),
     ]
     return rng.choices([step for _, step in choices], [weight for weight, _ in choices])[0]
 
@@ -339,12 +411,15 @@ def play(script: Script, folder: Path) -> Verdict:
     A failure says how to see it again.
     """
     try:
-        with World(folder, script.application, script.backend, script.seed) as world:
+        with World(
+            folder, script.application, script.backend, script.seed, snapshot_interval=_NEVER_BY_ITSELF
+        ) as world:
             world.create_topics()
             for step in script.steps:
                 step.do(world)
                 _look(world, step)
             verdict = world.check_to_the_end()
+            world.check_snapshots()
             _check_all_happened(script, world.happened)
         world.remove()
     except BaseException as error:
@@ -356,7 +431,7 @@ def play(script: Script, folder: Path) -> Verdict:
 
 
 def _look(world: World, step: Step) -> None:
-    is_secret = isinstance(step, Crash) and step.then == "nothing"
+    is_secret = isinstance(step, Crash | CrashInSnapshot) and step.then == "nothing"
     if world.app is None and is_secret:
         world.check_versions()
     else:
@@ -365,7 +440,7 @@ def _look(world: World, step: Step) -> None:
 
 def _check_all_happened(script: Script, happened: Counter[str]) -> None:
     planned = Counter(step.fault for step in script.steps if step.fault is not None)
-    planned["power cut"] += sum(isinstance(step, Crash) and step.then == "power cut" for step in script.steps)
+    planned["power cut"] += sum(_ends_in_a_power_cut(step) for step in script.steps)
     missing = planned - happened
     if missing:
         raise NoFaultError(f"planned and not seen: {dict(missing)}")

@@ -20,7 +20,7 @@ from millstream.testing.oracle import Copy, Row, digest_of, manifest_of
 from millstream.topology.plan import Plan
 from millstream.types import Offset, Partition
 
-__all__ = ["copies_in", "manifests_in", "rows_of", "sealed_in"]
+__all__ = ["copies_in", "manifests_in", "rows_of", "sealed_in", "snapshot_copies"]
 
 _NOTHING = {"version": 0, "position": 0}
 
@@ -72,4 +72,21 @@ def copies_in(state: Path, plan: Plan, application_id: str, backend: str) -> dic
                     marker = _NOTHING if found is None else json.loads(found)
                     rows = dict(opened.scan())
                 copies[folder.name, store] = Copy(marker["version"], marker["position"], rows)
+    return copies
+
+
+def snapshot_copies(folder: Path, scratch: Path) -> list[tuple[str, str, Copy]]:
+    """What every visible snapshot of an application makes: task, store and copy."""
+    copies: list[tuple[str, str, Copy]] = []
+    for number, manifest in enumerate(sorted(folder.glob("*/*/*/manifests/[0-9]*"))):
+        task, store, backend = manifest.parts[-5:-2]
+        content = manifest_of(manifest.read_bytes())
+        here = scratch / str(number)
+        here.mkdir(0o700)
+        for file in content["files"]:
+            stored = manifest.parents[1] / "files" / f"{file['digest']}-{file['size']}"
+            (here / file["name"]).write_bytes(stored.read_bytes())
+        with supplier(backend).restore(here, scratch / f"{number}-store") as opened:
+            marker = json.loads(opened.marker() or b"")
+            copies.append((task, store, Copy(marker["version"], marker["position"], dict(opened.scan()))))
     return copies

@@ -41,6 +41,7 @@ __all__ = [
     "Verdict",
     "WordCount",
     "check",
+    "check_snapshots",
     "check_versions",
     "digest_of",
     "manifest_of",
@@ -324,6 +325,15 @@ def check_versions(manifests: Sequence[Mapping[str, Any]], stores: Mapping[tuple
     history = _versions(manifests)
     for (task, store), copy in stores.items():
         _check_below_head(f"store {store} of task {task}", copy, history.get(task, {0: {}}))
+
+
+def check_snapshots(facts: Facts, snapshots: Sequence[tuple[str, str, Copy]]) -> None:
+    """Snapshots are copies as good as any other, at versions that were committed."""
+    history = _versions(facts.manifests)
+    for task, store, copy in snapshots:
+        what = f"snapshot {copy.version} of store {store} of task {task}"
+        _must(copy.version > 0, "I7", f"{what} is of no version")
+        _check_copy(what, copy, task, store, facts, history)
 
 
 def _cut(

@@ -1,0 +1,94 @@
+"""Digests of files, computed once.
+
+A snapshot of RocksDB shares its sorted files with the store by hard links, and they never change. So a file
+that is still the same (same store, name, inode, size and time of its last change) has the digest it had, and
+a snapshot reads only what is new. The book is kept beside the state and may be lost at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from millstream.durable import temporary_name
+from millstream.state.snapshots.manifest import StoredFile
+from millstream.state.snapshots.storage import CHUNK_BYTES
+
+__all__ = ["Digests", "chunks_of", "new_digest"]
+
+_DIGEST_BYTES: Final = 16
+
+
+class _Known(msgspec.Struct, frozen=True, array_like=True):
+    inode: int
+    size: int
+    changed_ns: int
+    digest: str
+
+
+class _Book(msgspec.Struct):
+    store_id: str
+    files: dict[str, _Known]
+
+
+class Digests:
+    """The digests of one store's shared files."""
+
+    def __init__(self, book: Path, store_id: str) -> None:
+        self._path = book
+        self._store_id = store_id
+        self._known = self._read()
+        self._seen: dict[str, _Known] = {}
+
+    def of(self, file: Path) -> StoredFile:
+        """The name, digest and size of a file."""
+        status = file.stat()
+        known = self._known.get(file.name)
+        is_shared = status.st_nlink > 1
+        is_same = known is not None and (known.inode, known.size, known.changed_ns) == (
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+        )
+        if known is None or not is_shared or not is_same:
+            known = _Known(status.st_ino, status.st_size, status.st_mtime_ns, _digest(file))
+        if is_shared:
+            self._seen[file.name] = known
+        return StoredFile(file.name, known.digest, known.size)
+
+    def keep(self) -> None:
+        """Remember the digests of the files that were asked for. Nobody needs it to be durable."""
+        temporary = temporary_name(self._path)
+        temporary.write_bytes(msgspec.json.encode(_Book(self._store_id, self._seen)))
+        temporary.replace(self._path)
+
+    def _read(self) -> dict[str, _Known]:
+        with suppress(OSError, msgspec.DecodeError):
+            book = msgspec.json.decode(self._path.read_bytes(), type=_Book)
+            if book.store_id == self._store_id:
+                return book.files
+        return {}
+
+
+def chunks_of(file: Path) -> Iterator[bytes]:
+    """The content of a file, chunk by chunk."""
+    with file.open("rb") as opened:
+        while chunk := opened.read(CHUNK_BYTES):
+            yield chunk
+
+
+def new_digest() -> hashlib.blake2b:
+    """What content is named by."""
+    return hashlib.blake2b(digest_size=_DIGEST_BYTES)
+
+
+def _digest(file: Path) -> str:
+    digest = new_digest()
+    for chunk in chunks_of(file):
+        digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,216 @@
+"""Making a store from a snapshot: the newest one that is whole, of this history, and not too new.
+
+What is wrong with a snapshot is told by a warning that names the file, and the next older one is tried. That
+none is left is no error here: the changelog goes back to the beginning, or says that it does not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from millstream import failpoints
+from millstream.durable import UnsafeFolderError, disk_errors_named, ensure_private_folder
+from millstream.durable.layer import FILE_MODE
+from millstream.log.api import Log
+from millstream.state.backends.api import Backend, BackendSupplier
+from millstream.state.directory import TaskDirectory
+from millstream.state.errors import DamagedStoreError, StoreFormatError
+from millstream.state.follow import RestoreListener, Target, Watch, marker_of
+from millstream.state.snapshots.catalogue import listing
+from millstream.state.snapshots.digests import new_digest
+from millstream.state.snapshots.errors import DamagedSnapshotError, SnapshotStorageError
+from millstream.state.snapshots.manifest import (
+    ManifestName,
+    Snapshot,
+    SnapshotPlace,
+    StoredFile,
+    read_snapshot,
+)
+from millstream.state.snapshots.storage import SnapshotStorage
+from millstream.types import Offset, Version
+
+__all__ = ["Restorer", "StoreOnDisk"]
+
+_LOGGER = logging.getLogger("millstream")
+_FOLDER: Final = ".restoring"
+_BEFORE_ALL: Final = Offset(-1)
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOnDisk:
+    """Where a store is, and what opens it there."""
+
+    directory: TaskDirectory
+    maker: BackendSupplier
+    name: str
+    segment_bytes: int = 0
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self.directory.store_path(self.maker.name, self.name)
+
+    def open(self) -> Backend:
+        """Open it, or make it if it is not there."""
+        return self.maker.open(self.path, segment_bytes=self.segment_bytes)
+
+    def remove(self) -> None:
+        """Delete it, if it is there."""
+        self.directory.remove_store(self.maker.name, self.name)
+
+    def made_from(self, snapshot: Path) -> Backend:
+        """Make it from the folder of a snapshot, and open it."""
+        return self.maker.restore(snapshot, self.path, segment_bytes=self.segment_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Restorer:
+    """Restores one store of a task. Needs the task's lock."""
+
+    storage: SnapshotStorage
+    place: SnapshotPlace
+    store: StoreOnDisk
+    wanted: Target
+    log: Log | None
+    """Of the changelog that goes on behind a snapshot; None if the store has none."""
+    is_known: Callable[[Version, str], bool]
+    listener: RestoreListener
+    problems: list[str] = field(default_factory=list)
+    """What was wrong with the snapshots that could not be used."""
+
+    def restored(self, beyond: Offset = _BEFORE_ALL) -> Backend | None:
+        """The store, made anew from a snapshot that stands beyond an offset; None if there is none.
+
+        1. Fetch the files, and check each.
+        2. Remove what is there of the store.
+        3. Make the store from the files.
+        """
+        for snapshot in self._candidates(beyond):
+            try:
+                # 1.
+                folder = self._fetched(snapshot)
+                failpoints.hit("snapshot.fetched")
+                # 2.
+                self.store.remove()
+                # 3.
+                backend = self._made(snapshot, folder)
+            except (DamagedSnapshotError, SnapshotStorageError) as error:
+                self._tell(error)
+            else:
+                failpoints.hit("snapshot.restored")
+                return backend
+            finally:
+                shutil.rmtree(self.store.directory.path / _FOLDER, ignore_errors=True)
+        return None
+
+    def _candidates(self, beyond: Offset) -> Iterator[Snapshot]:
+        """The newest first. Of other histories there may be any number: they are not even looked at."""
+        try:
+            names = listing(self.storage, self.place).manifests
+        except (SnapshotStorageError, UnsafeFolderError) as error:
+            self._tell(error)
+            return
+        for name in names:
+            if not self._is_ours(name):
+                continue
+            try:
+                snapshot = read_snapshot(self.storage, self.place, name)
+            except (DamagedSnapshotError, SnapshotStorageError) as error:
+                self._tell(error)
+                continue
+            if self._reaches(snapshot.marker.position) and beyond < snapshot.marker.position:
+                yield snapshot
+
+    def _reaches(self, position: Offset) -> bool:
+        """Whether the changelog goes on from there: it is not beyond its end, and no deletion was dropped."""
+        if position > self.wanted.marker.position:
+            return False
+        return self.log is None or position >= self.log.compacted(self.wanted.changelog).deletes_gone_to
+
+    def _is_ours(self, name: ManifestName) -> bool:
+        wanted = self.wanted.marker
+        if name.version == wanted.version:
+            return name.sealed == wanted.sealed
+        return name.version < wanted.version and self.is_known(name.version, name.sealed)
+
+    def _fetched(self, snapshot: Snapshot) -> Path:
+        folder = self.store.directory.path / _FOLDER
+        shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
+        watch = Watch(
+            Target(self.wanted.store, self.wanted.changelog, snapshot.marker),
+            Offset(0),
+            self.listener,
+            snapshot.marker.version,
+        )
+        watch.start()
+        done = 0
+        try:
+            with disk_errors_named(folder):
+                ensure_private_folder(folder)
+                for file in snapshot.files:
+                    self._fetch(file, folder / file.name)
+                    done += file.size
+                    share = snapshot.marker.position * done // max(1, snapshot.bytes)
+                    watch.applied(Offset(share), file.size)
+        except BaseException:
+            watch.suspend()
+            raise
+        watch.end()
+        return folder
+
+    def _fetch(self, file: StoredFile, target: Path) -> None:
+        name = f"{self.place.folder}/{file.stored_as}"
+        digest, size = new_digest(), 0
+        try:
+            with os.fdopen(os.open(target, _FLAGS, FILE_MODE), "wb", buffering=0) as copy:
+                for chunk in self.storage.read(name):
+                    size += len(chunk)
+                    if size > file.size:
+                        break
+                    digest.update(chunk)
+                    copy.write(chunk)
+        except FileNotFoundError as error:
+            raise self._damaged(name, "is missing") from error
+        if size != file.size:
+            raise self._damaged(name, f"does not have its {file.size} bytes")
+        if digest.hexdigest() != file.digest:
+            raise self._damaged(name, "is damaged: its checksum does not match")
+
+    def _made(self, snapshot: Snapshot, folder: Path) -> Backend:
+        where = self.storage.shown(self.place.folder)
+        try:
+            backend = self.store.made_from(folder)
+        except (DamagedStoreError, StoreFormatError) as error:
+            raise DamagedSnapshotError(
+                f"Version {snapshot.marker.version} in {where} makes no store ({error})."
+            ) from error
+        if marker_of(backend, self.place.store) != snapshot.marker:
+            backend.close()
+            self.store.remove()
+            raise DamagedSnapshotError(
+                f"Version {snapshot.marker.version} in {where} holds another version than its manifest says."
+            )
+        return backend
+
+    def _damaged(self, name: str, how: str) -> DamagedSnapshotError:
+        return DamagedSnapshotError(
+            f"The snapshot file {self.storage.shown(name)} {how}. Likely cause: it was deleted, or a fault "
+            "of the storage."
+        )
+
+    def _tell(self, error: Exception) -> None:
+        self.problems.append(str(error))
+        _LOGGER.warning(
+            "Store %r of task %s can't be restored from a snapshot: %s It goes on with an older one, or with "
+            "the changelog.",
+            self.place.store,
+            self.place.task,
+            error,
+        )

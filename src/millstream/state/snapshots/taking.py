@@ -1,0 +1,256 @@
+"""Taking a snapshot of a task's stores: a local copy under the task's lock, everything else without it.
+
+Whoever takes one holds ``.snapshots/.lock`` in the task's directory, so that two on one host don't meet. Two
+on different hosts (one of them long given up) can: content has the same name only if it is the same, and
+whoever finds that files of its new snapshot were collected meanwhile takes it back.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from millstream import failpoints
+from millstream.durable import disk_errors_named, ensure_private_folder, held_lock
+from millstream.errors import MillstreamError
+from millstream.state.backends.api import Backend
+from millstream.state.backends.folder import FORMAT_FILE, Format
+from millstream.state.directory import TaskDirectory
+from millstream.state.follow import Marker, marker_of
+from millstream.state.snapshots.catalogue import Listing, listing
+from millstream.state.snapshots.digests import Digests, chunks_of
+from millstream.state.snapshots.errors import (
+    DamagedSnapshotError,
+    SnapshotFormatError,
+    SnapshotStorageError,
+)
+from millstream.state.snapshots.manifest import KIND, ManifestName, Snapshot, SnapshotPlace, read_snapshot
+from millstream.state.snapshots.storage import SnapshotStorage
+from millstream.types import Version
+
+__all__ = ["Outcome", "Taker", "take_snapshots"]
+
+_FOLDER: Final = ".snapshots"
+_LOCK: Final = ".lock"
+_NOTHING: Final = Version(0)
+
+IsKnown = Callable[[Version, str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the snapshot of one store, or (without a store) of a task's."""
+
+    task: str
+    store: str | None
+    version: Version = _NOTHING
+    """0: there was nothing to take."""
+    stored_bytes: int = 0
+    """Of the files that no earlier snapshot had."""
+    total_bytes: int = 0
+    problem: str | None = None
+    """Why there is no snapshot, or what is left to clean up. State is safe without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """Where snapshots of a task go, and how many stay."""
+
+    storage: SnapshotStorage
+    places: Mapping[str, SnapshotPlace]
+    """By store."""
+    retained: int
+    is_known: IsKnown
+    """Whether a version of a digest is one of this history: others are neither counted nor preferred."""
+
+
+def take_snapshots(
+    directory: TaskDirectory, opened: AbstractContextManager[Mapping[str, Backend]], taker: Taker
+) -> list[Outcome]:
+    """Take a snapshot of every store that has changed since its last one.
+
+    1. Copy the stores, under the task's lock (``opened`` holds it). RocksDB's copy is hard links.
+    2. Store the files that no earlier snapshot has.
+    3. Write the manifest. From here on the snapshot can be seen.
+    4. Drop the manifests that are no longer retained.
+    5. Delete the files that no manifest names.
+
+    A failure of one store is told in its outcome, and does not keep the others from theirs.
+    """
+    task = next(iter(taker.places.values())).task
+    try:
+        with _workshop(directory) as workshop:
+            before = {store: listing(taker.storage, place) for store, place in taker.places.items()}
+            # 1.
+            with opened as backends:
+                copies = [copy for store in backends if (copy := _copied(workshop, store, backends, before))]
+            failpoints.hit("snapshot.copied")
+            return [
+                copy if isinstance(copy, Outcome) else _stored(copy, before[copy.store], taker, workshop)
+                for copy in copies
+            ]
+    except (MillstreamError, OSError) as error:
+        return [Outcome(task, None, problem=str(error))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    store: str
+    marker: Marker
+    folder: Path
+
+
+@contextmanager
+def _workshop(directory: TaskDirectory) -> Iterator[Path]:
+    """A folder beside the stores, empty but for the books; for one process at a time."""
+    workshop = directory.path / _FOLDER
+    with disk_errors_named(workshop):
+        ensure_private_folder(workshop)
+        with held_lock(workshop / _LOCK, timeout_ms=0):
+            _empty(workshop)  # what a killed process left
+            try:
+                yield workshop
+            finally:
+                with suppress(OSError):
+                    _empty(workshop)
+
+
+def _empty(workshop: Path) -> None:
+    for path in workshop.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+
+
+def _copied(
+    workshop: Path, store: str, backends: Mapping[str, Backend], before: Mapping[str, Listing]
+) -> _Copy | Outcome | None:
+    """A copy of a store, if it stands at a version that has no snapshot yet."""
+    folder = workshop / store
+    try:
+        marker = marker_of(backends[store], store)
+        if marker.version <= 0 or ManifestName.of(marker) in before[store].manifests:
+            return None
+        with disk_errors_named(folder):
+            backends[store].snapshot(folder)
+    except (MillstreamError, OSError) as error:
+        return Outcome(workshop.parent.name, store, problem=str(error))
+    return _Copy(store, marker, folder)
+
+
+def _stored(copy: _Copy, before: Listing, taker: Taker, workshop: Path) -> Outcome:
+    place = taker.places[copy.store]
+    try:
+        form = _format(copy.folder)
+        digests = Digests(workshop / f"{place.backend}-{copy.store}.digests", form.id)
+        files = tuple(digests.of(file) for file in sorted(copy.folder.iterdir()))
+        digests.keep()
+        snapshot = Snapshot(
+            place.application_id, place.task, place.store, place.backend, form.format, copy.marker, files
+        )
+        # 2.
+        stored_bytes = 0
+        there = dict(before.files)
+        for file in files:
+            if there.get(file.stored_as) != file.size:  # else there already, and whole
+                taker.storage.put(f"{place.folder}/{file.stored_as}", chunks_of(copy.folder / file.name))
+                there[file.stored_as] = file.size
+                stored_bytes += file.size
+                failpoints.hit("snapshot.file_stored")
+        # 3.
+        name = ManifestName.of(copy.marker)
+        taker.storage.put(f"{place.folder}/{name}", [KIND.encode(snapshot)])
+        failpoints.hit("snapshot.written")
+        problem = _tidied(snapshot, taker)
+    except (MillstreamError, OSError) as error:
+        return Outcome(place.task, copy.store, problem=str(error))
+    finally:
+        shutil.rmtree(copy.folder, ignore_errors=True)
+    return Outcome(place.task, copy.store, copy.marker.version, stored_bytes, snapshot.bytes, problem)
+
+
+def _format(folder: Path) -> Format:
+    """What the copy's FORMAT says; a backend of the user's own may have none."""
+    try:
+        return msgspec.json.decode((folder / FORMAT_FILE).read_bytes(), type=Format)
+    except (OSError, ValueError):
+        return Format("", 0, "snapshot", "")
+
+
+def _tidied(new: Snapshot, taker: Taker) -> str | None:
+    """Steps 4 and 5; what could not be done, if anything."""
+    place, storage = new.place, taker.storage
+    now = listing(storage, place)
+    missing = [file for file in new.files if now.files.get(file.stored_as) != file.size]
+    if missing:
+        storage.delete(f"{place.folder}/{ManifestName.of(new.marker)}")
+        raise SnapshotStorageError(
+            f"{storage.shown(f'{place.folder}/{missing[0].stored_as}')} is gone, though it was stored for "
+            f"version {new.marker.version}. The snapshot is taken back. Likely cause: another process takes "
+            "snapshots of the same task. Remedy: none is needed if that was a driver that is being replaced."
+        )
+    try:
+        # 4.
+        kept, problem = _kept(new, now, taker)
+        if kept is None:
+            return problem
+        for name in now.manifests:
+            if name not in kept:
+                storage.delete(f"{place.folder}/{name}")
+                failpoints.hit("snapshot.dropped")
+        # 5.
+        named = {file.stored_as for snapshot in kept.values() for file in snapshot.files}
+        for stored in (*(file for file in now.files if file not in named), *now.litter):
+            storage.delete(f"{place.folder}/{stored}")
+            failpoints.hit("snapshot.file_deleted")
+    except (MillstreamError, OSError) as error:
+        return f"The snapshot was taken, but old ones could not be deleted: {error}"
+    return problem
+
+
+def _kept(
+    new: Snapshot, now: Listing, taker: Taker
+) -> tuple[dict[ManifestName, Snapshot] | None, str | None]:
+    """The snapshots that stay: the newest of this history, and what is newer and not of it.
+
+    The latter may belong to a history that a backup undid, or to somebody else: it is not ours to delete
+    until this history has passed it by. None if nobody can tell, because another release wrote one.
+    """
+    ours = ManifestName.of(new.marker)
+    kept: dict[ManifestName, Snapshot] = {}
+    problem: str | None = None
+    counted = 0
+    for name in now.manifests:
+        is_ours = name == ours or taker.is_known(name.version, name.sealed)
+        if counted >= taker.retained or (not is_ours and name.version <= ours.version):
+            continue
+        try:
+            kept[name] = new if name == ours else read_snapshot(taker.storage, new.place, name)
+        except SnapshotFormatError as error:
+            return None, str(error)
+        except DamagedSnapshotError as error:
+            if not is_ours:
+                return None, str(error)
+            problem = f"A snapshot could not be read and is deleted: {error}"
+        else:
+            counted += is_ours
+    return kept, problem
+
+
+def problems(outcomes: Sequence[Outcome]) -> list[str]:
+    """What a log should say about them."""
+    return [_told(outcome) for outcome in outcomes if outcome.problem is not None]
+
+
+def _told(outcome: Outcome) -> str:
+    whose = f"task {outcome.task}"
+    if outcome.store is not None:
+        whose = f"store {outcome.store!r} of {whose}"
+    if outcome.version:
+        return f"Snapshot {outcome.version} of {whose}: {outcome.problem}"
+    return f"There is no new snapshot of {whose}: {outcome.problem}"

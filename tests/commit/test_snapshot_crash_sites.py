@@ -1,0 +1,167 @@
+"""Every failpoint of a snapshot and of a restore from one, in this process and by SIGKILL of a child.
+
+A life is a driver's start and an epoch after which every task gets a snapshot that replaces the one before;
+for a restore the local disk was lost before. Whoever comes next finds only whole snapshots, takes new ones,
+and restores from them. On LMDB the first, the middle and the last hit of a life are crash sites, on the other
+backends and in killed children the first one is; every hit is with MILLSTREAM_SOAK=1.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from millstream import failpoints
+from millstream.testing import fault_child
+from millstream.testing.fault_world import LEASE_TTL_MS, World
+from millstream.testing.faults import RESTORE_POINTS, SNAPSHOT_POINTS
+
+SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
+POINTS = (*SNAPSHOT_POINTS, *RESTORE_POINTS)
+BACKENDS = ("lmdb", "rocksdb", "memory")
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in memory, where the system has such: nobody takes the real power away."""
+    if not os.access("/dev/shm", os.W_OK):  # noqa: S108 - a folder of its own is made in it
+        yield tmp_path_factory.mktemp("worlds")
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="millstream-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def place(memory: Path) -> Iterator[Path]:
+    """A folder for the worlds of one test."""
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def histories(memory: Path) -> dict[str, World]:
+    """A world per backend, after some epochs with snapshots and an orderly end, with input that is left."""
+    worlds: dict[str, World] = {}
+    for backend in BACKENDS:
+        with World(memory / backend, "ledger", backend, snapshot_interval=1).create_topics() as world:
+            world.append(48)
+            for _ in range(3):
+                world.epoch()
+            world.close()
+            assert world.check_snapshots() == 8  # four tasks, of three stores and of one
+        worlds[backend] = world
+    return worlds
+
+
+@pytest.fixture(scope="module")
+def hits(histories: dict[str, World], memory: Path) -> Counter[str]:
+    """How often each failpoint is passed in a life after the disk was lost."""
+    counted: Counter[str] = Counter()
+    with histories["lmdb"].copy_to(memory / "dry run") as world, ExitStack() as arms:
+        for name in POINTS:
+            arms.enter_context(failpoints.armed(name, partial(counted.update, [name])))
+        live(world)
+    return counted
+
+
+def live(world: World) -> None:
+    world.lose_local_state()
+    world.open()
+    world.epoch()
+
+
+def sites(hits: int, *, few: bool = True) -> Sequence[int]:
+    if SOAK:
+        return range(hits)
+    return [0] if few else sorted({0, hits // 2, hits - 1})
+
+
+def recover(world: World) -> None:
+    """Go on after a crash; then lose everything local, and go on from the snapshots."""
+    assert world.backlog() > 0
+    world.check_snapshots()
+    world.check_versions()
+    world.open()
+    world.check()
+    world.epoch()
+    assert world.check_snapshots() == 8
+    world.happened.clear()
+    world.lose_local_state()
+    world.epoch()
+    assert world.happened["restored from a snapshot"] > 0  # of every task that got records
+    world.finish()
+    world.check()
+    assert world.check_snapshots() == 8
+    world.remove()
+
+
+def test_every_failpoint_is_passed_in_a_life(hits: Counter[str]) -> None:
+    assert set(hits) == set(POINTS) == {name for name in failpoints.REGISTRY if name.startswith("snapshot.")}
+
+
+@pytest.mark.parametrize("action", ["raise", "torn-raise"])
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_crash_at_any_step_of_a_snapshot_is_recovered_from(
+    histories: dict[str, World],
+    hits: Counter[str],
+    place: Path,
+    backend: str,
+    point: str,
+    action: failpoints.Action,
+) -> None:
+    for skip in sites(hits[point], few=backend != "lmdb"):
+        with histories[backend].copy_to(place / str(skip)) as world:
+            with failpoints.armed(point, action, skip=skip) as armed:
+                try:
+                    live(world)
+                    world.epoch()  # what is torn comes after the point: after the last one, here
+                except failpoints.InjectedCrash:
+                    world.die()
+            assert armed.fired
+            assert world.app is None, "nothing was torn"
+            recover(world)
+
+
+CHILDREN = multiprocessing.get_context("forkserver")
+CHILDREN.set_forkserver_preload([fault_child.__name__])
+
+
+@pytest.mark.parametrize("action", ["kill", "torn"])
+@pytest.mark.parametrize("point", POINTS)
+def test_a_process_killed_at_any_step_of_a_snapshot_is_recovered_from(
+    histories: dict[str, World], hits: Counter[str], place: Path, point: str, action: str
+) -> None:
+    for skip in sites(hits[point]):
+        backend = BACKENDS[(POINTS.index(point) + skip + (action == "torn")) % len(BACKENDS)]
+        with histories[backend].copy_to(place / str(skip)) as world:
+            world.lose_local_state()
+            child = CHILDREN.Process(
+                target=fault_child.run,
+                args=(world.folder, world.name, backend, world.now, f"{point}={action}@{skip}", 1),
+            )
+            child.start()
+            child.join(60)
+            assert child.exitcode == -9
+            world.now -= LEASE_TTL_MS  # the lease has not run out: its owner is dead, and that is enough
+            recover(world)
+
+
+@pytest.mark.parametrize("point", SNAPSHOT_POINTS)
+def test_a_power_cut_in_a_snapshot_leaves_whole_ones_only(
+    histories: dict[str, World], hits: Counter[str], place: Path, point: str
+) -> None:
+    for skip in sites(hits[point], few=False):
+        with histories["lmdb"].copy_to(place / str(skip)) as world:
+            with failpoints.armed(point, skip=skip), pytest.raises(failpoints.InjectedCrash):
+                live(world)
+            world.power_cut()
+            recover(world)

@@ -1,0 +1,65 @@
+"""Snapshots are taken beside the epochs, by Spark jobs of their own, and a lost disk comes back from them."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.lab import Lab
+from tests.spark.programs import counted, two_levels, words
+
+from millstream.errors import ConfigError
+from millstream.state.snapshots import changelog_positions
+from millstream.state.snapshots.storage import FolderStorage
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb", "memory"])
+def test_a_lost_disk_comes_back_from_snapshots_where_the_changelog_no_longer_reaches(
+    lab: Lab, folder: Path, backend: str
+) -> None:
+    settings: dict[str, Any] = {
+        "snapshot_uri": folder / "snapshots",
+        "snapshot_interval_epochs": 1,
+        "max_records_per_epoch": 20,
+        "backend": backend,
+    }
+    parts = words(200, seed=21)
+    lab.topic("in", [part[:60] for part in parts])
+    lab.run(two_levels(), **settings)
+    positions = changelog_positions(FolderStorage(folder / "snapshots"), "app")
+    assert {place.topic for place in positions} == {"app-counts-changelog"}
+    assert len(positions) == 2
+    for place, offsets in positions.items():
+        lab.log.delete_before(place, offsets[-1])
+    shutil.rmtree(lab.state_dir)
+    for number, part in enumerate(parts):
+        lab.append("in", part[60:], partition=number)
+    lab.run(two_levels(), **settings)
+    found = {row.text: row.number for row in lab.rows("out")}
+    assert found == counted(parts)
+
+
+def test_epochs_go_on_when_snapshots_fail_and_the_driver_says_so(
+    lab: Lab, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder / "snapshots").mkdir(mode=0o700)
+    (folder / "snapshots" / "app").write_text("in the way")
+    parts = words(60, seed=22)
+    lab.topic("in", parts)
+    with caplog.at_level(logging.WARNING, "millstream"):
+        lab.run(two_levels(), snapshot_uri=str(folder / "snapshots"), snapshot_interval_epochs=1)
+    assert {row.text: row.number for row in lab.rows("out")} == counted(parts)
+    warnings = [message for message in caplog.messages if message.startswith("There is no new snapshot of")]
+    assert warnings
+    assert str(folder / "snapshots" / "app") in warnings[0]
+    assert warnings[0].endswith("The application goes on without it.")
+
+
+def test_a_place_that_can_not_be_one_is_refused_before_anything_runs(lab: Lab) -> None:
+    with pytest.raises(ConfigError, match="snapshot_uri is 's4://bucket', which pyarrow"):
+        lab.app(two_levels(), snapshot_uri="s4://bucket")
