@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from millstream import Store, StreamsBuilder, StreamsConfig, Topology, handlers, key, serdes, value
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, TopologyError
 from millstream.processors.columns.aggregate import ColumnAggregate
 from millstream.runtime.records import RawBatch
 from millstream.serdes.mean_serde import Mean
@@ -235,3 +235,51 @@ def test_sums_behind_an_expression_are_not_combined_in_front() -> None:
     stream.group_by_key().min(value + 1, store="least")
     sinks = [sink for sub in builder.build().plan().subtopologies for sink in sub.sinks]
     assert [sink.combine for sink in sinks] == [None, None]
+
+
+REDUCERS: dict[str, tuple[pl.Expr, Callable[[Any, Any], Any]]] = {
+    "last": (value.last(), lambda _so_far, new: new),
+    "first": (value.first(), lambda so_far, _new: so_far),
+    "of the largest number": (
+        value.sort_by(value.n, nulls_last=False, maintain_order=True).last(),
+        lambda one, new: (
+            new
+            if new["n"] is not None and (one["n"] is None or new["n"] >= one["n"])
+            else one
+            if one["n"] is not None or new["n"] is not None
+            else new
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("case", REDUCERS)
+def test_reducers_agree(case: str, caching: bool) -> None:
+    expression, function = REDUCERS[case]
+    for seed in range(8):
+        epochs = random_epochs(seed)
+        columns = run("reduce", expression, epochs, caching=caching)
+        assert columns == run("reduce", function, epochs, caching=caching), f"seed {seed}"
+
+
+@pytest.mark.parametrize("caching", [True, False])
+def test_a_record_on_which_a_reducer_fails_is_left_out_alone(caching: bool) -> None:
+    strict = value.str.to_integer().max().cast(pl.String)
+    rows: Epochs = [[("a", "1"), ("a", "5"), ("a", "x"), ("b", "2")], [("a", "3"), ("b", "7")]]
+    _, state = run("reduce", strict, rows, caching=caching, serde=serdes.string, handler=handlers.skip)
+    assert [(name, cell.value) for name, cell in state] == [("a", "5"), ("b", "7")]
+
+
+@pytest.mark.parametrize(
+    ("reducer", "says"),
+    [
+        (value + 1, "does not make one value of several values"),
+        (key.last(), "does not make one value of several values"),
+        (value.n.max(), "gives Int64, but values are Struct"),
+    ],
+)
+def test_a_reducer_that_is_none_is_refused(reducer: pl.Expr, says: str) -> None:
+    grouped = StreamsBuilder().stream("in", key=serdes.string, value=RECORD).group_by_key()
+    with pytest.raises(TopologyError, match=says):
+        grouped.reduce(reducer)

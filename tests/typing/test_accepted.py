@@ -254,6 +254,7 @@ def test_expressions_keep_the_types_that_they_do_not_change() -> None:
     assert_type(grouped, KGroupedStream[str, Order])
     assert_type(grouped.sum(value.amount, value=serdes.int64), KTable[str, int])
     assert_type(grouped.min(value.amount), KTable[str, Any])
+    assert_type(grouped.reduce(value.last()), KTable[str, Order])
     assert_type(stream.group_by(value.shop), KGroupedStream[Any, Order])
     assert_type(grouped.mean(value.amount), KTable[str, float])
     assert_type(grouped.mean(lambda order: order["amount"]), KTable[str, float])

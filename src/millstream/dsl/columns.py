@@ -18,6 +18,7 @@ from millstream.errors import TopologyError
 from millstream.processors.columns import folds, stateless
 from millstream.processors.columns.aggregate import ColumnAggregate, ColumnMean
 from millstream.processors.columns.expressions import Declared
+from millstream.processors.columns.reduce import ColumnReduce
 from millstream.processors.operator import Operator
 from millstream.serdes import Serde, boolean, double, int64, json, string
 from millstream.serdes import bytes as raw_bytes
@@ -29,6 +30,7 @@ __all__ = [
     "RecordColumn",
     "checked",
     "column_aggregate",
+    "column_reduce",
     "column_step",
     "key",
     "timestamp",
@@ -157,6 +159,20 @@ def column_aggregate(fold: str, of: pl.Expr | None, key_serde: Any, value_serde:
     aggregate = ColumnMean if fold == "mean" else ColumnAggregate
     make = partial(aggregate, make_fold=_FOLDS[fold], of=of, declared=declared)
     return ColumnStep(make, (_serde_of(result),))
+
+
+def column_reduce(reducer: pl.Expr, key_serde: Any, value_serde: Any) -> ColumnStep:
+    """A reduction of the column tier: the expression makes one value of several."""
+    if set(reducer.meta.root_names()) != {"value"} or not reducer.meta.is_scalar():
+        raise TopologyError(
+            f"reduce: {reducer} does not make one value of several values. Remedy: an expression over value "
+            "that does, for example value.max() or value.last()"
+        )
+    declared = declared_by(key_serde, value_serde)
+    result = _result_type(reducer, declared, "reduce")
+    if result is not None and result != declared.value:
+        raise TopologyError(f"reduce: {reducer} gives {result}, but values are {declared.value}")
+    return ColumnStep(partial(ColumnReduce, expression=reducer, declared=declared), (value_serde,))
 
 
 def declared_by(key_serde: Any, value_serde: Any) -> Declared:

@@ -78,7 +78,7 @@ class KGroupedStream(Generic[K, V]):
 
     def reduce(
         self,
-        reducer: Callable[[V, V], V],
+        reducer: Callable[[V, V], V] | pl.Expr,
         *,
         store: StoreLike = None,
         key: Serde[K] | None = None,
@@ -89,19 +89,21 @@ class KGroupedStream(Generic[K, V]):
         """Combine the values of each key: `reducer(so_far, new)`. The first value is the first result.
 
         `commutative=True` promises that the order and grouping of the values do not matter, so that values
-        may be combined before they are moved to the partition of their key.
+        may be combined before they are moved to the partition of their key. An expression makes one value of
+        several and must be associative, as `value.max()` is.
 
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("bids").group_by_key().reduce(max, store="highest").queryable_store_name
         'highest'
         """
-        return self._aggregate(
-            partial(StreamReduce, reducer=reducer, commutative=commutative),
-            as_store(store, key, value),
-            REDUCE,
-            name,
-            value=self.value_serde,
-        )
+        make: Callable[..., Operator]
+        if is_expression(reducer):
+            from millstream.dsl.columns import column_reduce  # noqa: PLC0415 - imports Polars, which is there
+
+            make = column_reduce(reducer, self.key_serde, self.value_serde).make
+        else:
+            make = partial(StreamReduce, reducer=reducer, commutative=commutative)
+        return self._aggregate(make, as_store(store, key, value), REDUCE, name, value=self.value_serde)
 
     def aggregate(
         self,

@@ -25,7 +25,7 @@ from millstream.processors.table import Updates, drop_nulls
 from millstream.serdes import ColumnError
 from millstream.serdes.columns import CannotError, codec_to_write, learn
 
-__all__ = ["ColumnAggregate", "ColumnMean"]
+__all__ = ["ColumnAggregate", "ColumnMean", "key_bytes"]
 
 _FAILURES = (Exception, PanicException)
 
@@ -78,7 +78,7 @@ class ColumnAggregate(StreamAggregate):
     def _grouped(self, batch: Batch) -> _Groups:
         frame = pl.DataFrame(
             {
-                "key": _key_bytes(self.store.key_serde, batch.keys, self._declared.key),
+                "key": key_bytes(self.store.key_serde, batch.keys, self._declared.key),
                 "value": self._operand(batch),
                 "time": series_of(batch.timestamps, pl.Int64()),
             }
@@ -156,7 +156,8 @@ class _Groups:
         return dict(zip(self.keys, zip(self.values, self.times, strict=True), strict=True))
 
 
-def _key_bytes(serde: Any, keys: Sequence[Any], declared: pl.DataType | None) -> pl.Series:
+def key_bytes(serde: Any, keys: Sequence[Any], declared: pl.DataType | None) -> pl.Series:
+    """Keys as the store's bytes. Raises if they have to be taken one by one."""
     series = series_of(keys, declared)
     codec = codec_to_write(serde, series.dtype)
     if codec is None:
