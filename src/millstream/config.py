@@ -49,6 +49,8 @@ class StreamsConfig:
         records: the first that is not older, or the end if there is none.
     state_dir
         Where local state is kept, on a disk of each host.
+    state_cleanup_delay_ms
+        After how long local state is deleted on a host that no longer runs its task. -1: never.
     backend
         Which store backend keeps it: "lmdb", "rocksdb", "memory", or a supplier of your own.
     snapshot_uri
@@ -92,6 +94,7 @@ class StreamsConfig:
     max_bytes_per_epoch: int = 64 << 20
     offset_reset: OffsetReset = "earliest"
     state_dir: Path = Path("millstream-state")
+    state_cleanup_delay_ms: int = 600_000
     backend: Any = "lmdb"
     snapshot_uri: str | Path | None = field(default=None, repr=False)  # it may hold a secret
     snapshot_interval_epochs: int = 100
@@ -128,6 +131,7 @@ class StreamsConfig:
                 f"snapshot_uri is a {type(self.snapshot_uri).__name__}, or empty. Remedy: give a folder, an "
                 "URI such as 's3://bucket/path', or None for no snapshots."
             )
+        _check_at_least("state_cleanup_delay_ms", self.state_cleanup_delay_ms, -1)
         if not is_offset_reset(self.offset_reset):
             raise ConfigError(f"offset_reset is {self.offset_reset!r}. Remedy: {how_to_reset()}")
         for kind in handlers.ErrorKind:

@@ -60,6 +60,7 @@ REGISTRY: Final[dict[str, str]] = {
     "log.topic_named": "A new topic has its name; the folder of topics is not synced.",
     "log.partitions_built": "New partitions of a topic are durable; the topic does not count them.",
     "log.partitions_counted": "The topic counts its new partitions; nobody has been told.",
+    "log.topic_unnamed": "A deleted topic has lost its name; its folder still exists.",
     # runtime/: the ten steps of the commit
     "commit.leased": "Step 1: the driver holds the lease and knows the head.",
     "commit.fenced": "Step 1: the driver's own manifest follows the head; nobody else can take its place.",
@@ -77,6 +78,7 @@ REGISTRY: Final[dict[str, str]] = {
     "commit.applied": "Step 10: a task's local stores are at the head.",
     "upkeep.manifest_removed": "A manifest that is no longer kept is deleted; others may still be there.",
     "upkeep.file_collected": "A sealed file that nobody needs is deleted; others may still be there.",
+    "state.task_renamed": "A task's folder is out of the way for deletion; it still exists.",
     "follow.batch_applied": "A follower has applied one batch of the changelog and can go on behind it.",
     # state/snapshots/: copies of stores on other storage
     "snapshot.copied": "A task's stores are copied locally, and its lock is let go; nothing is stored yet.",

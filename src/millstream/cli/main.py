@@ -19,6 +19,7 @@ from millstream.errors import MillstreamError
 __all__ = ["main", "millstream"]
 
 _COMMANDS: Final = {
+    "state": "millstream.cli.state:state",
     "topics": "millstream.cli.topics:topics",
 }
 _INTERRUPTED: Final = 130

@@ -1,4 +1,4 @@
-"""``millstream topics``: create, alter, list, describe, tidy, produce, consume.
+"""``millstream topics``: create, alter, delete, list, describe, tidy, produce, consume.
 
 Text in, text out: lines or JSON lines, files or pipes. What the commands print on standard output is data;
 what they tell is on standard error.
@@ -56,7 +56,7 @@ def _format_options(command: F) -> F:
 
 @click.group()
 def topics() -> None:
-    """Create, alter, list and describe topics; write and read their records."""
+    """Create, alter, delete, list and describe topics; write and read their records."""
 
 
 @topics.command()
@@ -124,6 +124,42 @@ def alter(topic: str, log: FileLog, partitions: int) -> None:
     before = log.config(topic).partitions
     log.add_partitions(topic, partitions)
     click.echo(f"Topic {topic!r} has {partitions} partitions now (before: {before}).", err=True)
+
+
+@topics.command()
+@click.argument("topic")
+@_log_option
+@click.option("--yes", is_flag=True, help="Don't ask.")
+@click.option("--force", is_flag=True, help="Also the changelog of an application that is there.")
+def delete(topic: str, log: FileLog, *, yes: bool, force: bool) -> None:
+    """Delete a topic and all its records, for good.
+
+    The changelog of an application is its state: it is not deleted while the application is there, unless
+    you insist; the application can't start afterwards.
+
+    \b
+    Example:
+      millstream topics delete old-clicks --yes
+    """
+    records = sum(partition.latest - partition.earliest for partition in log.describe(topic).partitions)
+    owner = _owner_of_changelog(topic, log)
+    if owner is not None and not force:
+        raise click.ClickException(
+            f"{topic!r} is a changelog: it holds the state of application {owner!r}, which could not start "
+            "without it. Nothing was deleted. Remedy: delete another topic; if the application is not to run "
+            "any more, say --force."
+        )
+    if not yes:
+        click.confirm(f"Delete topic {topic!r} and its {records:,} records for good?", abort=True, err=True)
+    log.delete_topic(topic)
+    click.echo(f"Deleted topic {topic!r} ({records:,} records).", err=True)
+
+
+def _owner_of_changelog(topic: str, log: FileLog) -> str | None:
+    folder = log.root / "applications"
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    is_changelog = topic.endswith("-changelog")
+    return next((name for name in names if is_changelog and topic.startswith(f"{name}-")), None)
 
 
 @topics.command("list")

@@ -145,6 +145,17 @@ class FileLog:
         self._check_log()
         self._topics.grow(topic, partitions)
 
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic and its records. Whoever still reads it is told that there is no such topic."""
+        self._check_log()
+        self._topics.delete(topic)
+        with self._mutex:
+            self._found.pop(topic, None)
+            self._partitions = {
+                place: found for place, found in self._partitions.items() if place.topic != topic
+            }
+            self._settled.discard(topic)
+
     def config(self, topic: str) -> TopicConfig:
         """Return what the topic was created with, and the partitions that it has now."""
         return self._topic_now(topic).config()

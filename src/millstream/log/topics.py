@@ -162,6 +162,23 @@ class TopicFolder:
             replace_durably(folder / _CONFIG, [_TOPIC.encode(grown)], files=self._files)
             failpoints.hit("log.partitions_counted")
 
+    def delete(self, name: str) -> None:
+        """Delete a topic and its records.
+
+        1. Give its folder a temporary name, and sync the folder of topics. From here on it is gone.
+        2. Delete the folder. If that is not finished, the next creation does it.
+        """
+        target = self.path(name)
+        with held_lock(self._folder / _LOCK, timeout_ms=self._lock_timeout_ms):
+            self.find(name)
+            # 1
+            temporary = temporary_name(target)
+            self._files.rename(target, temporary)
+            sync_folder(self._folder, files=self._files)
+            failpoints.hit("log.topic_unnamed")
+            # 2
+            shutil.rmtree(temporary, ignore_errors=True)
+
     def _build(self, folder: Path, topic: Topic) -> None:
         with disk_errors_named(folder):
             self._files.mkdir(folder)

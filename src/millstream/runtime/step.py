@@ -19,6 +19,7 @@ from millstream.log.api import Log, TopicPartition
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.blobs import Blob, blob_of
 from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, Sent, TaskReport
+from millstream.runtime.local_cleaning import clean_now_and_then
 from millstream.runtime.manifest import ManifestChain, TaskEntry
 from millstream.runtime.metrics import Metrics
 from millstream.runtime.records import RawBatch, joined, record_batch_of
@@ -122,6 +123,7 @@ def run_task(
         state_size=state_size,
     )
     failpoints.hit("commit.reported")
+    clean_now_and_then(worker.directory, worker.config.state_cleanup_delay_ms, job)
     return report, out
 
 

@@ -96,6 +96,21 @@ class StateDirectory:
     path: Path
     instance_id: str
 
+    @classmethod
+    def at(cls, path: Path) -> StateDirectory | None:
+        """The state directory that is at a path; None if there is none. Nothing is made or claimed."""
+        marker = path / _INSTANCE_FILE
+        if not marker.is_file():
+            return None
+        check_private_folder(path)
+        return cls(path, _read_instance(marker).instance_id)
+
+    def applications(self) -> list[str]:
+        """List the applications that have a directory here."""
+        return sorted(
+            entry.name for entry in self.path.iterdir() if entry.is_dir() and _NAME.fullmatch(entry.name)
+        )
+
     def task(self, app_id: str, task: str) -> TaskDirectory:
         """Return the directory of a task, for example ``1_3``; made if it is missing."""
         _check_name(app_id, "application id", _NAME)
