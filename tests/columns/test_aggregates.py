@@ -147,10 +147,12 @@ def test_not_a_number_and_the_two_zeros_are_compared_as_in_the_row_tier() -> Non
     nan = float("nan")
     for numbers in ([nan, 1.0], [1.0, nan, 0.5], [0.0, -0.0], [-0.0, 0.0]):
         for how in ("min", "max"):
-            rows: Epochs = [[("a", number) for number in numbers]]
-            columns = run(how, value, rows, caching=False, serde=serdes.double)
-            functions = run(how, lambda one: one, rows, caching=False, serde=serdes.double)
-            assert repr(columns) == repr(functions)
+            together: Epochs = [[("a", number) for number in numbers]]
+            one_by_one: Epochs = [[("a", number)] for number in numbers]
+            for rows in (together, one_by_one):
+                columns = run(how, value, rows, caching=False, serde=serdes.double)
+                functions = run(how, lambda one: one, rows, caching=False, serde=serdes.double)
+                assert repr(columns) == repr(functions)
 
 
 def test_a_mean_is_a_float_whose_store_keeps_total_and_count() -> None:

@@ -8,16 +8,23 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.state.small_app import FastFiles, SmallApp
+from tests.state.small_app import FastFiles, SmallApp, word_count
 
-from millstream import failpoints
-from millstream.log.api import TopicPartition
+from millstream import StreamsBuilder, failpoints, serdes
+from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
+from millstream.query.replica import StoreReplica
 from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.commit import DriverSettings
+from millstream.runtime.epoch import PlannedTask
 from millstream.runtime.manifest import ManifestChain
+from millstream.runtime.step import apply_commit
 from millstream.runtime.upkeep import Upkeep
+from millstream.state.backends import supplier
+from millstream.state.backends.memory import MemoryBackend
+from millstream.state.follow import Marker, Progress, Target, follow
 from millstream.testing.executor import InProcessExecutor
 from millstream.testing.faulty_files import FaultyFiles
-from millstream.types import Partition
+from millstream.types import Offset, Partition, Version
 
 WORDS = ["to", "the", "river", "sea"]
 
@@ -177,3 +184,124 @@ def test_a_reader_reads_the_same_while_files_are_folded_and_collected(tmp_path: 
         report = executor.tend()
         assert report.files_collected
         assert [value for batch in reading for value in batch.values()] == whole
+
+
+def test_a_store_can_be_had_at_every_commit_that_is_kept(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", files=FastFiles(), retained_manifests=10)
+    expected: dict[int, dict[str, int]] = {}
+    with app.start() as executor:
+        for number in range(60):
+            app.append(WORDS[number % len(WORDS)], "to")
+            manifest = executor.run_epoch()
+            assert manifest is not None
+            expected[manifest.epoch] = dict(Counter(app.words))
+            if number % 10 == 9:
+                executor.tend()
+        chain = ManifestChain(executor.worker.folder)
+        place = TopicPartition("app-counts-changelog", Partition(0))
+        assert executor.log.compacted(place).to, "nothing was compacted"
+        for manifest in chain.kept(executor.driver.head):
+            entry = manifest.tasks["0_0"]
+            target = Target("counts", place, Marker(Version(entry.version), entry.changelogs["counts"]))
+            with MemoryBackend() as store:
+                follow(store, target, executor.log)
+                found = {key.decode(): int.from_bytes(value[8:], "big") for key, value in store.scan()}
+            assert found == expected[manifest.epoch]
+
+
+class Restored:
+    """How many records each follow applies."""
+
+    def __init__(self) -> None:
+        self.records: list[int] = []
+
+    def on_start(self, progress: Progress) -> None:
+        self.records.append(progress.total_records)
+
+    def on_batch(self, progress: Progress) -> None: ...
+    def on_end(self, progress: Progress) -> None: ...
+    def on_suspended(self, progress: Progress) -> None: ...
+
+
+def test_a_task_that_was_idle_for_long_goes_on_with_the_stores_that_it_has(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    log = FileLog(tmp_path / "log", files=FastFiles())
+    log.create_topic("words", TopicConfig(partitions=2))
+    listener = Restored()
+
+    def put(partition: int, *words: str) -> None:
+        rows = record_batch([word.encode() for word in words], [b""] * len(words), [0] * len(words))
+        log.append(TopicPartition("words", Partition(partition)), rows)
+
+    with InProcessExecutor(
+        word_count(),
+        application_id="app",
+        log_root=log.root,
+        state_dir=tmp_path / "state",
+        backend="lmdb",
+        files=FastFiles(),
+        settings=DriverSettings(retained_manifests=5),
+        listener=listener,
+        apply_after_commit=False,
+    ) as executor:
+        for _ in range(3):
+            put(0, "a", "b", "c")
+            executor.run_epoch()
+        for _ in range(20):
+            put(1, "x")
+            executor.run_epoch()
+            executor.tend()
+        listener.records.clear()
+        put(0, "a")
+        executor.run_epoch()
+        entry = executor.driver.head.tasks["0_0"]
+        apply_commit(executor.worker, PlannedTask("0_0", 0, Partition(0), 0), entry)
+        assert max(listener.records) <= 3, "all of it was restored"
+    for backend, store in (("lmdb", "counts"), ("memory", "seen")):
+        with supplier(backend).open(tmp_path / "state/app/0_0" / backend / store) as opened:
+            found = {key: int.from_bytes(value[8:], "big") for key, value in opened.scan()}
+        assert found == {b"a": 4, b"b": 3, b"c": 3}
+
+
+def test_topics_that_are_chosen_per_record_are_folded_too(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    log = FileLog(tmp_path / "log", files=FastFiles())
+    log.create_topic("in")
+    log.create_topic("chosen")
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.bytes, value=serdes.bytes).to(lambda *_: "chosen")
+    with InProcessExecutor(
+        builder.build(),
+        application_id="app",
+        log_root=log.root,
+        state_dir=tmp_path / "state",
+        files=FastFiles(),
+        settings=DriverSettings(retained_manifests=5),
+    ) as executor:
+        for number in range(30):
+            log.append(TopicPartition("in", Partition(0)), record_batch([b"k"], [b"%d" % number], [number]))
+            executor.run_epoch()
+        executor.tend()
+    assert len([path for path in (log.root / "sealed").rglob("*") if path.is_file()]) <= 5
+    chosen = TopicPartition("chosen", Partition(0))
+    values = [value for batch in log.read(chosen, Offset(0)) for value in batch.values()]
+    assert values == [b"%d" % number for number in range(30)]
+
+
+def test_a_query_between_a_commit_and_its_publication_sees_the_commit_before(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", files=FastFiles())
+    with app.start() as executor:
+        app.append("to")
+        executor.run_epoch()
+        folder = executor.worker.folder
+        replicas = [StoreReplica(folder, executor.log, executor.worker.plan, "counts") for _ in range(2)]
+        assert replicas[0].get("to") == 1
+        app.append("to", "sea")
+        job = executor.driver.plan_epoch()
+        assert job is not None
+        manifest = executor.driver.commit(job, executor.run_tasks(job))
+        for replica in replicas:
+            assert (replica.get("to"), replica.version) == (1, manifest.epoch - 1)
+        executor.driver.publish(manifest)
+        for replica in replicas:
+            assert (replica.get("to"), replica.get("sea"), replica.version) == (2, 1, manifest.epoch)

@@ -150,6 +150,13 @@ def test_a_time_at_the_end_is_chosen_once(bench: Bench) -> None:
     assert bench.copied() == [20, 60]
 
 
+def test_the_end_of_a_topic_is_chosen_once_also_if_the_program_starts_again(bench: Bench) -> None:
+    bench.topic("in", [10])
+    bench.open(copying(), DriverSettings(offset_reset="latest")).close()
+    bench.append("in", 20)
+    assert bench.copied(DriverSettings(offset_reset="latest")) == [20]
+
+
 @pytest.mark.parametrize("make", [lambda: "first", lambda: datetime(2026, 1, 1), lambda: -1])  # noqa: DTZ001
 def test_a_source_that_can_begin_nowhere_is_refused(make: Callable[[], OffsetReset]) -> None:
     with pytest.raises(

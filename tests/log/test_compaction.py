@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from millstream import failpoints
-from millstream.log import FileLog, Limits, LogRecordBatch, TopicConfig, TopicPartition, record_batch
+from millstream.log import (
+    FileLog,
+    Limits,
+    LogRecordBatch,
+    TimestampType,
+    TopicConfig,
+    TopicPartition,
+    record_batch,
+)
 from millstream.testing.faulty_files import FaultyFiles
 from millstream.types import Offset, Partition
 
@@ -222,3 +230,22 @@ def test_a_crash_while_segments_are_rewritten_changes_nothing(
         assert rows_of(again, 0, 12)[:2] == [("a", b"9"), ("b", b"10")]
         assert len(list((tmp_path / str(skip) / "log/topics/t/0").glob("*.segment"))) == 2
     assert fired
+
+
+def test_folding_keeps_the_time_at_which_records_were_appended(tmp_path: Path) -> None:
+    now = [1_000_000]
+    log = FileLog(tmp_path / "log", now_ms=lambda: now[0])
+    config = TopicConfig(timestamp_type=TimestampType.LOG_APPEND_TIME, retention_ms=1_000)
+    log.create_topic("t", config)
+    for _ in range(5):
+        log.append(WHERE, record_batch([b"k"], [b"v"], [3]))
+        now[0] += 10
+        log.rewrite(WHERE, min_entries=1)
+    assert [time for batch in log.read(WHERE, Offset(0)) for time in batch.timestamps()] == [
+        1_000_000 + 10 * number for number in range(5)
+    ]
+    assert log.offset_for_time(WHERE, 1_000_015) == 2
+    assert log.max_timestamp(WHERE, Offset(0), Offset(5)) == 1_000_040
+    assert log.retain(WHERE) == 0
+    now[0] += 1_020
+    assert log.retain(WHERE) == 5

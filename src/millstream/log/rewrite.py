@@ -217,7 +217,7 @@ class Rewriter:
     def _entries(self, name: SegmentName, rule: _Rule) -> Iterator[Chunk]:
         """Give the records that are kept, in entries of one block each."""
         rule.has_dropped_deletes = False
-        writer = _Writer(name.base)
+        writer = _Writer(name.base, is_append_time=self._reader.is_append_time)
         for stored in self._reader.stored(name.base, name.end):
             kept = rule.kept(stored)
             bucket = stored.append_time if self._reader.is_append_time else stored.append_time // _BUCKET_MS
@@ -230,7 +230,8 @@ class Rewriter:
 class _Writer:
     """Collects records for the next entry."""
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, base: int, *, is_append_time: bool) -> None:
+        self._is_append_time = is_append_time
         self._start(base)
 
     def _start(self, base: int) -> None:
@@ -273,6 +274,8 @@ class _Writer:
             headers = [header]
         length = sum(header.length for header in headers)
         count, low, high = summary(headers)
+        if self._is_append_time:
+            low = high = self._append_time
         yield ENTRY.encode(Entry(self._base, count, None, 0, length, low, high, self._append_time, None))
         yield from chunks
         self._start(self._reached)

@@ -19,7 +19,7 @@ from millstream.runtime.serde_book import SerdeBook
 from millstream.serdes import Serde
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog import changelog_topic
-from millstream.state.errors import DamagedStoreError
+from millstream.state.errors import ChangelogCompactedError, DamagedStoreError
 from millstream.state.follow import Marker, Target, follow
 from millstream.state.opening import open_store
 from millstream.state.specs import StoreBuilder, StoreKind
@@ -72,19 +72,41 @@ class Replica:
         return iter(found)
 
     def _refresh(self) -> None:
+        head = self._published()
+        while head is not None and head.epoch > self.version:
+            try:
+                for partition, target in self._targets(head):
+                    self._follow(partition, target)
+            except ChangelogCompactedError:
+                # We were slow: the changelog is compacted beyond that commit. There must be a later one.
+                later = self._published()
+                if later is None or later.epoch == head.epoch:
+                    raise
+                head = later
+            else:
+                self._stores = _opened(self._spec, self._backends, head)
+                self.version = head.epoch
+
+    def _published(self) -> Manifest | None:
+        """The last commit that the changelogs show: the very last may be on its way, those before are not."""
         head = self._chain.latest()
-        if head is None or head.epoch == self.version:
-            return
+        if head is None or all(
+            self._log.latest(target.changelog) >= target.marker.position for _, target in self._targets(head)
+        ):
+            return head
+        return self._chain.read(Epoch(head.epoch - 1))
+
+    def _targets(self, head: Manifest) -> list[tuple[int, Target]]:
+        """Where the copy of each partition has to get to."""
+        topic = changelog_topic(self._folder.application_id, self._spec.name)
+        targets: list[tuple[int, Target]] = []
         for task_id, entry in head.tasks.items():
             number, partition = (int(part) for part in task_id.split("_"))
             if number == self._sub.number:
                 marker = Marker(Version(entry.version), entry.changelogs.get(self._spec.name, Offset(0)))
-                topic = changelog_topic(self._folder.application_id, self._spec.name)
                 place = TopicPartition(topic, Partition(partition))
-                target = Target(self._spec.name, place, marker, self._spec.is_segmented)
-                self._follow(partition, target)
-        self._stores = _opened(self._spec, self._backends, head)
-        self.version = head.epoch
+                targets.append((partition, Target(self._spec.name, place, marker, self._spec.is_segmented)))
+        return targets
 
     def _follow(self, partition: int, target: Target) -> None:
         try:

@@ -285,7 +285,7 @@ class Driver:
             parent="" if head is None else head.digest(),
             fingerprint=self._plan.fingerprint,
             clock_ms=self._clock(),
-            positions=() if head is None else head.positions,
+            positions=self._first_positions(head),
             tasks={} if head is None else head.tasks,
             sealed=(),
             learned=() if head is None else head.learned,
@@ -335,8 +335,17 @@ class Driver:
             return committed
         if place not in self._first_offsets:
             # Chosen once: the end of a topic moves on while nothing of it is committed.
-            self._first_offsets[place] = self._first_offset(place)
+            self._first_offsets[place] = self._first_offset(place, self.head)
         return self._first_offsets[place]
+
+    def _first_positions(self, head: Manifest | None) -> tuple[tuple[str, Partition, Offset], ...]:
+        """The positions of the head, and where what was never read begins: chosen once for all restarts."""
+        known = {} if head is None else {(topic, number): at for topic, number, at in head.positions}
+        for topic in self._source_topics():
+            for number in map(Partition, range(self.counts[topic])):
+                if (topic, number) not in known:
+                    known[topic, number] = self._first_offset(TopicPartition(topic, number), head)
+        return tuple((topic, number, at) for (topic, number), at in sorted(known.items()))
 
     def lag(self) -> dict[str, int]:
         """Per source topic, how many records are in the log and not committed yet."""
@@ -357,8 +366,8 @@ class Driver:
         ]
         return max(times, default=None)
 
-    def _first_offset(self, place: TopicPartition) -> Offset:
-        if self.head.partitions(place.topic):
+    def _first_offset(self, place: TopicPartition, head: Manifest | None) -> Offset:
+        if head is not None and head.partitions(place.topic):
             return self._log.earliest(place)  # added to a topic that is read already: all of it is new
         reset = self._settings.offset_reset
         for sub in self._plan.subtopologies:
@@ -608,6 +617,7 @@ def _entries(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> dict[
                 (topic, partition, count)
                 for (topic, partition), count in sorted(report.repartitioned.items())
             ),
+            previous=(0, "") if before is None else (before.version, before.digest),
         )
     return entries
 

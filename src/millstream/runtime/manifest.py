@@ -63,6 +63,8 @@ class TaskEntry(msgspec.Struct, frozen=True):
     punctuations: tuple[tuple[str, int, int], ...]
     repartitioned: tuple[tuple[str, Partition, int], ...] = ()
     """How many rows came through each repartition so far: their offsets go on from here."""
+    previous: tuple[int, str] = (0, "")
+    """Version and digest of the task's epoch before this one, however long ago: where its store may stand."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

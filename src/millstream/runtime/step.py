@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 
 import pyarrow as pa
 
@@ -259,7 +258,14 @@ def opened_stores(
         sealed=entry.digest if entry else "",
     )
 
+    def is_ours(version: Version, sealed: str) -> bool:
+        if entry is not None and entry.previous == (version, sealed):
+            return True
+        return is_known(worker, planned.task_id, version, sealed)
+
     def local_segments(store: str, after: Version, to: Version) -> list[list[Entry]] | None:
+        if entry is not None and entry.previous[0] == after:
+            return _sealed_locally(worker, entry, store)
         return _local_segments(worker, planned.task_id, store, after, to)
 
     return open_task_stores(
@@ -269,7 +275,7 @@ def opened_stores(
         worker.log,
         default_backend=worker.backend,
         local_segments=local_segments,
-        is_known=partial(is_known, worker, planned.task_id),
+        is_known=is_ours,
         lock_timeout_ms=worker.lock_timeout_ms,
         listener=worker.listener,
         snapshots=worker.snapshots,
@@ -296,12 +302,16 @@ def _local_segments(
         for number in range(after + 1, to + 1):
             manifest = chain.read(Epoch(number))
             if task_id in manifest.sealed:
-                entry = manifest.tasks[task_id]
-                reader = read_sealed(worker.folder, entry.file, entry.digest)
-                segments += [entries_of(rows) for rows in reader.local(store)]
+                segments += _sealed_locally(worker, manifest.tasks[task_id], store)
     except FileNotFoundError:
         return None
     return segments
+
+
+def _sealed_locally(worker: Worker, entry: TaskEntry, store: str) -> list[list[Entry]]:
+    """What one sealed file has for an unlogged store."""
+    reader = read_sealed(worker.folder, entry.file, entry.digest)
+    return [entries_of(rows) for rows in reader.local(store)]
 
 
 def _misplaced(

@@ -11,7 +11,8 @@ What is deleted, and when:
 
 ============================== ===========================================================================
 a manifest                     if the head's ``oldest`` is above it, and no snapshot needs it
-a sealed file that is named    if its manifest is gone or going, and no index of any topic points into it
+a sealed file that is named    if its manifest is not kept, it is not its task's last, and no index of any
+                               topic points into it
 a sealed file that is not      if its epoch is committed: the attempt that wrote it has lost
 a segment of a topic           if a rewritten one has taken its place, or retention let it go
 ============================== ===========================================================================
@@ -81,7 +82,8 @@ class Upkeep:
         Stores by segments write no tombstones for what expires: their changelogs are told by the note.
         """
         there = set(self._log.topics())
-        for sub in self._plan.subtopologies:
+        subs = self._plan.subtopologies
+        for sub in subs:
             for name, spec in sub.stores.items():
                 topic = changelog_topic(self._folder.application_id, name)
                 if not spec.logging or topic not in there:
@@ -91,16 +93,24 @@ class Upkeep:
                     up_to = Offset(0) if entry is None else entry.changelogs.get(name, Offset(0))
                     expired = dropped_by if spec.is_segmented else None
                     yield TopicPartition(topic, Partition(number)), up_to, expired
-        subs = self._plan.subtopologies
-        named = {sink.topic for sub in subs for sink in sub.sinks}
-        read = {topic for topic in there if any(sub.source_of(topic) is not None for sub in subs)}
-        for topic in sorted(there.intersection(named) | read):
+        changelogs = {
+            changelog_topic(self._folder.application_id, name) for sub in subs for name in sub.stores
+        }
+        for topic in sorted(there - changelogs):
+            is_read = any(sub.source_of(topic) is not None for sub in subs)
             for number in range(self._log.config(topic).partitions):
-                yield TopicPartition(topic, Partition(number)), None, None
+                place = TopicPartition(topic, Partition(number))
+                if is_read or self._publishes_to(place):
+                    yield place, None, None
+
+    def _publishes_to(self, place: TopicPartition) -> bool:
+        """Whatever the plan says: sinks may choose a topic per record, and there are dead letters."""
+        return any(publisher == self._folder.application_id for publisher, _ in self._log.publications(place))
 
     def _collect(self, head: Manifest) -> int:
         """Delete the sealed files that nobody needs."""
         needed = self._log.referenced_files()
+        needed.update(entry.file for entry in head.tasks.values())
         needed.update(
             manifest.tasks[task].file for manifest in self._chain.kept(head) for task in manifest.sealed
         )

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import msgspec
 
 from millstream import failpoints
-from millstream.log.api import Log, TopicPartition
+from millstream.log.api import Compacted, Log, TopicPartition
 from millstream.log.errors import OffsetOutOfRangeError
 from millstream.state.backends.api import Backend
 from millstream.state.changelog import entries_of
@@ -140,11 +140,9 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
         return
     if here.version >= wanted.version or here.position > wanted.position:
         raise ahead(target.store, target.changelog.partition, here, wanted)
-    if 0 < here.position < log.compacted(target.changelog).deletes_gone_to:
-        raise DamagedStoreError(
-            f"Store {target.store!r} is at offset {here.position} of its changelog {target.changelog}, which "
-            "no longer has the deletions of that time. It is removed and restored."
-        )
+    before = log.compacted(target.changelog)
+    if 0 < here.position < before.deletes_gone_to:
+        raise _deletes_gone(target, here)
     watch = Watch(target, here.position, listener)
     watch.start()
     try:
@@ -153,7 +151,7 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
             apply_changes(backend, entries, marker, segmented=target.segmented, bulk=True)
             failpoints.hit("follow.batch_applied")
             watch.applied(position, size)
-        _check_not_overtaken(log, target, here)
+        _check_not_overtaken(log, target, here, before)
         # Also without new rows: the version of every store of a task advances with each commit.
         backend.write((), marker=wanted.encoded())
     except BaseException:
@@ -162,16 +160,30 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     watch.end()
 
 
-def _check_not_overtaken(log: Log, target: Target, here: Marker) -> None:
-    """Compaction leaves out what later records replace: who stops before those has too little."""
-    compacted = log.compacted(target.changelog).to
-    if here.position < target.marker.position < compacted:
+def _check_not_overtaken(log: Log, target: Target, here: Marker, before: Compacted) -> None:
+    """Compaction may have gone on while we read.
+
+    It leaves out what later records replace: who stops before those has too little. And it leaves out old
+    tombstones: who has read what they delete, and then not them, has too much.
+    """
+    now = log.compacted(target.changelog)
+    is_new = here.version == RESTORING or here.position < target.marker.position
+    if is_new and target.marker.position < now.to:
         raise ChangelogCompactedError(
             f"Version {target.marker.version} of store {target.store!r} (offset {target.marker.position} of "
-            f"{target.changelog}) can't be had any more: the changelog is compacted up to {compacted}. "
-            "Likely cause: this process slept while the application went on. Remedy: ask for its last "
-            "version; what was read so far is kept."
+            f"{target.changelog}) can't be had any more: the changelog is compacted up to {now.to}. Likely "
+            "cause: this process slept while the application went on. Remedy: ask for its last version; what "
+            "was read so far is kept."
         )
+    if here.position < now.deletes_gone_to > before.deletes_gone_to:
+        raise _deletes_gone(target, here)
+
+
+def _deletes_gone(target: Target, here: Marker) -> DamagedStoreError:
+    return DamagedStoreError(
+        f"Store {target.store!r} was at offset {here.position} of its changelog {target.changelog}, which no "
+        "longer has the deletions of that time. It is removed and restored."
+    )
 
 
 def _on_the_way(wanted: Marker, position: Offset) -> bytes:

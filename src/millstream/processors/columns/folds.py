@@ -146,12 +146,21 @@ class _Comparing(ColumnFold):
     def check(self, values: pl.Series) -> None:
         """See `ColumnFold.check`."""
         if values.dtype == pl.Float64():
-            # NaN is neither smaller nor larger, and the two zeros are equal: the first of them stays.
-            odd = values.is_nan() | ((values == 0) & (1.0 / values < 0))
-            if odd.any():
-                raise CannotError("NaN or -0.0 in a comparison")
+            _check_comparable(values)
         elif values.dtype not in {pl.Int64(), pl.String(), pl.Binary(), pl.Boolean()}:
             raise CannotError(f"a comparison of {values.dtype}")
+
+    def check_sums(self, frame: pl.DataFrame, before: pl.DataFrame) -> None:
+        """See `ColumnFold.check_sums`: what is in the store already is compared, too."""
+        if before["before"].dtype == pl.Float64():
+            _check_comparable(before["before"])
+
+
+def _check_comparable(values: pl.Series) -> None:
+    """NaN is neither smaller nor larger, and the two zeros are equal: the first of them stays."""
+    odd = values.is_nan() | ((values == 0) & (1.0 / values < 0))
+    if odd.any():
+        raise CannotError("NaN or -0.0 in a comparison")
 
 
 class SmallestFold(_Comparing):
