@@ -16,7 +16,7 @@ from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.commit import Driver
 from millstream.runtime.epoch import EpochJob, PlannedTask
 from millstream.runtime.serde_book import SerdeBook
-from millstream.runtime.step import _opened
+from millstream.runtime.step import opened_stores
 from millstream.spark.shipping import Program, make_worker
 from millstream.state.opening import open_store
 from millstream.topology.plan import Plan, SubTopology
@@ -161,11 +161,9 @@ class GoldenCase:
         serdes = book.bound(dump.name, "key", spec.key), book.bound(dump.name, "value", spec.value)
         for number in range(self._plan.task_count(sub, self._driver.counts)):
             task = PlannedTask(sub.task_id(number), sub.number, Partition(number), sub.level)
-            with (
-                _opened(worker, sub, task, head.tasks.get(task.task_id)) as backends,
-                open_store(spec, backends[dump.name], *serdes).all() as rows,
-            ):
-                for key, cell in rows:
+            with opened_stores(worker, sub, task, head.tasks.get(task.task_id)) as backends:
+                store: Any = open_store(spec, backends[dump.name], *serdes)
+                for key, cell in store.all():
                     if dump.kind == "plain":
                         yield Entry(literal(key), literal(cell))
                     else:

@@ -205,8 +205,8 @@ class EpochRunner:
         """All tasks, those of global tables first, then level by level."""
         return [*self._globals, *(task for level in self._levels for task in level)]
 
-    def stores(self, name: str) -> list[StateStore[Any]]:
-        """The store of that name in each of its tasks, by partition."""
+    def stores(self, name: str) -> list[Any]:
+        """The store of that name, of whatever kind, in each of its tasks, by partition."""
         return [task.stores[name] for task in self.tasks if name in task.stores]
 
     def close(self) -> None:

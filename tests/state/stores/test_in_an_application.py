@@ -145,8 +145,8 @@ def test_epochs_of_many_records_end_with_the_same_state() -> None:
         runner.run_epoch([batch(INPUT[4:], 4)])
         (windows,) = runner.stores("windows")
         (sessions,) = runner.stores("sessions")
-        assert windows_in(windows.all()) == WINDOWS  # type: ignore[attr-defined]
-        assert sessions_in(sessions.fetch_range(None, None)) == SESSIONS  # type: ignore[attr-defined]
+        assert windows_in(windows.all()) == WINDOWS
+        assert sessions_in(sessions.fetch_range(None, None)) == SESSIONS
 
 
 def test_a_replica_answers_from_the_last_commit(tmp_path: Path, backend: str) -> None:
