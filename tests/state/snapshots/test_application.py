@@ -158,6 +158,23 @@ def test_upkeep_keeps_the_manifests_that_tell_whose_a_snapshot_is(app: SmallApp)
     assert newest in restored_from(app)
 
 
+def test_upkeep_removes_no_manifest_while_nobody_can_tell_which_snapshots_there_are(
+    app: SmallApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.retained_manifests = 1
+    epochs(app, *"abcabc")
+    before = sorted((app.application_folder / "manifests").iterdir())
+
+    def unreachable(self: object, folder: str) -> dict[str, int]:
+        raise SnapshotStorageError("no route to host")
+
+    with app.start() as executor:
+        monkeypatch.setattr(FolderStorage, "sizes", unreachable)
+        with pytest.raises(SnapshotStorageError):
+            executor.tend(min_entries=1)
+    assert set(before) <= set((app.application_folder / "manifests").iterdir())
+
+
 def test_a_snapshot_whose_deletions_the_changelog_has_dropped_is_not_used(
     app: SmallApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

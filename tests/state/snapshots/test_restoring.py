@@ -17,10 +17,12 @@ from millstream.log import FileLog
 from millstream.state.directory import open_state_directory
 from millstream.state.errors import ChangelogGapError, DamagedStoreError
 from millstream.state.follow import marker_of
+from millstream.state.segments import NOTE_KEY, Note, segment_prefix
 from millstream.state.snapshots import SnapshotStorageError
 from millstream.state.snapshots.catalogue import listing
 from millstream.state.snapshots.manifest import KIND, ManifestName, read_snapshot
 from millstream.state.snapshots.storage import FolderStorage
+from millstream.state.specs import window
 from millstream.state.task_stores import TaskVersion
 from millstream.types import Offset, Partition, Version
 
@@ -338,6 +340,24 @@ def test_an_unlogged_store_has_its_snapshot_and_the_sealed_files_behind_it(kept:
     kept.lose()
     with kept.opened() as stores:
         assert dict(stores["seen"].scan()) == {b"a": b"2", b"b": b"1"}
+
+
+def test_a_store_by_segments_goes_on_to_expire_behind_its_snapshot(task: OneTask) -> None:
+    task.snapshots = FolderStorage(task.log.root.parent / "snapshots")
+    task.stores["visits"] = window("visits", window_size_ms=10, retention_ms=100)
+    task.model["visits"] = {}
+    task.log.create_topic(task.changelog("visits").topic)
+    rows = {segment_prefix(number) + b"key": b"%d" % number for number in range(5)}
+    task.commit(visits={NOTE_KEY: Note(interval_ms=60, observed=299).encoded(), **rows})
+    task.take()
+    moved = Note(interval_ms=60, observed=400, first_live=3).encoded()
+    task.commit(visits={NOTE_KEY: moved, segment_prefix(6) + b"key": b"6"})
+    expected = {key: value for key, value in rows.items() if key >= segment_prefix(3)}
+    expected |= {NOTE_KEY: moved, segment_prefix(6) + b"key": b"6"}
+    task.log.delete_before(task.changelog("visits"), Offset(6))
+    task.lose()
+    with task.opened() as stores:
+        assert dict(stores["visits"].scan()) == expected
 
 
 @pytest.mark.parametrize("point", ["snapshot.fetched", "snapshot.restored"])

@@ -23,7 +23,7 @@ from millstream.state.directory import TaskDirectory
 from millstream.state.errors import DamagedStoreError, StoreFormatError
 from millstream.state.follow import RestoreListener, Target, Watch, marker_of
 from millstream.state.snapshots.catalogue import listing
-from millstream.state.snapshots.digests import new_digest
+from millstream.state.snapshots.digests import copied
 from millstream.state.snapshots.errors import DamagedSnapshotError, SnapshotStorageError
 from millstream.state.snapshots.manifest import (
     ManifestName,
@@ -167,20 +167,14 @@ class Restorer:
 
     def _fetch(self, file: StoredFile, target: Path) -> None:
         name = f"{self.place.folder}/{file.stored_as}"
-        digest, size = new_digest(), 0
         try:
             with os.fdopen(os.open(target, _FLAGS, FILE_MODE), "wb", buffering=0) as copy:
-                for chunk in self.storage.read(name):
-                    size += len(chunk)
-                    if size > file.size:
-                        break
-                    digest.update(chunk)
-                    copy.write(chunk)
+                digest, size = copied(self.storage.read(name), copy.write, file.size)
         except FileNotFoundError as error:
             raise self._damaged(name, "is missing") from error
         if size != file.size:
             raise self._damaged(name, f"does not have its {file.size} bytes")
-        if digest.hexdigest() != file.digest:
+        if digest != file.digest:
             raise self._damaged(name, "is damaged: its checksum does not match")
 
     def _made(self, snapshot: Snapshot, folder: Path) -> Backend:
