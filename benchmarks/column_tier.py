@@ -11,7 +11,7 @@ import os
 os.environ["POLARS_MAX_THREADS"] = "1"
 
 import random
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 import polars as pl
@@ -52,7 +52,7 @@ def column_tier(scale: Scale) -> list[Figure]:
     found: list[Figure] = []
     for name, loop, topology, rows, goal in (
         ("five stateless operators on text", _loop_stateless, _on_text(), text, 1 / 3),
-        ("five stateless operators on JSON", _loop_on_orders, _on_orders(), orders, None),
+        ("five stateless operators on JSON", _loop_on_orders, _on_orders(), orders, 1 / 3),
         ("count, caching on", _loop_count_last, _count(), text, None),
     ):
         _check_same(loop(rows), _task(topology, rows))
@@ -61,17 +61,48 @@ def column_tier(scale: Scale) -> list[Figure]:
         task = measured(f"{name}: column tier", taken["task"], group=name)
         times = ratio(f"{name}: column tier to plain loop", task, plain)
         found += [plain, task, times if goal is None else at_most(times, goal)]
-    return found
+    return [*found, *_fused(text, rounds)]
+
+
+def _fused(rows: pa.RecordBatch, rounds: int) -> list[Figure]:
+    """The five operators on text by Polars alone: one by one, as the tier runs them, and as one query."""
+    columns = {"key": rows.column(0), "value": rows.column(1), "row": pa.array(range(rows.num_rows))}
+    frame = pl.from_arrow(pa.table(columns))
+    assert isinstance(frame, pl.DataFrame)
+    frame = frame.with_columns(pl.col("key", "value").cast(pl.String))
+    if not _five(frame).equals(_five(frame.lazy()).collect()):
+        raise AssertionError("one query gives something else")
+    taken = alternately(
+        {"each": lambda: _five(frame), "query": lambda: _five(frame.lazy()).collect()}, rounds
+    )
+    each = measured("five operators in Polars alone: one by one", taken["each"])
+    query = measured("five operators in Polars alone: one lazy query", taken["query"])
+    return [each, query, ratio("five operators in Polars alone: one lazy query to one by one", query, each)]
+
+
+def _five(frame: Any) -> Any:
+    number, word = _halves()
+    return (
+        frame.with_columns(value=pl.struct(number=number, word=word))
+        .filter(value.number < SMALL)
+        .with_columns(value=pl.struct(number=value.number * 2, word=value.word))
+        .with_columns(key=pl.concat_str(value.word, pl.lit("/"), key), value=value.number)
+        .filter(value % 2 == 0)
+    )
+
+
+def _halves() -> tuple[pl.Expr, pl.Expr]:
+    halves = value.str.split_exact(":", 1)
+    return halves.struct.field("field_0").cast(pl.Int64), halves.struct.field("field_1")
 
 
 def _on_text() -> Topology:
     """What `row_tier` does by functions."""
     builder = StreamsBuilder()
-    halves = value.str.split_exact(":", 1)
-    number, word = halves.struct.field("field_0"), halves.struct.field("field_1")
+    number, word = _halves()
     (
         builder.stream("in", key=serdes.string, value=serdes.string)
-        .map_values(pl.struct(number=number.cast(pl.Int64), word=word))
+        .map_values(pl.struct(number=number, word=word))
         .filter(value.number < SMALL)
         .map_values(pl.struct(number=value.number * 2, word=value.word))
         .map((pl.concat_str(value.word, pl.lit("/"), key), value.number))

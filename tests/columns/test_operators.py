@@ -248,3 +248,60 @@ def test_the_types_of_results_are_known_to_the_operators_behind() -> None:
     record = stream.map_values(pl.struct(value.shop, n=value.shop.str.len_chars()))
     assert record.value_serde.schema == {"shop": pl.String(), "n": pl.Int64()}
     assert stream.map_values(len).map_values(value + 1).value_serde is None
+
+
+def test_all_records_of_a_batch_may_fail() -> None:
+    assert run(parse, ["x", "y"], serdes.string, processing_handler=handlers.skip) == []
+
+
+def test_timestamps_of_the_users_own_are_seen_by_expressions() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream(
+        "in", key=serdes.string, value=serdes.int64, timestamp_extractor=lambda record, _time: record.value
+    )
+    stream.map_values(timestamp * 2).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.input_topic("in", key=serdes.string, value=serdes.int64).pipe_all([("a", 7), ("b", 3)])
+        found = driver.output_topic("out", key=serdes.string, value=serdes.int64).read_all()
+    assert found == [Record("a", 14, 7), Record("b", 6, 3)]
+
+
+def test_several_sources_and_partitions_are_merged_in_the_order_of_time() -> None:
+    builder = StreamsBuilder()
+    streams = [
+        builder.stream(topic, key=serdes.string, value=serdes.string).map_values(value + topic)
+        for topic in ("x", "y")
+    ]
+    streams[0].merge(streams[1]).filter(value != "").to("out")
+    raws = [
+        RawBatch(topic, 0, range(3), [b"k"] * 3, [b"%d" % time for time in times], times)
+        for topic, times in (("x", [1, 9, 4]), ("y", [2, 3, 10]))
+    ]
+    with EpochRunner(builder.build(), partitions={"x": 1, "y": 1}) as runner:
+        runner.run_epoch(raws)
+        assert [row.value for row in runner.outputs["out"]] == [b"1x", b"2y", b"3y", b"9x", b"4x", b"10y"]
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_each_record_goes_to_the_first_branch_that_takes_it(default: bool) -> None:
+    builder = StreamsBuilder()
+    split = builder.stream("in", key=serdes.string, value=serdes.string).split(name="by-")
+    split = split.branch(value.str.starts_with("a"), name="a", consumer=lambda s: s.to("a"))
+    split = split.branch(value.cast(pl.Int64) > 5, name="large", consumer=lambda s: s.to("large"))
+    if default:
+        split.default_branch(name="rest", consumer=lambda s: s.to("rest"))
+    config = StreamsConfig(processing_handler=handlers.skip)
+    values = [b"a1", b"7", b"2", b"no number", None, b"a2"]
+    raw = RawBatch("in", 0, range(6), [b"k"] * 6, values, range(6))
+    with EpochRunner(builder.build(), partitions={"in": 1}, config=config) as runner:
+        runner.run_epoch([raw])
+        found = {topic: [row.value for row in rows] for topic, rows in runner.outputs.items()}
+    assert found == {"a": [b"a1", b"a2"], "large": [b"7"], **({"rest": [b"2", None]} if default else {})}
+
+
+def test_a_split_has_branches_of_one_tier() -> None:
+    builder = StreamsBuilder()
+    split = builder.stream("in", key=serdes.string, value=serdes.string).split()
+    split.branch(value == "a").branch(lambda _key, one: one == "b")
+    with raises(TopologyError, "the branches of one split() take functions or expressions, not both"):
+        builder.build()

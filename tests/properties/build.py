@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial, singledispatchmethod
 from typing import Any
@@ -167,8 +167,11 @@ class Building:
 
     @make.register
     def _(self, op: s.Split) -> Any:
+        return self.split(op, op.predicates)
+
+    def split(self, op: s.Split, predicates: Sequence[Any]) -> Any:
         branched = self.parent(op).split(name=f"{op.name}-")
-        for predicate in op.predicates:
+        for predicate in predicates:
             branched = branched.branch(predicate)
         streams = branched.default_branch() if op.default else branched.no_default_branch()
         numbers = [*range(1, len(op.predicates) + 1), *([0] if op.default else [])]

@@ -34,6 +34,7 @@ class _ColumnBuilding(Building):
         self.rng = random.Random(f"tiers of {spec.seed}")
         self.makers: dict[type[s.Op], Callable[[Any], Any]] = {
             s.Filter: self.filter,
+            s.Split: self.split_by_expressions,
             s.Map: self.map,
             s.MapValues: self.map_values,
             s.FlatMapValues: self.flat_map_values,
@@ -54,6 +55,9 @@ class _ColumnBuilding(Building):
     def filter(self, op: s.Filter) -> Any:
         stream = self.parent(op)
         return (stream.filter_not if op.negated else stream.filter)(holds(op.predicate), name=op.name)
+
+    def split_by_expressions(self, op: s.Split) -> Any:
+        return self.split(op, [holds(predicate) for predicate in op.predicates])
 
     def map(self, op: s.Map) -> Any:
         return self.parent(op).map((new_key(op.key), new_value(op.value)), name=op.name)

@@ -99,6 +99,7 @@ class _Generator:
                 self.add_aggregate: 8,
                 self.add_to_stream: 4,
                 self.add_process: 2,
+                self.add_split: 3,
             }
         for move in self.rng.choices(list(moves), list(moves.values()), k=self.rng.randint(7, 14)):
             move()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from millstream.dsl.functions import is_expression
 from millstream.dsl.graph import GraphNode
 from millstream.errors import TopologyError
 from millstream.processors.branch import Branch
@@ -14,7 +15,10 @@ from millstream.processors.stateless import PassThrough
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from millstream.dsl.kstream import KStream
+    from millstream.processors.operator import Operator
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -24,7 +28,7 @@ V = TypeVar("V")
 class _Splitter:
     """What the branches of one `split()` share: written when the graph is."""
 
-    predicates: list[Callable[[Any, Any], object]]
+    predicates: list[Callable[[Any, Any], object] | pl.Expr]
     children: list[str]
 
 
@@ -44,20 +48,19 @@ class BranchedKStream(Generic[K, V]):
         node_name = source.graph.name_or_new(name, "KSTREAM-BRANCH-")
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            make = partial(Branch, tuple(splitter.predicates), tuple(splitter.children))
-            topology.add_operator(node_name, make, parents)
+            topology.add_operator(node_name, _maker(source, splitter), parents)
 
         return cls(source, source.graph.add(GraphNode(node_name, write), source.node), splitter, {})
 
     def branch(
         self,
-        predicate: Callable[[K, V], object],
+        predicate: Callable[[K, V], object] | pl.Expr,
         *,
         name: str | None = None,
         function: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
         consumer: Callable[[KStream[K, V]], object] | None = None,
     ) -> BranchedKStream[K, V]:
-        """Records for which the predicate, and none before it, holds.
+        """Records for which the predicate (of all branches a function, or of all an expression) holds first.
 
         `function` puts what it makes of the branch into the result; `consumer` uses the branch up.
 
@@ -121,3 +124,13 @@ class BranchedKStream(Generic[K, V]):
             result = None
         branches = self.branches if result is None else {**self.branches, child: result}
         return BranchedKStream(self.source, self.node, self.splitter, branches)
+
+
+def _maker(source: KStream[Any, Any], splitter: _Splitter) -> Callable[[], Operator]:
+    """What makes the operator, in its tier."""
+    predicates, children = tuple(splitter.predicates), tuple(splitter.children)
+    if not any(map(is_expression, predicates)):
+        return partial(Branch, predicates, children)  # type: ignore[arg-type]  # they are functions
+    from millstream.dsl.columns import column_branch  # noqa: PLC0415 - imports Polars, which is there
+
+    return partial(column_branch(predicates, source.key_serde, source.value_serde), children)

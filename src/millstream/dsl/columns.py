@@ -30,6 +30,7 @@ __all__ = [
     "RecordColumn",
     "checked",
     "column_aggregate",
+    "column_branch",
     "column_reduce",
     "column_step",
     "key",
@@ -143,6 +144,17 @@ def column_step(
     return ColumnStep(make, tuple(map(_serde_of, results)))
 
 
+def column_branch(predicates: tuple[Any, ...], key_serde: Any, value_serde: Any) -> Callable[..., Operator]:
+    """A split whose predicates are expressions."""
+    if not all(isinstance(predicate, pl.Expr) for predicate in predicates):
+        message = "the branches of one split() take functions or expressions, not both"
+        raise TopologyError(message)
+    declared = declared_by(key_serde, value_serde)
+    for predicate in predicates:
+        _result_type(checked(predicate, "branch"), declared, "branch")
+    return partial(stateless.ColumnBranch, predicates, declared=declared)
+
+
 _FOLDS: dict[str, Callable[[], folds.ColumnFold]] = {
     "count": folds.CountFold,
     "sum": folds.SumFold,
@@ -196,7 +208,12 @@ def _result_type(expression: pl.Expr, declared: Declared, operator: str) -> pl.D
 
 
 def _required(dtype: pl.DataType, operator: str, expression: pl.Expr) -> pl.DataType:
-    wanted = {"filter": pl.Boolean, "filter_not": pl.Boolean, "flat_map_values": pl.List}.get(operator)
+    wanted = {
+        "filter": pl.Boolean,
+        "filter_not": pl.Boolean,
+        "branch": pl.Boolean,
+        "flat_map_values": pl.List,
+    }.get(operator)
     if wanted is not None and not isinstance(dtype, wanted | pl.Null):
         raise TopologyError(f"{operator}: {expression} gives {dtype}, but {wanted.__name__} is needed")
     return dtype

@@ -14,6 +14,7 @@ from millstream.processors.columns.expressions import Declared, Evaluation
 from millstream.processors.operator import Operator
 
 __all__ = [
+    "ColumnBranch",
     "ColumnFilter",
     "ColumnFilterNot",
     "ColumnFlatMapValues",
@@ -111,6 +112,31 @@ class ColumnFlatMapValues(ColumnOperator):
             parents = [row for row, several in enumerate(lists) for _ in several or ()]
             values = list(chain.from_iterable(several or () for several in lists))
         return batch.expand(parents, take_rows(batch.keys, parents), values)
+
+
+class ColumnBranch(ColumnOperator):
+    """Sends each row to the child of the first expression that is true, else to the last child, or to none.
+
+    An expression is worked out for those rows only that no earlier one took, as a function would be called.
+    """
+
+    def __init__(self, predicates: Sequence[pl.Expr], children: Sequence[str], declared: Declared) -> None:
+        self._verdicts = [Evaluation({"value": one}, declared, pl.Boolean) for one in predicates]
+        self.children = tuple(children)
+
+    def process(self, batch: Batch) -> dict[str, Batch]:
+        """See `Operator.process`."""
+        branches: dict[str, Batch] = {}
+        for child, verdict in zip(self.children, self._verdicts, strict=False):
+            if len(batch):
+                found, batch = verdict.run(self.context, batch)
+                branches[child] = _kept(batch, found["value"], wanted=True)
+                batch = _kept(batch, found["value"], wanted=False)
+        if len(self.children) > len(self._verdicts):
+            branches[self.children[-1]] = batch
+        else:
+            self.context.dropped(len(batch))
+        return branches
 
 
 def _kept(batch: Batch, verdicts: Sequence[Any], *, wanted: bool) -> Batch:
