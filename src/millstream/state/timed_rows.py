@@ -50,8 +50,8 @@ class Rows(Protocol):
     ) -> None:
         """Write a row; None deletes it."""
 
-    def get(self, overlay: Overlay, segment: bytes, key: bytes, numbers: tuple[int, int]) -> bytes | None:
-        """The value of a row."""
+    def row_key(self, segment: bytes, key: bytes, numbers: tuple[int, int]) -> bytes:
+        """Under which key the value of a row is stored."""
 
     def of_key(
         self, overlay: Overlay, scan: Scan, segment: bytes, key: bytes, first: int, last: int
@@ -77,9 +77,9 @@ class RowsByKey:
         """See `Rows.put`."""
         overlay.put(segment + key + self._numbers.pack(*numbers), value)
 
-    def get(self, overlay: Overlay, segment: bytes, key: bytes, numbers: tuple[int, int]) -> bytes | None:
-        """See `Rows.get`."""
-        return overlay.get(segment + key + self._numbers.pack(*numbers))
+    def row_key(self, segment: bytes, key: bytes, numbers: tuple[int, int]) -> bytes:
+        """See `Rows.row_key`."""
+        return segment + key + self._numbers.pack(*numbers)
 
     def of_key(
         self, overlay: Overlay, scan: Scan, segment: bytes, key: bytes, first: int, last: int
@@ -131,9 +131,9 @@ class RowsByTime:
         overlay.put(segment + _ROW + self._numbers.pack(*numbers) + key, value)
         self._index.put(overlay, segment + _INDEX, key, numbers, None if value is None else b"")
 
-    def get(self, overlay: Overlay, segment: bytes, key: bytes, numbers: tuple[int, int]) -> bytes | None:
-        """See `Rows.get`."""
-        return overlay.get(segment + _ROW + self._numbers.pack(*numbers) + key)
+    def row_key(self, segment: bytes, key: bytes, numbers: tuple[int, int]) -> bytes:
+        """See `Rows.row_key`."""
+        return segment + _ROW + self._numbers.pack(*numbers) + key
 
     def of_key(
         self, overlay: Overlay, scan: Scan, segment: bytes, key: bytes, first: int, last: int

@@ -61,7 +61,7 @@ class TimedStore(SegmentedStore[K]):
         time = numbers[0]
         if not self._expired_until() < time <= self._note.observed:
             return None
-        return self._rows.get(self.overlay, self._segment(time), self._key_bytes(key), numbers)
+        return self.overlay.get(self._rows.row_key(self._segment(time), self._key_bytes(key), numbers))
 
     def _rows_of_key(self, direction: Direction, key: K, time_from: int, time_to: int) -> Iterator[TimedRow]:
         first, last = self._visible(time_from, time_to)

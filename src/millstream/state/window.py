@@ -8,11 +8,11 @@ segment by segment, within a segment in the order of the keys' bytes, or of time
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Any, Final, Generic, TypeVar, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar, overload
 
 from millstream.record import ValueAndTimestamp, Window, Windowed
-from millstream.serdes import Serde
+from millstream.serdes import Serde, deserialize_column, serialize_column
 from millstream.state.keyvalue import KeyValueIterator
 from millstream.state.overlay import Overlay
 from millstream.state.timed_rows import WINDOW, RowsByKey, RowsByTime, TimedRow
@@ -24,6 +24,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _TIMESTAMP: Final = struct.Struct(">q")
+
+CellKey: TypeAlias = tuple[bytes, int]
+"""The bytes of a key, and the start of a window."""
+Cell: TypeAlias = tuple[Any, int]
+"""A value and its timestamp."""
 
 
 class WindowStore(TimedStore[K], Generic[K, V]):
@@ -263,6 +268,8 @@ class WindowStore(TimedStore[K], Generic[K, V]):
 class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[Any]]):
     """A window store that keeps a timestamp beside each value. Windowed tables live in one.
 
+    `encode_keys`, `load` and `save` are for operators: whole columns, one read and one write of the backend.
+
     >>> from millstream import serdes
     >>> from millstream.state.backends.memory import MemoryBackend
     >>> store = TimestampedWindowStore(
@@ -277,6 +284,79 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[Any]]):
     >>> store.fetch("ann", 0)
     ValueAndTimestamp(value=1, timestamp=7)
     """
+
+    def encode_keys(self, keys: Sequence[K]) -> list[bytes]:
+        """The bytes of a column of keys, none of them None.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = TimestampedWindowStore(
+        ...     "clicks",
+        ...     Overlay(MemoryBackend()),
+        ...     serdes.string,
+        ...     serdes.int64,
+        ...     window_size_ms=10,
+        ...     retention_ms=100,
+        ... )
+        >>> store.encode_keys(["ann", "bob"])
+        [b'ann', b'bob']
+        """
+        return serialize_column(self.key_serde, keys)  # type: ignore[return-value]
+
+    def load(self, windows: Iterable[CellKey]) -> dict[CellKey, Cell | None]:
+        """Value and timestamp of each distinct window, as of now; None for those that have expired.
+
+        For operators: a window is the bytes of its key and its start, and the backend is read once.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = TimestampedWindowStore(
+        ...     "clicks",
+        ...     Overlay(MemoryBackend()),
+        ...     serdes.string,
+        ...     serdes.int64,
+        ...     window_size_ms=10,
+        ...     retention_ms=100,
+        ... )
+        >>> store.save({(b"ann", 0): (1, 7)})
+        >>> store.load([(b"ann", 0), (b"ann", 10)])
+        {(b'ann', 0): (1, 7), (b'ann', 10): None}
+        """
+        cells: dict[CellKey, Cell | None] = dict.fromkeys(windows)
+        row_key, segment = self._rows.row_key, self._segment
+        expired = self._expired_until()
+        rows = {
+            row_key(segment(start), key, (start, 0)): (key, start) for key, start in cells if start > expired
+        }
+        found = [(row, data) for row, data in self.overlay.get_many(rows).items() if data is not None]
+        values = deserialize_column(self.value_serde, [data[8:] for _, data in found])
+        for (row, data), value in zip(found, values, strict=True):
+            cells[rows[row]] = (value, _TIMESTAMP.unpack_from(data)[0])
+        return cells
+
+    def save(self, cells: Mapping[CellKey, Cell | None]) -> None:
+        """Write windows, in the order given; None deletes. Those that have expired by then are counted.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = TimestampedWindowStore(
+        ...     "clicks",
+        ...     Overlay(MemoryBackend()),
+        ...     serdes.string,
+        ...     serdes.int64,
+        ...     window_size_ms=10,
+        ...     retention_ms=100,
+        ... )
+        >>> store.save({(b"ann", 500): (1, 505), (b"ann", 0): (2, 7)})
+        >>> store.fetch("ann", 500), store.expired_puts
+        (ValueAndTimestamp(value=1, timestamp=505), 1)
+        """
+        present = [cell for cell in cells.values() if cell is not None]
+        encoded = iter(serialize_column(self.value_serde, [value for value, _ in present]))
+        for (key, start), cell in cells.items():
+            data = None if cell is None else _TIMESTAMP.pack(cell[1]) + (next(encoded) or b"")
+            self._observe(self._checked_time(start, "the start of a window"))
+            self._put_row(key, (start, 0), data)
 
     def _encode(self, value: ValueAndTimestamp[Any] | None) -> bytes | None:
         if value is None:

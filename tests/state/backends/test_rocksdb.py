@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,27 @@ def test_all_stores_of_a_process_share_one_cache_and_one_write_buffer_bound() ->
     cache, buffers = rocksdb._process_memory(1 << 20, 1 << 19)
     assert buffers.get_buffer_size() == 1 << 19
     assert cache.get_usage() >= 0
+
+
+def test_memory_stays_within_the_cache_however_many_stores_are_written_and_read(tmp_path: Path) -> None:
+    bound, buffers = 16 << 20, 8 << 20
+    cache, manager = rocksdb._process_memory(bound, buffers)
+    chance = random.Random(1)
+    used, buffered = [], []
+    with ExitStack() as opened:
+        supplier = RocksDbSupplier(cache_bytes=bound, write_buffer_bytes=buffers)
+        stores = [opened.enter_context(supplier.open(tmp_path / f"store-{n}")) for n in range(4)]
+        for _ in range(50):
+            for store in stores:
+                rows = {chance.randbytes(16): chance.randbytes(1000) for _ in range(300)}
+                store.write(sorted(rows.items()), marker=b"")
+                used.append(cache.get_usage())
+                buffered.append(manager.get_usage())
+        for store in stores:
+            assert sum(1 for _ in store.scan()) == 15_000
+            used.append(cache.get_usage())
+    assert max(used) <= 1.1 * bound  # 60 MB were written and read
+    assert max(buffered) > 1 << 20
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:

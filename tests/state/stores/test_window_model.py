@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from tests.state.stores.worlds import StoreWorld
 
-from millstream import Window, Windowed, serdes, stores
+from millstream import ValueAndTimestamp, Window, Windowed, serdes, stores
 
 SIZE = 10
 RETENTION = 100
@@ -51,6 +52,9 @@ class WindowWorld(StoreWorld):
     @rule(key=keys, value=values, start=times)
     def put(self, key: bytes, value: bytes | None, start: int) -> None:
         self.each(lambda store: store.put(key, value, start))
+        self.put_in_model(key, value, start)
+
+    def put_in_model(self, key: bytes, value: bytes | None, start: int) -> None:
         if self.spec.retain_duplicates:
             if value is None:
                 return
@@ -114,7 +118,11 @@ class WindowWorld(StoreWorld):
         self.put(key, b"later", start)
         for iterator in opened:
             with iterator as windows:
-                assert expected == list(windows)
+                assert expected == self.seen(list(windows))
+
+    def seen(self, answer: Any) -> Any:
+        """An answer as the model gives it."""
+        return answer
 
     def visible(self, wanted: Any) -> list[tuple[bytes, int, int, bytes]]:
         return [
@@ -174,10 +182,77 @@ class TimeOrderedDuplicatesWorld(TimeOrderedWorld):
     )
 
 
+class TimestampedWorld(WindowWorld):
+    """Values with timestamps, written one by one and by the column; seen without them."""
+
+    spec = stores.timestamped_window(
+        "windows",
+        window_size_ms=SIZE,
+        retention_ms=RETENTION,
+        segment_interval_ms=INTERVAL,
+        key=serdes.bytes,
+        value=serdes.bytes,
+        time_ordered=True,
+    )
+
+    @rule(key=keys, value=values, start=times)
+    def put(self, key: bytes, value: bytes | None, start: int) -> None:
+        cell = None if value is None else ValueAndTimestamp(value, start + 1)
+        self.each(lambda store: store.put(key, cell, start))
+        self.put_in_model(key, value, start)
+
+    @rule(cells=st.dictionaries(st.tuples(keys, times), values, min_size=3, max_size=12))
+    def save(self, cells: dict[tuple[bytes, int], bytes | None]) -> None:
+        def stamped(cell: tuple[bytes, int]) -> tuple[bytes, int] | None:
+            value = cells[cell]
+            return None if value is None else (value, cell[1] + 1)
+
+        self.each(lambda store: store.save({cell: stamped(cell) for cell in cells}))
+        for (key, start), value in cells.items():
+            self.put_in_model(key, value, start)
+
+    @rule(wanted=st.lists(st.tuples(keys, times), max_size=6))
+    def load(self, wanted: list[tuple[bytes, int]]) -> None:
+        wanted = [*wanted, *((key, start) for key, start, _ in sorted(self.rows)[::3])]
+        visible = {(key, start): value for key, start, _, value in self.visible(lambda _key, _start: True)}
+        expected = {
+            cell: (visible[cell], cell[1] + 1) if cell in visible else None for cell in dict.fromkeys(wanted)
+        }
+        self.expect(expected, lambda store: store.load(wanted))
+
+    def expect(self, expected: object, ask: Callable[[Any], object]) -> None:
+        super().expect(expected, lambda store: self.seen(ask(store)))
+
+    def seen(self, answer: Any) -> Any:
+        return plain(answer)
+
+    def order(self, row: tuple[bytes, int, int, bytes]) -> Any:
+        key, start, number, _ = row
+        return start, number, key
+
+
+def plain(answer: Any) -> Any:
+    """An answer with the timestamps of its values out of sight, after a look at them."""
+    if isinstance(answer, ValueAndTimestamp):
+        return answer.value
+    if isinstance(answer, list):
+        for key, cell in answer:
+            assert cell.timestamp == 1 + (key.window.start if isinstance(key, Windowed) else key)
+        return [(key, cell.value) for key, cell in answer]
+    return answer
+
+
 SETTINGS = settings(max_examples=25, stateful_step_count=40, deadline=None, print_blob=True)
 TestWindows = WindowWorld.TestCase
 TestWindowsWithDuplicates = DuplicatesWorld.TestCase
 TestWindowsByTime = TimeOrderedWorld.TestCase
 TestWindowsByTimeWithDuplicates = TimeOrderedDuplicatesWorld.TestCase
-for case in (TestWindows, TestWindowsWithDuplicates, TestWindowsByTime, TestWindowsByTimeWithDuplicates):
+TestTimestampedWindows = TimestampedWorld.TestCase
+for case in (
+    TestWindows,
+    TestWindowsWithDuplicates,
+    TestWindowsByTime,
+    TestWindowsByTimeWithDuplicates,
+    TestTimestampedWindows,
+):
     case.settings = SETTINGS

@@ -13,7 +13,9 @@ How a batch is written:
 
 The log is never synced by :meth:`write`: the changelog is what is durable, and :meth:`sync` is there for
 whoever wants more. Memory is bounded per process: one block cache, which is also charged for the write
-buffers.
+buffers. RocksDB's own manager of these lets writers run ahead of the flushes, or, told to stop them, waits
+for ever for memory that a store holds which nobody writes to. So a write that finds too much flushes all
+stores.
 
 RocksDB verifies its blocks' checksums, so damage is found when it is read.
 """
@@ -21,12 +23,13 @@ RocksDB verifies its blocks' checksums, so damage is found when it is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
+from weakref import WeakSet
 
 from rocksdict import (
     BlockBasedOptions,
@@ -74,7 +77,9 @@ ConfigSetter: TypeAlias = Callable[[str, Options, BlockBasedOptions], None]
 class RocksDbBackend(CheckedBackend):
     """A store in a RocksDB database of its own."""
 
-    def __init__(self, folder: StoreFolder, path: Path, options: Options) -> None:
+    def __init__(
+        self, folder: StoreFolder, path: Path, options: Options, buffers: WriteBufferManager
+    ) -> None:
         for name in _INGEST_FILES:
             (path / name).unlink(missing_ok=True)  # left by a process that was killed
         with _errors_named(path):
@@ -83,7 +88,9 @@ class RocksDbBackend(CheckedBackend):
             self._db = Rdict(str(path), options, column_families={"default": options})
         self._path = path
         self._options = options
+        self._buffers = buffers
         super().__init__(folder)
+        _open_stores.add(self)
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         lifted = lift_keys(keys)
@@ -150,6 +157,7 @@ class RocksDbBackend(CheckedBackend):
             self._db.flush_wal(sync=True)
 
     def _close(self) -> None:
+        _open_stores.discard(self)
         with _errors_named(self._path):
             self._db.close()
 
@@ -170,6 +178,9 @@ class RocksDbBackend(CheckedBackend):
         put(_MARKER_KEY, marker)
         with _errors_named(self._path):
             self._db.write(batch)
+        if self._buffers.get_usage() > self._buffers.get_buffer_size():
+            for store in list(_open_stores):
+                store.flush()
 
     def _ingest(self, entries: list[Entry], marker: bytes) -> None:
         """Write two sorted files and let RocksDB take both in at once.
@@ -184,6 +195,11 @@ class RocksDbBackend(CheckedBackend):
             move = IngestExternalFileOptions()
             move.set_move_files(True)
             self._db.ingest_external_file(files, move)
+
+    def flush(self) -> None:
+        """Write what is in memory to files, so that the memory is free."""
+        with suppress(Exception):  # closed meanwhile, or damaged: whoever uses that store will hear of it
+            self._db.flush(wait=True)
 
     def _check_end(self, key: bytes, bounds: ReadOptions) -> None:
         # rocksdict's iterators end at a damaged block as if it were the end of the store.
@@ -224,7 +240,8 @@ class RocksDbSupplier:
         """Open the store; about 5 ms."""
         del segment_bytes  # dropping a range is one tombstone anyway
         folder = store_folder(path, _NAME, _FORMAT)
-        return RocksDbBackend(folder, path, self._options(path.name))
+        buffers = _process_memory(self.cache_bytes, self.write_buffer_bytes)[1]
+        return RocksDbBackend(folder, path, self._options(path.name), buffers)
 
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> RocksDbBackend:
         """Make a store from a snapshot; its sorted files never change, so they are shared where possible."""
@@ -258,6 +275,10 @@ class RocksDbSupplier:
             self.config_setter(store, options, table)
         options.set_block_based_table_factory(table)
         return options
+
+
+_open_stores: WeakSet[RocksDbBackend] = WeakSet()
+"""The stores that this process has open."""
 
 
 @lru_cache(maxsize=8)
