@@ -21,7 +21,7 @@ _FEW_ROWS: Final = 500
 
 def by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterator[tuple[Partition, RawBatch]]:
     """The rows of a batch for each of a topic's `count` partitions, in order."""
-    if isinstance(batch.keys, Column) and batch.partitions is None:
+    if isinstance(batch.keys, Column) and batch.partitions is None and len(batch) > _FEW_ROWS:
         yield from _columns_by_partition(batch, count, task_partition)
         return
     rows: dict[int, list[int]] = {}

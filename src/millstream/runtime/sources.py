@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
@@ -20,6 +20,9 @@ from millstream.serdes import bytes as raw_bytes
 from millstream.serdes.primitives import BytesSerde
 from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.nodes import SourceNode
+
+_FEW_ROWS: Final = 500
+"""Up to so many rows are quicker as Python objects, whatever becomes of them."""
 
 Bad = dict[int, tuple[Literal["key", "value"], Exception]]
 
@@ -79,7 +82,7 @@ class SourceReader:
             whole = decoded(serde, column)
             if whole is not None:
                 return whole
-        if isinstance(column, Column) and isinstance(serde, BytesSerde):
+        if isinstance(column, Column) and isinstance(serde, BytesSerde) and len(column) > _FEW_ROWS:
             return column  # bytes already: nobody may ever look at them one by one
         return _decode(serde, column.values() if isinstance(column, Column) else column, part, bad)
 

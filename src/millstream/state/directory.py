@@ -43,7 +43,6 @@ from millstream.durable import (
     publish_exclusive,
     read_bounded,
     replace_durably,
-    temporary_name,
 )
 from millstream.durable.layer import FILE_MODE
 from millstream.errors import StoreError
@@ -195,15 +194,20 @@ class TaskDirectory:
             os.close(descriptor)
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Export what the stores hold, for people and tools. Nobody decides by it, so it is not synced."""
+        """Export what the stores hold, for people and tools. Nobody decides by it, so it is not synced.
+
+        Written in place: a file system may sync a file that replaces another one, and this is called often.
+        """
         content = {"version": checkpoint.version, "positions": dict(sorted(checkpoint.positions.items()))}
-        target = self.path / _CHECKPOINT_FILE
-        temporary = temporary_name(target)
-        with os.fdopen(
-            os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "w"
-        ) as file:
-            file.write(json.dumps(content, indent=2) + "\n")
-        temporary.replace(target)
+        data = (json.dumps(content, indent=2) + "\n").encode()
+        descriptor = os.open(
+            self.path / _CHECKPOINT_FILE,
+            os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
+            FILE_MODE,
+        )
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.truncate()
 
     def read_checkpoint(self) -> Checkpoint | None:
         """Return the last export; None if it is missing or torn, which is harmless."""
