@@ -60,6 +60,9 @@ def test_it_goes_through_its_states_in_order_and_tells_listeners(lab: Lab) -> No
     assert sum(records for _, records in epochs) == 40
     metrics = app.metrics()
     assert (metrics["state"], metrics["records"], metrics["epochs"]) == ("not running", 40, len(epochs))
+    assert list(metrics["last_epoch_stages"]) == ["plan", "job and commit", "publish"]
+    assert sum(metrics["last_epoch_stages"].values()) <= metrics["last_epoch_seconds"]
+    assert list(metrics["last_epoch_task_stages"]) == ["read", "open stores", "process", "seal", "pack"]
     check_exact(lab, "two_levels", parts)
 
 

@@ -84,6 +84,8 @@ class TaskReport:
     """A punctuator waits for the wall clock, so an idle application must tick."""
     state_size: StoreSize = NO_STATE
     """About how large its stores are where it ran, without this epoch's changes."""
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """How many seconds each stage of its work took."""
 
 
 @dataclass(frozen=True, slots=True)

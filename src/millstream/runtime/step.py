@@ -25,6 +25,7 @@ from millstream.runtime.records import RawBatch, joined, record_batch_of
 from millstream.runtime.routing import by_partition
 from millstream.runtime.sealed_file import SealedContent, SealedFile, read_sealed, write_sealed
 from millstream.runtime.serde_book import SerdeBook
+from millstream.runtime.stages import Stages
 from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog import changelog_topic, entries_of, segment
@@ -70,10 +71,12 @@ def run_task(
     5. Seal: one durable file with all outputs and changelog segments.
     6. Report.
     """
+    stages = Stages()
     sub = worker.subtopology(planned.subtopology)
     entry = job.entries.get(planned.task_id)
     inputs = _Inputs(worker, job, sub, planned, entry, blobs)
     raws = inputs.raws()
+    stages.ended("read")
     if not raws and not job.tick:
         return _idle(worker, job, sub, planned, entry, inputs, attempt)
     # 3.
@@ -83,11 +86,13 @@ def run_task(
     with opened_stores(worker, sub, planned, entry) as backends:
         failpoints.hit("commit.opened")
         state_size = sum((backend.size() for backend in backends.values()), NO_STATE)
+        stages.ended("open stores")
         # 4.
         book = _book(job, blobs)
         metrics = Metrics()
         sealed = _process(worker, job, sub, planned, entry, raws, backends, book, metrics)
         worker.metrics.merge(metrics)
+        stages.ended("process")
         failpoints.hit("commit.processed")
     # 5.
     internal = worker.plan.repartition_topics
@@ -98,10 +103,12 @@ def run_task(
         for partition, rows in by_partition(output, job.partitions_of(output.topic), planned.partition):
             target.setdefault((output.topic, partition), []).append(rows)
     file = _seal(worker, job, sub, planned, attempt, sealed, published)
+    stages.ended("seal")
     failpoints.hit("commit.sealed")
     # 6.
     learned = tuple((name, part, kind) for (name, part), kind in sorted(book.learned().items()))
     out = _blobs(job, sub, planned, attempt, sent_rows, internal, learned)
+    stages.ended("pack")
     report = TaskReport(
         task_id=planned.task_id,
         attempt=attempt,
@@ -120,6 +127,7 @@ def run_task(
         counters=metrics.of_task(planned.task_id),
         wants_wall_clock=sealed.wants_wall_clock,
         state_size=state_size,
+        stages=stages.seconds,
     )
     failpoints.hit("commit.reported")
     clean_now_and_then(worker.directory, worker.config.state_cleanup_delay_ms, job)

@@ -23,6 +23,7 @@ from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError
 from millstream.runtime.epoch import EpochJob, TaskReport
 from millstream.runtime.manifest import Manifest
 from millstream.runtime.snapshots import pinned_epochs, schedule_of, storage_of
+from millstream.runtime.stages import Stages
 from millstream.spark.clock import Ticks, now_ms
 from millstream.spark.failures import EpochFailedError, SparkGoneError, given_up
 from millstream.spark.heartbeat import kept_alive
@@ -58,6 +59,10 @@ class EpochResult:
     """From the moment when its newest record came into the log to the publication; None without records."""
     state_sizes: Mapping[str, StoreSize] = field(default_factory=dict)
     """About how large the stores of the tasks are that ran, without this epoch's changes."""
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """Where the driver's time went: plan, job and commit, publish."""
+    task_stages: Mapping[str, float] = field(default_factory=dict)
+    """Where the tasks' time went, summed over all tasks; they run side by side, within the job."""
 
 
 class EpochLoop:
@@ -119,13 +124,17 @@ class EpochLoop:
     def run_epoch(self, *, tick: bool) -> EpochResult | None:
         """Run one epoch; None if there is nothing to do. `tick` lets the wall clock move punctuators."""
         began = time.monotonic()
+        stages = Stages()
         due = tick and self._ticks.due()
         job = self.driver.plan_epoch(tick=due)
         if job is None:
             return None
+        stages.ended("plan")
         has_backlog = self.driver.has_backlog
         reports, manifest = self._committed(job)
+        stages.ended("job and commit")
         self.driver.publish(manifest)
+        stages.ended("publish")
         appended = self.driver.newest_append_time(job)
         latency_ms = None if appended is None else max(0, now_ms() - appended)
         self.driver.end(manifest)
@@ -134,8 +143,11 @@ class EpochLoop:
         self._ticks.ended(reports, ticked=due)
         self._upkeep.epoch_ended()
         counters: Counter[tuple[str, str]] = Counter()
+        task_stages: dict[str, float] = {}
         for report in reports:
             counters.update(report.counters)
+            for stage, seconds in report.stages.items():
+                task_stages[stage] = task_stages.get(stage, 0.0) + seconds
         return EpochResult(
             manifest,
             sum(end - start for parts in job.cut.values() for start, end in parts.values()),
@@ -145,6 +157,8 @@ class EpochLoop:
             has_backlog,
             latency_ms,
             {report.task_id: report.state_size for report in reports if report.sealed is not None},
+            stages.seconds,
+            task_stages,
         )
 
     def let_go(self) -> None:

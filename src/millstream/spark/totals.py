@@ -46,6 +46,8 @@ class Totals:
             "last_epoch": None if last is None else last.manifest.epoch,
             "last_epoch_seconds": None if last is None else last.seconds,
             "last_epoch_records": None if last is None else last.records,
+            "last_epoch_stages": {} if last is None else dict(last.stages),
+            "last_epoch_task_stages": {} if last is None else dict(last.task_stages),
             "latency_ms": self._latency_ms,
             "state_entries": state.approximate_entries,
             "state_bytes": state.bytes,
