@@ -68,8 +68,10 @@ def throughput(scale: Scale) -> list[Figure]:
     )
     ours: dict[str, Figure] = {}
     native: dict[str, Figure] = {}
-    for number in range(_TURNS):
-        with workplace() as folder:
+    with workplace() as root:
+        for number in range(_TURNS):
+            folder = root / str(number)
+            folder.mkdir()
             with spark_context(folder) as spark:
                 for name, work, build in (
                     ("count by key, group_by_key", keyed, count_by_key),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.processors.kit import Notes, batch_of, opened
 
@@ -102,6 +102,7 @@ def one_after_the_other(names: list[str], batch: Batch) -> Any:
     return emission, counts, told(blames)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(
     names=st.lists(st.sampled_from(sorted(MAKERS)), min_size=1, max_size=5),
     end=st.sampled_from([None, *sorted(ENDS)]),
