@@ -17,6 +17,7 @@ where ``@2`` lets the first two hits pass. The actions:
 ========== ==============================================================================================
 raise      raise :class:`InjectedCrash`, which ``except Exception`` does not swallow
 kill       SIGKILL this process
+stop       SIGSTOP this process, out of the reach of what its parents leave behind; SIGCONT lets it go on
 torn       the next write of the durable layer writes only a prefix, then SIGKILL
 torn-raise the same, then :class:`InjectedCrash`
 callable   in process only: call it
@@ -31,7 +32,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal, NoReturn, TypeAlias
 
@@ -96,8 +97,8 @@ class InjectedCrash(BaseException):  # not an error of the program: the end of i
     """What an armed failpoint raises. Not an ``Exception``: no handler may mistake it for a failure."""
 
 
-Action: TypeAlias = "Literal['raise', 'kill', 'torn', 'torn-raise'] | Callable[[], None]"
-_ACTIONS: Final = ("raise", "kill", "torn", "torn-raise")
+Action: TypeAlias = "Literal['raise', 'kill', 'stop', 'torn', 'torn-raise'] | Callable[[], None]"
+_ACTIONS: Final = ("raise", "kill", "stop", "torn", "torn-raise")
 
 
 @dataclass(slots=True)
@@ -202,6 +203,8 @@ def _act(point: Armed) -> None:
         pass  # a process dies once; what the test does next to recover must get through
     elif point.action in ("raise", "kill"):
         _die(point.name, point.action)
+    elif point.action == "stop":
+        _stop()
     else:
         _tears.append(Tear(point.name, "kill" if point.action == "torn" else "raise"))
 
@@ -210,6 +213,12 @@ def _die(name: str, how: Literal["raise", "kill"]) -> NoReturn:
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     raise InjectedCrash(name)
+
+
+def _stop() -> None:
+    with suppress(PermissionError):  # it leads a group already
+        os.setsid()  # or the kernel would end or wake it when its parent dies
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _unregistered(name: str) -> ValueError:

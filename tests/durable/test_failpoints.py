@@ -18,8 +18,12 @@ from millstream.durable import create_exclusive
 SOURCE = Path(failpoints.__file__).parent
 
 
+def environment_of(armed: str) -> dict[str, str]:
+    return {**os.environ, failpoints.ENVIRONMENT_VARIABLE: armed, "PYTHONPATH": str(SOURCE.parent)}
+
+
 def run_armed(armed: str, code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, failpoints.ENVIRONMENT_VARIABLE: armed, "PYTHONPATH": str(SOURCE.parent)}
+    environment = environment_of(armed)
     command = [sys.executable, "-c", code]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
@@ -120,6 +124,20 @@ def test_the_environment_arms_child_processes(
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, printed)
     path = tmp_path / "second"
     assert (path.read_bytes() if path.exists() else None) == second
+
+
+def test_a_stopped_process_goes_on_when_it_is_told_and_is_stopped_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", CREATE_TWO]
+    child = subprocess.Popen(command, cwd=tmp_path, env=environment_of("durable.file_written=stop"))
+    try:
+        _, status = os.waitpid(child.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert [path.name for path in tmp_path.iterdir()] == ["first"]
+        os.kill(child.pid, signal.SIGCONT)
+        assert child.wait(60) == 0
+    finally:
+        child.kill()
+    assert (tmp_path / "second").read_bytes() == b"0123456789"
 
 
 @pytest.mark.parametrize("armed", ["durable.linked", "durable.linked=explode", "durable.linked=kill@x"])

@@ -9,6 +9,8 @@ from pathlib import Path
 from tests.spark import programs
 from tests.spark.lab import Lab
 
+from millstream import failpoints
+
 SETTINGS = {"spark.master": "local[2,4]", "spark.ui.enabled": "false"}
 
 
@@ -17,7 +19,11 @@ def main(order: dict[str, object]) -> None:
     topology = programs.PROGRAMS[str(order["program"])]()
     settings = order.get("settings", {})
     assert isinstance(settings, dict)
-    app = lab.app(topology, spark_settings=SETTINGS, **settings)
+    spark_settings = {
+        **SETTINGS,
+        f"spark.executorEnv.{failpoints.ENVIRONMENT_VARIABLE}": str(order.get("worker_failpoints", "")),
+    }
+    app = lab.app(topology, spark_settings=spark_settings, **settings)
     app.on_state(lambda before, after: print(f"{before.value} -> {after.value}", flush=True))
     app.on_epoch(lambda result: print(f"epoch {result.manifest.epoch}", flush=True))
     with app:

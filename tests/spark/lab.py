@@ -97,6 +97,12 @@ class Lab:
         """All that anybody can see: every topic, changelogs included."""
         return {topic: self.rows(topic) for topic in self.log.topics()}
 
+    def files(self) -> dict[str, bytes]:
+        """Every file of the log: topics, manifests, leases, sealed files."""
+        root = self.folder / "log"
+        paths = (path for path in root.rglob("*") if path.is_file())
+        return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+
     def _rows(self, topic: str) -> Iterator[Row]:
         for number in range(self.log.config(topic).partitions):
             for batch in self.log.read(TopicPartition(topic, Partition(number)), Offset(0)):

@@ -32,12 +32,25 @@ def until(condition: Callable[[], bool], what: str) -> None:
 def processes() -> dict[int, tuple[int, str]]:
     """All processes: parent and time of start, by id."""
     found: dict[int, tuple[int, str]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            fields = stat.read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()
+            fields = _fields(int(folder.name))
             if fields[0] != "Z":
-                found[int(stat.parent.name)] = (int(fields[1]), fields[19])
+                found[int(folder.name)] = (int(fields[1]), fields[19])
     return found
+
+
+def is_stopped(pid: int) -> bool:
+    """True for a process that SIGSTOP has stopped."""
+    with suppress(OSError):
+        return _fields(pid)[0] == "T"
+    return False
+
+
+def _fields(pid: int) -> list[str]:
+    """What the kernel knows of a process, from its state on."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    return stat.rsplit(")", 1)[1].split()
 
 
 def descendants(pid: int) -> dict[int, str]:
@@ -61,6 +74,7 @@ class Child:
         program: str,
         *,
         failpoints: str = "",
+        worker_failpoints: str = "",
         environment: Mapping[str, str] | None = None,
         until_caught_up: bool = True,
         **settings: Any,
@@ -69,6 +83,7 @@ class Child:
             "folder": str(lab.folder),
             "program": program,
             "settings": settings,
+            "worker_failpoints": worker_failpoints,
             "until_caught_up": until_caught_up,
         }
         self.output = lab.folder / f"child-{time.monotonic_ns()}.txt"
@@ -120,6 +135,24 @@ class Child:
         assert pid in descendants(self.pid)
         os.kill(pid, signal.SIGKILL)
 
+    def wait_for_a_stopped_worker(self) -> int:
+        """Wait until a process that the child has started stands still; its id."""
+
+        def stopped() -> list[int]:
+            self._seen.update(family := descendants(self.pid))
+            return [pid for pid in family if is_stopped(pid)]
+
+        self.wait_for(lambda: bool(stopped()), "a worker stands still")
+        return stopped()[0]
+
+    def kill_all_but(self, spared: int) -> None:
+        """SIGKILL the process and all that it has started, except one."""
+        self.signal(signal.SIGSTOP)  # it must not see the others go
+        family = {pid: born for pid, born in descendants(self.pid).items() if pid != spared}
+        _kill(family)
+        self._process.kill()
+        self._process.wait()
+
     def kill(self) -> None:
         """SIGKILL the process and all that it has started."""
         self._seen.update(descendants(self.pid))
@@ -127,10 +160,7 @@ class Child:
             self._process.kill()
             self._process.wait()
         self._seen.update(descendants(self.pid))
-        for pid, born in self._seen.items():
-            if processes().get(pid, (0, ""))[1] == born:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        _kill(self._seen)
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for something while the child runs; its words are shown if it ends before."""
@@ -140,3 +170,11 @@ class Child:
 
         until(met_or_over, what)
         assert condition(), f"the child ended before {what}:\n{self.said()}"
+
+
+def _kill(family: Mapping[int, str]) -> None:
+    """SIGKILL processes, if they are still those that were born at these times."""
+    for pid, born in family.items():
+        if processes().get(pid, (0, ""))[1] == born:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from typing import Any
 
 import pytest
@@ -17,35 +18,58 @@ pytestmark = pytest.mark.xdist_group("spark")
 SOAK = os.environ.get("MILLSTREAM_SOAK") == "1"
 KILLED = -9
 LONG_LEASE_MS = 600_000
+LONGEST_START_S = 8.0
 
-# The driver's steps of the commit, and how many hits pass before the kill: so that every run gets further.
-DRIVER_STEPS = {
-    "commit.leased": 0,
-    "commit.fenced": 0,
-    "commit.planned": 1,
-    "commit.checked": 1,
-    "commit.manifest_written": 2,
-    "commit.witness_written": 2,
-    "commit.published": 3,
-    "commit.ended": 1,
+# The ten steps of the commit, and how many hits pass before the kill: so that every run gets further.
+STEPS = {
+    "commit.fenced": 0,  # 1
+    "commit.planned": 1,  # 2
+    "commit.opened": 2,  # 3
+    "commit.processed": 2,  # 4
+    "commit.sealed": 2,  # 5
+    "commit.reported": 2,  # 6
+    "commit.manifest_written": 2,  # 7
+    "commit.published": 2,  # 8
+    "commit.ended": 1,  # 9
+    "commit.store_applied": 2,  # 10: when the next epoch opens the stores
+}
+MORE_STEPS = {"commit.leased": 0, "commit.checked": 1, "commit.witness_written": 2}
+WORKER_STEPS = {
+    "commit.opened",
+    "commit.processed",
+    "commit.sealed",
+    "commit.reported",
+    "commit.store_applied",
 }
 
 
 @pytest.mark.parametrize("name", ["ledger", "stock", "word count"] if SOAK else ["ledger"])
-def test_a_driver_killed_at_each_step_of_the_commit_is_resumed_exactly(bare_lab: Lab, name: str) -> None:
+def test_the_whole_tree_killed_at_each_step_of_the_commit_is_resumed_exactly(
+    bare_lab: Lab, name: str
+) -> None:
     """Judged by the oracle after each kill, and at the end: everything once, in order, and nothing else."""
     trial = Trial(bare_lab, name, records=500, seed=1)
     settings: dict[str, Any] = {"max_records_per_epoch": 12, "lease_ttl_ms": LONG_LEASE_MS}
     progress = []
-    for step, skip in DRIVER_STEPS.items():
-        with Child(bare_lab, name, failpoints=f"{step}=kill@{skip}", **settings) as child:
-            assert child.wait() == KILLED, f"{step} was not reached:\n{child.said()}"
+    for step, skip in {**STEPS, **(MORE_STEPS if SOAK else {})}.items():
+        _kill_tree_at(step, skip, bare_lab, name, settings)
         progress.append(trial.check(settled=False).records)
     assert progress == sorted(progress)
     assert 0 < progress[-1] < trial.records, "the input was finished before the last kill"
     with Child(bare_lab, name, lease_ttl_ms=LONG_LEASE_MS) as child:
         assert child.wait() == 0, child.said()
     trial.check_all()
+
+
+def _kill_tree_at(step: str, skip: int, lab: Lab, name: str, settings: dict[str, Any]) -> None:
+    """Driver, JVM, daemon and workers. A driver ends itself at the step; a worker stands still and waits."""
+    if step in WORKER_STEPS:
+        with Child(lab, name, worker_failpoints=f"{step}=stop@{skip}", **settings) as child:
+            child.wait_for_a_stopped_worker()
+            child.kill()
+    else:
+        with Child(lab, name, failpoints=f"{step}=kill@{skip}", **settings) as child:
+            assert child.wait() == KILLED, f"{step} was not reached:\n{child.said()}"
 
 
 @pytest.mark.parametrize("program", ["one_level", "three_levels"] if SOAK else ["three_levels"])
@@ -63,7 +87,12 @@ def test_kills_at_random_times_lose_and_repeat_nothing(bare_lab: Lab, program: s
     for number in range(kills):
         target = chosen.randrange(records * number // (kills + 1), records * (number + 1) // (kills + 1))
         with Child(bare_lab, program, **settings) as child:
-            child.wait_for(lambda goal=target: bare_lab.committed() > goal, f"{target} records are committed")  # type: ignore[misc]
+            if number % 2:  # at any time, whatever it has come to
+                time.sleep(chosen.uniform(0, LONGEST_START_S))
+                assert child.is_running(), child.said()
+            else:
+                child.wait_for(lambda goal=target: bare_lab.committed() > goal, f"{target} are committed")  # type: ignore[misc]
+                time.sleep(chosen.uniform(0, 0.5))
             child.kill()
         assert bare_lab.committed() < records, "the input was finished before the kill"
     with Child(bare_lab, program, lease_ttl_ms=LONG_LEASE_MS) as child:

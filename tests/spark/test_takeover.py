@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.spark.judge import Trial
 from tests.spark.lab import Lab
-from tests.spark.processes import Child, until
+from tests.spark.processes import Child, is_stopped, processes, until
 from tests.spark.programs import check_exact, one_level, two_levels, words
 
 from millstream import State, StreamsBuilder, serdes
 from millstream.runtime.lease import LeaseHeldError
+from millstream.testing.fault_programs import APPLICATIONS
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -51,6 +55,42 @@ def test_a_driver_that_was_stopped_and_overtaken_changes_nothing_and_says_so(lab
         assert first.wait() != 0
         assert "was overtaken by process" in first.said()
         assert lab.everything() == before
+
+
+def test_a_worker_that_was_stopped_in_its_seal_and_overtaken_changes_nothing(lab: Lab) -> None:
+    """Its driver and its JVM are dead; the tasks of its epoch are run by others; then it wakes up."""
+    trial = Trial(lab, "ledger", records=500, seed=8)
+    settings: dict[str, Any] = {"max_records_per_epoch": 12, "lease_ttl_ms": 600_000}
+    files_of_new_stores = 16  # at most; from then on a worker writes sealed files only
+    steps = ("durable.file_written", "durable.file_synced")
+    stops = ",".join(f"{step}=stop@{files_of_new_stores}" for step in steps)
+    with Child(lab, "ledger", worker_failpoints=stops, **settings) as first:
+        worker = first.wait_for_a_stopped_worker()
+        sealing = _open_below(lab.folder / "log", worker)
+        assert len(sealing) == 1, "it does not stand in its seal"
+        first.kill_all_but(worker)
+        assert lab.committed() < trial.records, "the input was finished before the stop"
+        lab.run(APPLICATIONS["ledger"].build(), **settings)
+        trial.check_all()
+        before, files = lab.everything(), lab.files()
+        assert is_stopped(worker)
+        os.kill(worker, signal.SIGCONT)
+        until(lambda: is_stopped(worker) and not _open_below(lab.folder / "log", worker), "the seal is whole")
+        os.kill(worker, signal.SIGCONT)
+        until(lambda: worker not in processes(), "the end of the worker")
+    trial.check_all()
+    assert lab.everything() == before
+    after = lab.files()
+    assert {path: after.get(path) for path in files} == files
+    garbage = {*sealing, *(after.keys() - files.keys())}
+    assert all(path.startswith("sealed/") for path in garbage)
+    assert not garbage & lab.log.referenced_files()
+
+
+def _open_below(folder: Path, pid: int) -> list[str]:
+    """The files in a folder that a process has open."""
+    links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+    return [path.relative_to(folder).as_posix() for path in links if path.is_relative_to(folder)]
 
 
 def _takes_over(lab: Lab) -> bool:

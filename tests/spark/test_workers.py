@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark import TaskContext
 from tests.spark.lab import Lab, Pair
-from tests.spark.processes import until
+from tests.spark.processes import is_stopped, until
 from tests.spark.programs import check_exact, words
 
 from millstream import Store, StreamsBuilder, Topology, failpoints, serdes
@@ -84,26 +84,20 @@ def test_a_worker_that_is_stopped_and_continued_changes_nothing(lab: Lab) -> Non
 
     def stop_one_worker(key: str, value: str) -> None:
         if value == "weir" and once(folder / "stopped"):
-            (folder / "pid").write_text(str(os.getpid()), encoding="ascii")
+            (folder / f"pid-{os.getpid()}").touch()
             os.kill(os.getpid(), signal.SIGSTOP)
+
+    def noted() -> list[int]:
+        return [int(note.name.removeprefix("pid-")) for note in folder.glob("pid-*")]
 
     with lab.app(counting(stop_one_worker), max_records_per_epoch=50) as app:
         app.start()
-        until(lambda: _is_stopped(folder / "pid"), "a worker is stopped")
+        until(lambda: any(map(is_stopped, noted())), "a worker is stopped")
         before = lab.committed()
-        os.kill(int((folder / "pid").read_text(encoding="ascii")), signal.SIGCONT)
+        os.kill(noted()[0], signal.SIGCONT)
         until(lambda: lab.committed() == 200, "all records are committed")
     assert before < 200
     check_exact(lab, "two_levels", parts)
-
-
-def _is_stopped(note: Path) -> bool:
-    if not note.exists() or not note.read_text(encoding="ascii"):
-        return False
-    stat = Path(f"/proc/{note.read_text(encoding='ascii')}/stat").read_text(
-        encoding="ascii", errors="replace"
-    )
-    return stat.rsplit(")", 1)[1].split()[0] == "T"
 
 
 def test_shuffle_files_lost_between_two_levels_are_made_again(lab: Lab) -> None:
