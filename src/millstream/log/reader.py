@@ -237,8 +237,8 @@ class PartitionReader:
             raise OffsetOutOfRangeError(
                 f"The offsets {start} to {min(end, earliest)} of {self._topic_partition} are gone: it "
                 f"begins at {earliest}. Likely cause: retention removed them before they were read. Remedy: "
-                f"begin at {earliest} and accept the loss, or restore from a savepoint; give the topic a "
-                "longer retention."
+                f"read from {earliest} on; an application does so under another app_id, with state that "
+                "begins anew (offset_reset='earliest'). Give the topic a longer retention."
             )
         raise OffsetOutOfRangeError(
             f"The offsets {start} to {end} of {self._topic_partition} are not all there: it ends at "
