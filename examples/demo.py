@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
+from rich.panel import Panel
 
 from millstream import Streams, StreamsBuilder, StreamsConfig, Topology, serdes
 from millstream.console import Watcher
@@ -152,11 +153,18 @@ def main() -> int:
     counts, repeated = read_counts(log)
     lost = sum((expected - Counter(counts)).values())
     duplicated = sum((Counter(counts) - expected).values()) + repeated
+    is_exact = (lost, duplicated, kills) == (0, 0, KILLS)
     console.print(
-        f"{words:,} words in {seconds:.0f} s with {kills} kills and {kills + 1} starts "
-        f"({words / seconds:,.0f} words/s): lost {lost}, duplicated {duplicated}"
+        Panel(
+            f"[bold]lost {lost}, duplicated {duplicated}[/]\n"
+            f"{words:,} words of {lines:,} lines in {seconds:.0f} s ({words / seconds:,.0f} words/s)\n"
+            f"with {kills} kills and {kills + 1} starts of Spark",
+            title="every word was counted exactly once" if is_exact else "NOT exactly once",
+            style="green" if is_exact else "red",
+            expand=False,
+        )
     )
-    return 0 if (lost, duplicated, kills) == (0, 0, KILLS) else 1
+    return 0 if is_exact else 1
 
 
 if __name__ == "__main__":
