@@ -21,8 +21,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 COMMAND = [sys.executable, "-c", "from millstream.cli.main import main; main()"]
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+def start(folder: Path, *words: str, unbuffered: bool = False) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1" if unbuffered else ""}
     pipe = subprocess.PIPE
     return subprocess.Popen(
         [*COMMAND, *words], cwd=folder, env=environment, stdin=pipe, stdout=pipe, stderr=pipe
@@ -68,9 +68,21 @@ def test_an_error_is_a_message_and_a_status(folder: Path) -> None:
     assert run(folder, "--help")[0] == 0
 
 
-def test_a_reader_that_goes_away_is_no_error(folder: Path) -> None:
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_a_slow_reader_gets_everything(folder: Path, unbuffered: bool) -> None:
+    text = b"".join(b"%d\n" % i for i in range(100_000))
+    run(folder, "topics", "produce", "lines", stdin=text)
+    with start(folder, "topics", "consume", "lines", unbuffered=unbuffered) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"0\n"
+        assert process.stdout.read() == text.removeprefix(b"0\n")
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_a_reader_that_goes_away_is_no_error(folder: Path, unbuffered: bool) -> None:
     run(folder, "topics", "produce", "lines", stdin=b"".join(b"%d\n" % i for i in range(100_000)))
-    with start(folder, "topics", "consume", "lines") as process:
+    with start(folder, "topics", "consume", "lines", unbuffered=unbuffered) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"0\n"

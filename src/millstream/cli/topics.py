@@ -8,10 +8,11 @@ what they tell is on standard error.
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar, cast
 
 import click
 
@@ -52,6 +53,14 @@ def _format_options(command: F) -> F:
             help=f"How a {part} is written.",
         )(command)
     return command
+
+
+def _standard_output() -> BinaryIO:
+    """Standard output, for bytes: all that is written, also where Python was told not to buffer."""
+    ours = sys.stdout.buffer
+    if isinstance(ours, io.BufferedIOBase):
+        return cast("BinaryIO", ours)
+    return open(sys.stdout.fileno(), "wb", closefd=False)
 
 
 @click.group()
@@ -301,7 +310,7 @@ def consume(
     numbers = range(log.config(topic).partitions) if known is None else [known]
     start = Start.LATEST if follow and not from_beginning else Start.EARLIEST
     consumer = Consumer.from_options(
-        log, output=sys.stdout.buffer, start=start if offset is None else Offset(offset), **options
+        log, output=_standard_output(), start=start if offset is None else Offset(offset), **options
     )
     consumer.run([TopicPartition(topic, Partition(number)) for number in numbers])
     if follow:
