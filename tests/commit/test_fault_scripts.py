@@ -17,9 +17,11 @@ from millstream.testing.faults import (
     SEED_VARIABLE,
     SNAPSHOT_POINTS,
     STALL_SITES,
+    UPKEEP_POINTS,
     Append,
     Crash,
     CrashInSnapshot,
+    CrashInUpkeep,
     Epoch,
     LoseLocalState,
     PowerCut,
@@ -28,6 +30,7 @@ from millstream.testing.faults import (
     Script,
     Stall,
     TakeSnapshots,
+    Tend,
     TwoAttempts,
     Wake,
     Zombie,
@@ -61,6 +64,7 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
         Append,
         Crash,
         CrashInSnapshot,
+        CrashInUpkeep,
         Epoch,
         LoseLocalState,
         PowerCut,
@@ -68,6 +72,7 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
         RestoreFromSnapshots,
         Stall,
         TakeSnapshots,
+        Tend,
         TwoAttempts,
         Wake,
         Zombie,
@@ -76,6 +81,8 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
     assert {step.point for step in crashes if step.during == "opening"} == set(OPENING_POINTS)
     in_snapshots = [step for step in steps if isinstance(step, CrashInSnapshot)]
     assert {step.point for step in in_snapshots} == {*SNAPSHOT_POINTS, *RESTORE_POINTS}
+    in_upkeep = [step for step in steps if isinstance(step, CrashInUpkeep)]
+    assert {step.point for step in in_upkeep} == set(UPKEEP_POINTS)
     assert {step.action for step in crashes} == {"raise", "torn-raise"}
     assert {step.then for step in crashes} == {"nothing", "look", "power cut"}
     assert {step.site for step in stalls if step.during == "epoch"} == set(STALL_SITES)

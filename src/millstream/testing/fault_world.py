@@ -230,6 +230,11 @@ class World:
             if any(problems):
                 raise NoFaultError(f"no snapshot of task {planned.task_id}: {problems}")
 
+    def tend(self) -> None:
+        """Tidy up: fold what topics have in small files, and collect what nobody needs."""
+        app = self.app or self.open()
+        app.tend(min_entries=2)
+
     def finish(self) -> None:
         """Run epochs until all input is committed; with large ones, in another driver."""
         self.epoch()
@@ -376,6 +381,22 @@ class World:
                 self.die()
         if self.app is not None:
             raise NoFaultError(f"{point} ended nothing in {rounds} snapshots")
+        self._count("crash")
+
+    def crash_in_upkeep(self, point: str, action: Any = "raise", *, skip: int = 0) -> None:
+        """Run epochs, and tidy up after each two, until a failpoint ends the process."""
+        rounds = skip + 4  # what is torn comes later
+        self.append((2 * rounds + 1) * _RECORDS_OF_AN_EPOCH)
+        with failpoints.armed(point, action, skip=skip):
+            try:
+                for _ in range(rounds):
+                    self.epoch()
+                    self.epoch()
+                    self.tend()
+            except failpoints.InjectedCrash:
+                self.die()
+        if self.app is not None:
+            raise NoFaultError(f"{point} ended nothing in {rounds} rounds of upkeep")
         self._count("crash")
 
     def restore_from_snapshots(self) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "SEED_VARIABLE",
     "SNAPSHOT_POINTS",
     "STALL_SITES",
+    "UPKEEP_POINTS",
     "Script",
     "play",
     "script",
@@ -94,6 +95,9 @@ SNAPSHOT_POINTS: Final = (
 
 RESTORE_POINTS: Final = ("snapshot.fetched", "snapshot.restored")
 """Failpoints that a restore from a snapshot passes."""
+
+UPKEEP_POINTS: Final = ("log.rewritten_named", "log.replaced_removed")
+"""Failpoints that upkeep passes when it folds a topic."""
 
 STALL_SITES: Final[tuple[Site, ...]] = (
     ("commit.planned",),
@@ -303,6 +307,33 @@ class CrashInSnapshot(Step):
 
 
 @dataclass(frozen=True, slots=True)
+class Tend(Step):
+    """Upkeep folds topics and collects files."""
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.tend()
+
+
+@dataclass(frozen=True, slots=True)
+class CrashInUpkeep(Step):
+    """The process ends while it tidies up."""
+
+    fault = "crash"
+
+    point: str
+    action: Literal["raise", "torn-raise"]
+    skip: int
+    then: Literal["nothing", "power cut"]
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.crash_in_upkeep(self.point, self.action, skip=self.skip)
+        if self.then == "power cut":
+            world.power_cut()
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreFromSnapshots(Step):
     """The local disk is gone after a snapshot; perhaps the snapshots have suffered, too."""
 
@@ -365,7 +396,7 @@ def script(seed: int) -> Script:
 
 
 def _ends_in_a_power_cut(step: Step) -> bool:
-    return isinstance(step, Crash | CrashInSnapshot) and step.then == "power cut"
+    return isinstance(step, Crash | CrashInSnapshot | CrashInUpkeep) and step.then == "power cut"
 
 
 def _step(rng: random.Random, stalled: int) -> Step:
@@ -387,6 +418,12 @@ def _step(rng: random.Random, stalled: int) -> Step:
         skip=rng.choice((0, 0, 1)),
         then=rng.choice(("nothing", "power cut")),
     )
+    upkeep_crash = CrashInUpkeep(
+        point=rng.choice(UPKEEP_POINTS),
+        action=rng.choice(("raise", "torn-raise")),
+        skip=rng.choice((0, 0, 1)),
+        then=rng.choice(("nothing", "power cut")),
+    )
     choices: list[tuple[int, Step]] = [
         (3, Epoch(apply=rng.random() < 0.7)),  # noqa: PLR2004
         (1, Append(rng.randint(1, 9))),
@@ -400,6 +437,8 @@ def _step(rng: random.Random, stalled: int) -> Step:
         (1, LoseLocalState(rng.choice((task, None)))),
         (1, TakeSnapshots()),
         (2, snapshot_crash),
+        (1, Tend()),
+        (1, upkeep_crash),
         (1, RestoreFromSnapshots(rng.choice(("whole", "harmed")))),
     ]
     return rng.choices([step for _, step in choices], [weight for weight, _ in choices])[0]
