@@ -19,6 +19,7 @@ that copy must have got to ``Compacted.deletes_gone_to``. Whoever follows a chan
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -54,7 +55,7 @@ BLOCK_BYTES: Final = 4 << 20
 MAX_KEYS: Final = 5_000_000
 """How many distinct keys one pass of a compaction holds in memory; the next pass goes on."""
 _BUCKET_MS: Final = 3_600_000
-"""Records that were appended in different hours stay in different entries: tombstones go by that time."""
+"""Tombstones go by the time of their entry, so while they stay, each hour has entries of its own."""
 MIN_DIRTY: Final = 0.5
 """Compaction waits until this part of the bytes was written since the last one, as Kafka's does."""
 
@@ -107,6 +108,7 @@ class Rewriter:
         self._reader = reader
         self._files = files
         self._target_bytes = target_bytes
+        self._alike_before = 0
 
     def run(self, *, min_entries: int, compaction: Compaction | None = None) -> bool:
         """Rewrite what is worth it; return whether anything was.
@@ -114,6 +116,7 @@ class Rewriter:
         The active segment is closed first if it has ``min_entries`` entries. If somebody else is at it,
         nothing is done.
         """
+        self._alike_before = sys.maxsize if compaction is None else compaction.deletes_before
         try:
             with held_lock(self._partition.place.folder / LOCK, timeout_ms=0):
                 self._partition.remove_remains()
@@ -220,11 +223,17 @@ class Rewriter:
         writer = _Writer(name.base, is_append_time=self._reader.is_append_time)
         for stored in self._reader.stored(name.base, name.end):
             kept = rule.kept(stored)
-            bucket = stored.append_time if self._reader.is_append_time else stored.append_time // _BUCKET_MS
+            bucket = self._bucket(stored.append_time)
             if not writer.has_room(kept, bucket):
                 yield from writer.entry()
             writer.add(kept, stored, bucket)
         yield from writer.entry()
+
+    def _bucket(self, append_time: int) -> int:
+        """Records of one bucket may share an entry, which has one append time."""
+        if self._reader.is_append_time:
+            return append_time
+        return -1 if append_time < self._alike_before else append_time // _BUCKET_MS
 
 
 class _Writer:
