@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -115,8 +116,9 @@ def test_shuffle_files_lost_between_two_levels_are_made_again(lab: Lab) -> None:
         assert context is not None
         (folder / f"ran-{context.partitionId()}-{context.taskAttemptId()}").touch()
         if once(folder / "deleted"):
-            before = shuffled()
-            until(lambda: bool(shuffled() - before), "the rows of the other task of this level")
+            before, latest = shuffled(), time.monotonic() + 10
+            while not shuffled() - before and time.monotonic() < latest:
+                time.sleep(0.02)  # for the rows of the other task of this level, if it is not done already
             for path in spark_dir.rglob("shuffle_*"):
                 path.unlink(missing_ok=True)
         return key[0], value
