@@ -269,11 +269,12 @@ class Driver:
 
     # Step 10 ------------------------------------------------------------------------------------------
 
-    def tend(self) -> UpkeepReport:
+    def tend(self, *, min_entries: int | None = None) -> UpkeepReport:
         """Tidy up behind the head: see :mod:`millstream.runtime.upkeep`. May run beside the epochs."""
         head = self.head
         self.lease.verify()
-        return Upkeep(self._folder, self._log, self._plan).run(head, self._pinned())
+        upkeep = Upkeep(self._folder, self._log, self._plan, min_entries=min_entries)
+        return upkeep.run(head, self._pinned())
 
     # Inside -------------------------------------------------------------------------------------------
 

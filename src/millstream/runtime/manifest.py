@@ -178,17 +178,6 @@ class ManifestChain:
             )
         return manifest
 
-    def write(self, manifest: Manifest) -> None:
-        """Commit.
-
-        1. Place the manifest. This is the commit.
-        2. Rewrite the witness.
-        """
-        # 1.
-        placed = self.place(manifest)
-        # 2.
-        self.witness(placed)
-
     def place(self, manifest: Manifest) -> Manifest:
         """Step 1: commit, and return what is committed.
 

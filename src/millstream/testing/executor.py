@@ -24,7 +24,7 @@ from millstream.runtime.manifest import Manifest
 from millstream.runtime.metrics import Metrics
 from millstream.runtime.snapshots import pinned_epochs, schedule_of, snapshot_task, storage_of, warn_of
 from millstream.runtime.step import Worker, apply_commit, run_task
-from millstream.runtime.upkeep import Upkeep, UpkeepReport
+from millstream.runtime.upkeep import UpkeepReport
 from millstream.state.backends.api import BackendSupplier
 from millstream.state.directory import open_state_directory
 from millstream.state.follow import NO_LISTENER, RestoreListener
@@ -62,7 +62,14 @@ class InProcessExecutor:
         folder = ApplicationFolder(log_root, application_id, files)
         self.log = FileLog(log_root, files=files, limits=limits, now_ms=clock)
         self.metrics = Metrics()
-        self.driver = Driver(folder, self.log, plan, clock=clock, settings=settings)
+        self.driver = Driver(
+            folder,
+            self.log,
+            plan,
+            clock=clock,
+            settings=settings,
+            pinned=lambda: pinned_epochs(self.worker.snapshots, application_id),
+        )
         self.worker = Worker(
             plan=plan,
             config=config,
@@ -107,9 +114,7 @@ class InProcessExecutor:
 
     def tend(self, *, min_entries: int = 1) -> UpkeepReport:
         """Tidy up, as step 10 does now and then."""
-        return Upkeep(self.worker.folder, self.log, self.worker.plan, min_entries=min_entries).run(
-            self.driver.head, pinned_epochs(self.worker.snapshots, self.worker.folder.application_id)
-        )
+        return self.driver.tend(min_entries=min_entries)
 
     def take_due_snapshots(self, job: EpochJob, manifest: Manifest) -> list[Outcome]:
         """Step 10, too: snapshots of the tasks that are due."""

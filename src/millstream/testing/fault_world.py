@@ -368,35 +368,39 @@ class World:
 
     def crash_in_snapshot(self, point: str, action: Any = "raise", *, skip: int = 0) -> None:
         """Run epochs, each with a snapshot and a restore from it, until a failpoint ends the process."""
-        rounds = skip + 3  # only the second snapshot has one to replace, and what is torn comes later
-        self.append((2 * rounds + 1) * _RECORDS_OF_AN_EPOCH)
-        with failpoints.armed(point, action, skip=skip):
-            try:
-                for _ in range(rounds):
-                    self.epoch()
-                    self.take_snapshots()
-                    self.lose_local_state()
-                    self.epoch()
-            except failpoints.InjectedCrash:
-                self.die()
-        if self.app is not None:
-            raise NoFaultError(f"{point} ended nothing in {rounds} snapshots")
-        self._count("crash")
+
+        def work() -> None:
+            self.epoch()
+            self.take_snapshots()
+            self.lose_local_state()
+            self.epoch()
+
+        # Only the second snapshot has one to replace, and what is torn comes later.
+        self._crash_beside(work, skip + 3, point, action, skip)
 
     def crash_in_upkeep(self, point: str, action: Any = "raise", *, skip: int = 0) -> None:
         """Run epochs, and tidy up after each two, until a failpoint ends the process."""
-        rounds = skip + 4  # what is torn comes later
+
+        def work() -> None:
+            self.epoch()
+            self.epoch()
+            self.tend()
+
+        self._crash_beside(work, skip + 4, point, action, skip)
+
+    def _crash_beside(
+        self, work: Callable[[], None], rounds: int, point: str, action: Any, skip: int
+    ) -> None:
+        """Do work of two epochs and what goes on beside them, until a failpoint ends the process."""
         self.append((2 * rounds + 1) * _RECORDS_OF_AN_EPOCH)
         with failpoints.armed(point, action, skip=skip):
             try:
                 for _ in range(rounds):
-                    self.epoch()
-                    self.epoch()
-                    self.tend()
+                    work()
             except failpoints.InjectedCrash:
                 self.die()
         if self.app is not None:
-            raise NoFaultError(f"{point} ended nothing in {rounds} rounds of upkeep")
+            raise NoFaultError(f"{point} ended nothing in {rounds} rounds")
         self._count("crash")
 
     def restore_from_snapshots(self) -> None:

@@ -289,24 +289,6 @@ class TakeSnapshots(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class CrashInSnapshot(Step):
-    """The process ends while it takes a snapshot, or restores from one."""
-
-    fault = "crash"
-
-    point: str
-    action: Literal["raise", "torn-raise"]
-    skip: int
-    then: Literal["nothing", "power cut"]
-
-    def do(self, world: World) -> None:
-        """See :meth:`Step.do`."""
-        world.crash_in_snapshot(self.point, self.action, skip=self.skip)
-        if self.then == "power cut":
-            world.power_cut()
-
-
-@dataclass(frozen=True, slots=True)
 class Tend(Step):
     """Upkeep folds topics and collects files."""
 
@@ -316,8 +298,8 @@ class Tend(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class CrashInUpkeep(Step):
-    """The process ends while it tidies up."""
+class CrashBeside(Step):
+    """The process ends in work that goes on beside the epochs."""
 
     fault = "crash"
 
@@ -326,11 +308,31 @@ class CrashInUpkeep(Step):
     skip: int
     then: Literal["nothing", "power cut"]
 
+    @abstractmethod
+    def crash(self, world: World) -> None:
+        """Let the work go on until the failpoint."""
+
     def do(self, world: World) -> None:
         """See :meth:`Step.do`."""
-        world.crash_in_upkeep(self.point, self.action, skip=self.skip)
+        self.crash(world)
         if self.then == "power cut":
             world.power_cut()
+
+
+class CrashInSnapshot(CrashBeside):
+    """The process ends while it takes a snapshot, or restores from one."""
+
+    def crash(self, world: World) -> None:
+        """See :meth:`CrashBeside.crash`."""
+        world.crash_in_snapshot(self.point, self.action, skip=self.skip)
+
+
+class CrashInUpkeep(CrashBeside):
+    """The process ends while it tidies up."""
+
+    def crash(self, world: World) -> None:
+        """See :meth:`CrashBeside.crash`."""
+        world.crash_in_upkeep(self.point, self.action, skip=self.skip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +398,7 @@ def script(seed: int) -> Script:
 
 
 def _ends_in_a_power_cut(step: Step) -> bool:
-    return isinstance(step, Crash | CrashInSnapshot | CrashInUpkeep) and step.then == "power cut"
+    return isinstance(step, Crash | CrashBeside) and step.then == "power cut"
 
 
 def _step(rng: random.Random, stalled: int) -> Step:
