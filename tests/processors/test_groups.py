@@ -82,7 +82,7 @@ def outcome(name: str, batches: list[list[tuple[Any, Any, int]]], *, combines: b
 def test_key_by_key_is_the_same_as_row_by_row(
     name: str, many: int, batches: list[list[tuple[Any, Any, int]]], old: bool
 ) -> None:
-    with patch("millstream.processors.groups._MANY_ROWS", many):
+    with patch("millstream.processors.columns.column.MANY_ROWS", many):
         by_key = outcome(name, batches, combines=True, old=old)
     assert by_key == outcome(name, batches, combines=False, old=old)
 
@@ -98,10 +98,10 @@ def test_groups_stand_in_the_order_of_their_last_rows_with_the_largest_timestamp
 def test_a_count_of_a_column_needs_no_python_objects(keys: list[Any]) -> None:
     column = Column.of_series(pl.Series(keys))
     batch = replace(batch_of(*((key, 1) for key in keys), timestamps=[7, 5, 6]), keys=column)
-    with patch("millstream.processors.groups._MANY_ROWS", 0):
+    with patch("millstream.processors.columns.column.MANY_ROWS", 0):
         groups = group_rows(batch, serdes.auto.bind("store"), fold.Counting())
     assert groups is not None
-    assert (list(groups.rows), groups.combined, groups.timestamps) == ([1, 2], [1, 2], [5, 7])
+    assert (list(groups.rows), list(groups.combined), list(groups.timestamps)) == ([1, 2], [1, 2], [5, 7])
     assert column._values is None
 
 

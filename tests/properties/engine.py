@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
+from unittest.mock import patch
 
 from tests.properties.build import DEAD_LETTERS, Built, build, config_of
 from tests.properties.inputs import Epoch, Input
@@ -14,6 +16,8 @@ from tests.properties.oracle import Oracle
 from tests.properties.spec import Look, Spec
 
 from millstream import serdes
+from millstream.log.blocks import record_batch
+from millstream.processors.columns import column
 from millstream.runtime.records import OutputBatch, RawBatch
 from millstream.runtime.task import Sealed
 from millstream.testing.epochs import EpochRunner, EpochTask
@@ -64,8 +68,12 @@ def run_engine(
     max_rows: int | None = None,
     fresh_tasks: bool = False,
     built: Built | None = None,
+    as_if_many: bool = False,
 ) -> Results:
-    """The results of the engine, on the topology that `build` makes or on another of the same spec."""
+    """The results of the engine, on the topology that `build` makes or on another of the same spec.
+
+    `as_if_many`: the input stands in Arrow, and no batch is too small for columns.
+    """
     built = built if built is not None else build(spec)
     settings: dict[str, Any] = {
         "partitions": dict.fromkeys(spec.input_topics, spec.partitions),
@@ -78,10 +86,23 @@ def run_engine(
     else:
         runner = CutRunner(built.topology, rows_per_commit=rows_per_commit, **settings)
     value: Any = serdes.json if spec.serdes == "explicit" else serdes.int64
-    with runner:
+    with runner, _columns_for_any_number() if as_if_many else nullcontext():
         for epoch in epochs:
-            runner.run_epoch(_raws(epoch.records, value.serialize), now_ms=epoch.now_ms)
+            raws = _raws(epoch.records, value.serialize)
+            runner.run_epoch(list(map(_in_arrow, raws)) if as_if_many else raws, now_ms=epoch.now_ms)
         return _engine_results(runner, built, value.deserialize)
+
+
+@contextmanager
+def _columns_for_any_number() -> Iterator[None]:
+    with patch.multiple(column, MANY_ROWS=0, FEW_ROWS=-1):
+        yield
+
+
+def _in_arrow(raw: RawBatch) -> RawBatch:
+    """The same records as a log has them."""
+    rows = record_batch(raw.keys, raw.values, raw.timestamps, raw.headers)
+    return replace(RawBatch.of(raw.topic, raw.partition, 0, rows), offsets=raw.offsets)
 
 
 def run_oracle(spec: Spec, epochs: Sequence[Epoch]) -> Results:

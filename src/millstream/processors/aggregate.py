@@ -15,8 +15,9 @@ from operator import itemgetter
 from typing import Any
 
 from millstream.processors.batch import Batch
+from millstream.processors.columns.column import are_many
 from millstream.processors.fold import Combine, Combined, Reducing, combine_for
-from millstream.processors.groups import Groups, group_rows
+from millstream.processors.groups import Groups, fold_in_columns, group_rows
 from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls
 
 
@@ -34,8 +35,11 @@ class Folding(TableOperator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         batch = drop_nulls(self.context, batch)
-        if self.caching and self.combine is not None and self._fold_groups(batch, self.combine):
-            return None
+        if self.caching and self.combine is not None:
+            if are_many(len(batch)) and fold_in_columns(self.store, batch, self.combine):
+                return None
+            if self._fold_groups(batch, self.combine):
+                return None
         self._may_be_combined = self.combine is not None and Combined in set(map(type, batch.values))
         keys, batch = self.with_key_bytes(batch)
         cells = self.store.load_settled(keys)

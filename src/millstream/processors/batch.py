@@ -65,6 +65,14 @@ class Batch:
         """The same rows with other keys and values, and without old values."""
         return replace(self, keys=keys, values=values, olds=None)
 
+    def in_rows(self) -> Batch:
+        """The same rows as Python objects: for whoever goes through them one by one."""
+        if not any(isinstance(column, Column) for column in (self.keys, self.values, self.timestamps)):
+            return self
+        return replace(
+            self, keys=_listed(self.keys), values=_listed(self.values), timestamps=_listed(self.timestamps)
+        )
+
     def take(self, rows: Sequence[int]) -> Batch:
         """The given rows, in the given order."""
         return Batch(
@@ -77,10 +85,13 @@ class Batch:
             order=None if self.order is None else _take(self.order, rows),
         )
 
-    def expand(self, parents: Sequence[int], keys: Sequence[Any], values: Sequence[Any]) -> Batch:
-        """New rows, each caused by the row of this batch that `parents` names (in ascending order)."""
+    def expand(self, parents: Sequence[int], keys: Sequence[Any] | None, values: Sequence[Any]) -> Batch:
+        """New rows, each caused by the row of this batch that `parents` names (in ascending order).
+
+        Without keys of their own they have that of this row.
+        """
         return Batch(
-            keys=keys,
+            keys=_take(self.keys, parents) if keys is None else keys,
             values=values,
             timestamps=_take(self.timestamps, parents),
             headers=None if self.headers is None else _take(self.headers, parents),
@@ -133,6 +144,10 @@ def _take(column: Sequence[Any], rows: Sequence[int]) -> Sequence[Any]:
     if isinstance(column, Column) or isinstance(rows, Column):
         return take_rows(column, rows)
     return [column[row] for row in rows]
+
+
+def _listed(column: Sequence[Any]) -> Sequence[Any]:
+    return column.values() if isinstance(column, Column) else column
 
 
 def _chain(columns: Sequence[Sequence[Any]]) -> Sequence[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from millstream.serdes.mean_serde import Mean
 
@@ -88,8 +88,15 @@ class Combined:
     value: Any
 
 
+Builtin = Literal["count", "sum", "min", "max"]
+
+
 class Combine(Protocol):
     """How values of a key become one value that stands for them all."""
+
+    @property
+    def builtin(self) -> Builtin | None:
+        """Which of the built-in folds of plain values this is, if it is one: see `columns.row_folds`."""
 
     @property
     def again(self) -> Combine:
@@ -104,6 +111,8 @@ class Combine(Protocol):
 
 class Counting:
     """How many."""
+
+    builtin: Builtin | None = "count"
 
     @property
     def again(self) -> Combine:
@@ -124,6 +133,7 @@ class Summing:
 
     def __init__(self, of: Callable[[Any], Any] | None) -> None:
         self._of = of
+        self.builtin: Builtin | None = "sum" if of is None else None
 
     @property
     def again(self) -> Combine:
@@ -154,14 +164,16 @@ class Choosing:
 
     _TOTALLY_ORDERED = frozenset({int, str, bytes})
 
-    def __init__(self, of: Callable[[Any], Any] | None, choose: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, of: Callable[[Any], Any] | None, name: Literal["min", "max"]) -> None:
         self._of = of
-        self._choose = choose
+        self._name: Literal["min", "max"] = name
+        self._choose: Callable[[Any, Any], Any] = min if name == "min" else max
+        self.builtin: Builtin | None = name if of is None else None
 
     @property
     def again(self) -> Combine:
         """See `Combine.again`."""
-        return Choosing(None, self._choose)
+        return Choosing(None, self._name)
 
     def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
         """See `Combine.combined`."""
@@ -182,6 +194,8 @@ class Choosing:
 
 class Reducing:
     """A reducer of the user's, declared to be commutative and associative."""
+
+    builtin: Builtin | None = None
 
     def __init__(self, reducer: Callable[[Any, Any], Any]) -> None:
         self._reducer = reducer
@@ -217,7 +231,7 @@ def combine_for(initializer: Callable[[], Any], aggregator: Callable[..., Any]) 
     if type(aggregator) is Sum and initializer is zero:
         return Summing(aggregator.of)
     if type(aggregator) is Min and initializer is nothing:
-        return Choosing(aggregator.of, min)
+        return Choosing(aggregator.of, "min")
     if type(aggregator) is Max and initializer is nothing:
-        return Choosing(aggregator.of, max)
+        return Choosing(aggregator.of, "max")
     return None

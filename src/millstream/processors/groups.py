@@ -1,4 +1,8 @@
-"""The rows of a batch by key, combined: what a built-in aggregation folds instead of each row."""
+"""The rows of a batch by key, combined: what a built-in aggregation folds instead of each row.
+
+Batches of many rows go through Polars, which is imported for the first of them: programs with small batches
+do without.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,13 @@ from operator import itemgetter
 from typing import Any
 
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column
+from millstream.processors.columns.column import Column, are_many
 from millstream.processors.fold import Combine, Counting
 from millstream.serdes import Serde
+from millstream.state.keyvalue import TimestampedKeyValueStore
 
-__all__ = ["Groups", "group_rows"]
+__all__ = ["Groups", "fold_in_columns", "group_rows"]
 
-_MANY_ROWS = 2_000
 _PYTHON_TYPES = {"String": str, "Binary": bytes, "Int64": int}
 _EQUAL_BY_BYTES = frozenset({str, bytes, int})
 """Types whose values are equal if, and only if, their bytes are."""
@@ -37,12 +41,11 @@ def group_rows(batch: Batch, key_serde: Serde[Any], combine: Combine) -> Groups 
 
     The keys are compared as Python objects: only those of each group are ever serialized.
     """
-    kinds = _kinds(batch.keys)
-    exact: frozenset[type] = getattr(key_serde, "exact_types", frozenset())
-    if len(kinds) != 1 or not kinds <= exact & _EQUAL_BY_BYTES:
+    kind = _kind_of(batch.keys, key_serde)
+    if kind is None:
         return None
-    if isinstance(combine, Counting) and len(batch) >= _MANY_ROWS and int not in kinds:
-        return _counted(batch, kinds.pop())
+    if isinstance(combine, Counting) and are_many(len(batch)) and kind is not int:
+        return _counted(batch, kind)
     found = combine.combined(batch.keys, batch.values)
     if found is None:
         return None
@@ -52,16 +55,29 @@ def group_rows(batch: Batch, key_serde: Serde[Any], combine: Combine) -> Groups 
     return Groups(rows, [found[key] for key, _ in ordered], _largest(batch, last, ordered))
 
 
-def _kinds(keys: Sequence[Any]) -> set[type]:
+def fold_in_columns(store: TimestampedKeyValueStore[Any], batch: Batch, combine: Combine) -> bool:
+    """Fold a batch into a cached table as the column tier does. False if it can't: nothing has happened."""
+    kind = _kind_of(batch.keys, store.key_serde)
+    if kind is None or kind is int:
+        return False
+    from millstream.processors.columns.row_folds import fold_rows  # noqa: PLC0415 - see above
+
+    return fold_rows(store, batch, kind, combine)
+
+
+def _kind_of(keys: Sequence[Any], serde: Serde[Any]) -> type | None:
+    """The one type of all keys, if they are equal just when their bytes are."""
     if isinstance(keys, Column):
-        kind = _PYTHON_TYPES.get(str(keys.dtype()))
-        return {kind} if kind is not None and None not in keys else set()
-    return set(map(type, keys))
+        kinds = {_PYTHON_TYPES.get(str(keys.dtype()))} if not keys.null_count else set()
+    else:
+        kinds = set(map(type, keys))
+    exact: frozenset[type] = getattr(serde, "exact_types", frozenset())
+    return kinds.pop() if len(kinds) == 1 and kinds <= exact & _EQUAL_BY_BYTES else None
 
 
 def _counted(batch: Batch, kind: type) -> Groups:
     """The same for a count of many rows, by Polars: several times faster than dictionaries."""
-    import polars as pl  # noqa: PLC0415 - programs with small batches do without
+    import polars as pl  # noqa: PLC0415 - see above
 
     dtype = pl.String if kind is str else pl.Binary
     keys, times = batch.keys, batch.timestamps
@@ -72,8 +88,8 @@ def _counted(batch: Batch, kind: type) -> Groups:
         }
     ).with_row_index("row")
     last = frame.group_by("key").agg(pl.len(), pl.col("row").last(), pl.col("time").max()).sort("row")
-    rows = last["row"].cast(pl.Int64)
-    return Groups(Column.of_series(rows), last["len"].to_list(), last["time"].to_list())
+    columns = (last["row"].cast(pl.Int64), last["len"].cast(pl.Int64), last["time"])
+    return Groups(*map(Column.of_series, columns))
 
 
 def _largest(batch: Batch, last: dict[Any, int], ordered: list[tuple[Any, int]]) -> list[int]:

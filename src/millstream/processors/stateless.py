@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import chain, compress, repeat
 from operator import itemgetter
 from typing import Any
 
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column
+from millstream.processors.columns.column import Column, plain_column, repeated_rows
 from millstream.processors.operator import Emission, Operator, as_pair, collect, rest
 
 
@@ -45,10 +46,19 @@ class FilterNot(Operator):
 
 
 class DropNullKeys(Operator):
-    """In front of a repartition: a row without a key belongs to no partition."""
+    """In front of a repartition: a row without a key belongs to no partition.
+
+    Many keys become a column here: they are about to be grouped and hashed as one.
+    """
 
     def process(self, batch: Batch) -> Batch:
         """See `Operator.process`."""
+        keys = plain_column(batch.keys)
+        if keys is not batch.keys:
+            own = batch.values
+            # What is grouped by itself, as words are: one column for both.
+            same = type(own) is list and own[0] is batch.keys[0] and own == batch.keys
+            return replace(batch, keys=keys, values=keys if same else own)
         if None not in batch.keys:
             return batch
         if isinstance(batch.keys, Column):
@@ -201,20 +211,23 @@ def _keep(batch: Batch, verdicts: Sequence[Any]) -> Batch:
     return batch if len(kept) == len(batch) else batch.take(kept)
 
 
-def _parents(lists: Sequence[Sequence[Any]]) -> list[int]:
-    return list(chain.from_iterable(map(repeat, range(len(lists)), map(len, lists))))
+def _parents(batch: Batch, lists: Sequence[Sequence[Any]]) -> Sequence[int]:
+    counts = list(map(len, lists))
+    if isinstance(batch.timestamps, Column):
+        return repeated_rows(counts)
+    return list(chain.from_iterable(map(repeat, range(len(lists)), counts)))
 
 
 def exploded(batch: Batch, lists: Sequence[Sequence[Any]]) -> Batch:
     """A row for each value of each list, in the place of the list's own row."""
-    parents = _parents(lists)
-    return batch.expand(parents, [batch.keys[row] for row in parents], list(chain.from_iterable(lists)))
+    return batch.expand(_parents(batch, lists), None, list(chain.from_iterable(lists)))
 
 
 def exploded_pairs(batch: Batch, lists: Sequence[Sequence[tuple[Any, Any]]]) -> Batch:
     """A row for each (key, value) of each list, in the place of the list's own row."""
     pairs = list(chain.from_iterable(lists))
-    return batch.expand(_parents(lists), list(map(itemgetter(0), pairs)), list(map(itemgetter(1), pairs)))
+    keys, values = list(map(itemgetter(0), pairs)), list(map(itemgetter(1), pairs))
+    return batch.expand(_parents(batch, lists), keys, values)
 
 
 def list_of_pairs(result: Iterable[Any]) -> list[tuple[Any, Any]]:

@@ -64,7 +64,11 @@ class TableOperator(Operator):
         self.store: TimestampedKeyValueStore[Any] = context.store(self.store_name)
 
     def with_key_bytes(self, batch: Batch) -> tuple[list[bytes], Batch]:
-        """The keys as the store's bytes; rows whose key can't be serialized are left out, or fail."""
+        """The keys as the store's bytes, and the rows, to be gone through one by one.
+
+        Rows whose key can't be serialized are left out, or fail.
+        """
+        batch = batch.in_rows()
         try:
             return self.store.encode_keys(batch.keys), batch
         except ColumnError:
@@ -126,7 +130,7 @@ class TableOperator(Operator):
             olds = [value_of(before[data[row]]) for row in kept]
             batch = batch.take(kept)
         values = batch.values
-        if Encoded in set(map(type, values)):
+        if not isinstance(values, Column) and Encoded in set(map(type, values)):
             values = list(map(self.store.fresh, values))
         return replace(batch, values=values, olds=olds if self.send_old else None)
 
@@ -169,7 +173,9 @@ class TableOperator(Operator):
         self.store.held_back.append((keys, held))
 
 
-def _last_of_each(held_back: Sequence[tuple[list[bytes], Batch]]) -> tuple[list[bytes], Batch]:
+def _last_of_each(
+    held_back: Sequence[tuple[Sequence[bytes], Batch]],
+) -> tuple[Sequence[bytes], Batch]:
     """The last update of each key, in the order of these last updates."""
     if len(held_back) == 1:
         return held_back[0]

@@ -30,6 +30,7 @@ class UserProcessor(Operator):
 
     def process(self, batch: Batch) -> Emission:
         """See `Operator.process`."""
+        batch = batch.in_rows()
         user, process, make = self.user, self.processor.process, self.record_type
         for row in range(len(batch)):
             user.begin_row(batch, row)

@@ -227,7 +227,7 @@ class Pipeline:
         waiting = [
             (batch.order[row] if batch.order is not None else (), name, batch, row)
             for name in unit
-            for batch in self._inbox.pop(name, ())
+            for batch in map(Batch.in_rows, self._inbox.pop(name, ()))
             for row in range(len(batch))
         ]
         for _, name, batch, row in sorted(waiting, key=lambda entry: entry[0]):
@@ -247,6 +247,7 @@ class Pipeline:
 
     def _dispatch(self, name: str, batch: Batch, child: str | None) -> None:
         """Send rows on, each to all children (or the named one) before the next row."""
+        batch = batch.in_rows()
         self._host.count(name, "records-out", len(batch))
         children = self._sub.children[name]
         region = self._region_of[name]

@@ -109,11 +109,13 @@ def record_batch_of(parts: Sequence[RawBatch]) -> pa.RecordBatch:
 
 
 def _chained(columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """One column after the other; columns that stand in Arrow stay there."""
+    """One column after the other; columns that stand in Arrow stay there, and are not copied."""
+    if len(columns) == 1:
+        return columns[0]
     if columns and all(isinstance(column, Column) for column in columns):
-        arrays = [column.arrow() for column in columns if isinstance(column, Column)]
+        arrays = [piece for column in columns if isinstance(column, Column) for piece in column.pieces()]
         if len({array.type for array in arrays}) == 1:
-            return Column.of_arrow(arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays))
+            return Column.of_arrow(arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays))
     return list(chain.from_iterable(columns))
 
 

@@ -6,22 +6,19 @@ A row without a key goes to the partition of its task's own number, so that a re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from millstream.log.partitioner import partition_for_key, partitions_for_keys
-from millstream.processors.columns.column import Column, take_rows
+from millstream.processors.columns.column import Column, are_few, take_rows
 from millstream.runtime.records import OutputBatch, RawBatch
 from millstream.types import Partition
 
 __all__ = ["by_partition"]
 
-_FEW_ROWS: Final = 500
-"""Up to so many rows are hashed one by one: a column's hash takes milliseconds, however short it is."""
-
 
 def by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterator[tuple[Partition, RawBatch]]:
     """The rows of a batch for each of a topic's `count` partitions, in order."""
-    if isinstance(batch.keys, Column) and batch.partitions is None and len(batch) > _FEW_ROWS:
+    if isinstance(batch.keys, Column) and batch.partitions is None and not are_few(len(batch)):
         yield from _columns_by_partition(batch, count, task_partition)
         return
     rows: dict[int, list[int]] = {}
@@ -64,7 +61,7 @@ def _partitions(batch: OutputBatch, count: int, task_partition: int) -> Sequence
     if count == 1:
         return [0] * len(batch)
     no_key = task_partition % count
-    if len(batch) <= _FEW_ROWS:
+    if are_few(len(batch)):  # a column's hash takes milliseconds, however short it is
         by_key = [no_key if key is None else partition_for_key(key, count) for key in batch.keys]
     else:
         by_key = partitions_for_keys(batch.keys, count, null_keys_to=no_key).to_list()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from millstream.processors.batch import OrderKey
-from millstream.processors.columns.column import Column
+from millstream.processors.columns.column import Column, are_few
 from millstream.runtime.change import decode_change
 from millstream.runtime.column_edges import as_column, decoded, smallest
 from millstream.runtime.inputs import DecodedPart, extract_timestamps
@@ -20,9 +20,6 @@ from millstream.serdes import bytes as raw_bytes
 from millstream.serdes.primitives import BytesSerde
 from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.nodes import SourceNode
-
-_FEW_ROWS: Final = 500
-"""Up to so many rows are quicker as Python objects, whatever becomes of them."""
 
 Bad = dict[int, tuple[Literal["key", "value"], Exception]]
 
@@ -55,13 +52,14 @@ class SourceReader:
         key_serde = self._book.bound(raw.topic, "key", self._serde(self.node.key))
         value_serde = self._book.bound(raw.topic, "value", self._serde(self.node.value))
         bad: Bad = {}
-        keys = self._decode(key_serde, raw.keys, "key", bad)
+        whole = self.wants_columns or (self.node.carries_combined and not are_few(len(raw)))
+        keys = self._decode(key_serde, raw.keys, "key", bad, whole=whole)
         news, olds = self._columns(raw, bad)
         values: Sequence[Any]
         if self.node.carries_combined and self._precombines:
             values = decode_marked(news, lambda single: _decode(value_serde, single, "value", bad))
         else:
-            values = self._decode(value_serde, news, "value", bad)
+            values = self._decode(value_serde, news, "value", bad, whole=whole)
         old_values = None if olds is None else _decode(value_serde, olds, "value", bad)
         for row, (part, cause) in sorted(bad.items()):
             serde, data = (key_serde, raw.keys[row]) if part == "key" else (value_serde, raw.values[row])
@@ -76,13 +74,19 @@ class SourceReader:
         )
 
     def _decode(
-        self, serde: Serde[Any], column: Sequence[bytes | None], part: Literal["key", "value"], bad: Bad
+        self,
+        serde: Serde[Any],
+        column: Sequence[bytes | None],
+        part: Literal["key", "value"],
+        bad: Bad,
+        *,
+        whole: bool,
     ) -> Sequence[Any]:
-        if self.wants_columns:
-            whole = decoded(serde, column)
-            if whole is not None:
-                return whole
-        if isinstance(column, Column) and isinstance(serde, BytesSerde) and len(column) > _FEW_ROWS:
+        if whole:
+            found = decoded(serde, column)
+            if found is not None:
+                return found
+        if isinstance(column, Column) and isinstance(serde, BytesSerde) and not are_few(len(column)):
             return column  # bytes already: nobody may ever look at them one by one
         return _decode(serde, column.values() if isinstance(column, Column) else column, part, bad)
 
@@ -109,7 +113,7 @@ class SourceReader:
         own: Sequence[int] = raw.timestamps
         if self.wants_columns:
             own = as_column(own, pa.int64())
-        elif isinstance(own, Column):
+        elif isinstance(own, Column) and are_few(len(own)):
             own = own.values()
         if len(part.rows) < len(raw):
             own = [own[row] for row in part.rows]

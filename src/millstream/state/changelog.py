@@ -16,6 +16,7 @@ import pyarrow as pa
 from millstream.log.blocks import record_batch
 from millstream.state.overlay import Entry
 from millstream.state.specs import StoreKind
+from millstream.state.written_columns import WrittenColumns
 
 __all__ = ["changelog_topic", "entries_of", "segment"]
 
@@ -34,6 +35,8 @@ def changelog_topic(application_id: str, store: str) -> str:
 
 def segment(entries: Sequence[Entry], kind: StoreKind, time: int) -> pa.RecordBatch:
     """Sorted writes as changelog rows. `time` is the timestamp of rows whose value has none."""
+    if isinstance(entries, WrittenColumns):
+        return record_batch(entries.keys, entries.values, entries.timestamps)
     time = max(time, 0)
     timestamps = [time] * len(entries)
     if kind in _TIMESTAMPED:

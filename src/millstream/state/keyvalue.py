@@ -275,7 +275,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]]):
 
     def __init__(self, name: str, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
         super().__init__(name, overlay, key, value)
-        self.held_back: list[tuple[list[bytes], Any]] = []
+        self.held_back: list[tuple[Sequence[bytes], Any]] = []
         """With caching: updates that go on when the epoch ends, as key bytes and rows of operators."""
 
     def _forget(self) -> None:

@@ -10,8 +10,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
-Entry = tuple[bytes, bytes | None]
-"""A key and its new value, or None for a delete."""
+from millstream.state.written_columns import Entry, WrittenColumns
+
+__all__ = ["CommittedReader", "Entry", "Overlay"]
 
 _FEW: Final = 64
 """Up to so many new keys are moved into their places one by one; more are sorted in."""
@@ -38,18 +39,24 @@ class Overlay:
         self._writes: dict[bytes, bytes | None] = {}
         self._ordered: list[bytes] | None = None
         """The keys in order, from the first scan on: an epoch that never scans never sorts them."""
+        self._columns: WrittenColumns | None = None
+        """All writes, if they came in one go and nobody has looked at single ones since."""
 
     def __len__(self) -> int:
-        return len(self._writes)
+        return len(self._writes) if self._columns is None else len(self._columns)
 
     def get(self, key: bytes) -> bytes | None:
         """The value as of now."""
+        if self._columns is not None:
+            self._leave_columns()
         if key in self._writes:
             return self._writes[key]
         return self.committed.get_many((key,))[0]
 
     def get_many(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
         """The values as of now of all distinct keys, with one read of the backend."""
+        if self._columns is not None:
+            self._leave_columns()
         found: dict[bytes, bytes | None] = dict.fromkeys(keys)
         writes = self._writes
         if writes:
@@ -60,14 +67,25 @@ class Overlay:
         found.update(zip(missing, self.committed.get_many(missing), strict=True))
         return found
 
+    def get_ascending(self, keys: list[bytes]) -> list[bytes | None]:
+        """The values as of now of distinct keys in ascending order, in the same order."""
+        if not len(self):
+            return self.committed.get_many(keys)
+        found = self.get_many(keys)
+        return [found[key] for key in keys]
+
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write one value; None deletes."""
+        if self._columns is not None:
+            self._leave_columns()
         if self._ordered is not None and key not in self._writes:
             insort(self._ordered, key)
         self._writes[key] = value
 
     def put_many(self, entries: Iterable[Entry]) -> None:
         """Write many values; None deletes."""
+        if self._columns is not None:
+            self._leave_columns()
         if self._ordered is None:
             self._writes.update(entries)
             return
@@ -80,6 +98,13 @@ class Overlay:
             self._ordered += sorted(keys)
             self._ordered.sort()  # two runs that are in order: merged, not sorted
         self._writes.update(new)
+
+    def put_columns(self, written: WrittenColumns) -> None:
+        """Write many values that stand in columns."""
+        if len(self):
+            self.put_many(written.entries())
+        else:
+            self._columns = written
 
     def scan(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Entries from `start` (inclusive) to `end` (exclusive), ascending.
@@ -95,21 +120,34 @@ class Overlay:
 
     def first(self, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
         """The first entry of a range, or None. Unlike a scan it costs nothing for what lies behind it."""
+        if self._columns is not None:
+            self._leave_columns()
         keys = self._ordered = self._in_order()
         at = range(bisect_left(keys, start), bisect_left(keys, end))
         writes = ((keys[number], self._writes[keys[number]]) for number in at)
         return next(_merge(writes, self.committed.scan(start, end), ascending=True), None)
 
-    def sorted_entries(self) -> list[Entry]:
+    def sorted_entries(self) -> Sequence[Entry]:
         """All writes by key: the changelog segment and the backend's write batch."""
+        if self._columns is not None:
+            return self._columns
         return [(key, self._writes[key]) for key in self._in_order()]
 
     def clear(self) -> None:
         """Forget the writes: they were committed, or their epoch never will be."""
         self._writes = {}
         self._ordered = None
+        self._columns = None
+
+    def _leave_columns(self) -> None:
+        """Hold the writes one by one from now on."""
+        assert self._columns is not None  # the caller has looked
+        self._writes = dict(self._columns.entries())
+        self._columns = None
 
     def _between(self, start: bytes | None, end: bytes | None) -> list[Entry]:
+        if self._columns is not None:
+            self._leave_columns()
         if not self._writes:
             return []
         keys = self._ordered = self._in_order()

@@ -6,6 +6,7 @@ rule is exact, whatever is still on disk. A write that would be invisible at onc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -82,7 +83,7 @@ class SegmentedStore(StateStore[K]):
             raise StoreError(message)
         return time
 
-    def _changes(self) -> list[Entry]:
+    def _changes(self) -> Sequence[Entry]:
         entries = self.overlay.sorted_entries()
         expired = (self._note.observed - self.retention_ms) // self._note.interval_ms
         if expired > self._note.first_live:

@@ -6,6 +6,7 @@ the same object, and must neither seal nor forget an epoch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from millstream.errors import StoreError
@@ -26,7 +27,7 @@ class StateStore(Generic[K]):
         self.key_serde = key
         self.value_serde = value
 
-    def _changes(self) -> list[Entry]:
+    def _changes(self) -> Sequence[Entry]:
         return self.overlay.sorted_entries()
 
     def _committed(self) -> None:
@@ -53,7 +54,7 @@ class StateStore(Generic[K]):
             raise serde_failure(error, serde=self.value_serde, value=value, store=self.name) from error
 
 
-def changes_of(store: StateStore[Any]) -> list[Entry]:
+def changes_of(store: StateStore[Any]) -> Sequence[Entry]:
     """The sorted writes of an epoch: changelog segment and the backend's write batch in one."""
     return store._changes()  # noqa: SLF001 - see above
 

@@ -18,7 +18,7 @@ All numbers are big endian.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -225,7 +225,7 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
         value: V = self.value_serde.deserialize(data or b"")
         return value
 
-    def _changes(self) -> list[Entry]:
+    def _changes(self) -> Sequence[Entry]:
         entries = super()._changes()
         note = _NOTE.pack(self._records, self._bytes, self._number)
         return entries if note == self._note_before else [(_NOTE_KEY, note), *entries]

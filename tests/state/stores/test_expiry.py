@@ -52,7 +52,7 @@ def commit(store: Any, backend: Any, marker: bytes = b"") -> list[Any]:
     changes = changes_of(store)
     apply_changes(backend, changes, marker, segmented=True)
     epoch_committed(store)
-    return changes
+    return list(changes)
 
 
 @pytest.mark.parametrize("name", NAMES)

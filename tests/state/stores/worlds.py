@@ -74,7 +74,7 @@ class StoreWorld(RuleBasedStateMachine):
         changes = {name: changes_of(store) for name, store in self.stores.items()}
         (first, *others) = changes.values()
         assert all(first == other for other in others)
-        self.changelog.append(first)
+        self.changelog.append(list(first))
         for name, store in self.stores.items():
             apply_changes(
                 self.backends[name], changes[name], self._marker(), segmented=self.spec.is_segmented

@@ -39,21 +39,28 @@ class ColumnFold:
     def check_sums(self, frame: pl.DataFrame, before: pl.DataFrame) -> None:
         """Raise if a total might not fit."""
 
-    def columns_of(self, values: Sequence[Any], dtype: pl.DataType) -> dict[str, pl.Series]:
+    def columns_of(self, values: Sequence[Any] | pl.Series, dtype: pl.DataType) -> dict[str, pl.Series]:
         """The aggregates that were there before, one per key; None for a new key."""
-        return {"before": pl.Series(values, dtype=dtype, strict=True)}
+        if not isinstance(values, pl.Series):
+            values = pl.Series(values, dtype=dtype, strict=True)
+        if values.dtype != dtype:
+            raise CannotError(f"{dtype} into an aggregate of {values.dtype}")
+        return {"before": values}
 
-    def values_of(self, last: pl.DataFrame) -> list[Any]:
+    def values_of(self, last: pl.DataFrame) -> Sequence[Any] | pl.Series:
         """The new aggregates, as the store takes them."""
-        return last["new"].to_list()
+        return last["new"]
 
-    def last(self, frame: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
-        """The aggregate of each key after all of its rows, with the number of the last of them."""
-        grouped = frame.group_by("key").agg(
+    def grouped(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of each key folded, with the number of the last of them, in the order of the keys."""
+        rows = frame.group_by("key").agg(
             row=pl.col("row").last(), time=pl.col("time").max(), new=self.whole(pl.col("value"))
         )
-        joined = grouped.join(before, on="key", how="left", maintain_order="none")
-        return joined.select(
+        return rows.sort("key")
+
+    def last(self, grouped: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
+        """The aggregate of each key after all of its rows. `before` has the same keys in the same order."""
+        return pl.concat([grouped, before.drop("key")], how="horizontal").select(
             "row",
             "key",
             new=self.combined(pl.col("before"), pl.col("new")),
@@ -139,6 +146,10 @@ class CountFold(SumFold):
         super().__init__()
         self.aggregator = rows.add_one
 
+    def whole(self, value: pl.Expr) -> pl.Expr:
+        """See `ColumnFold.whole`."""
+        return pl.len().cast(pl.Int64)
+
 
 class _Comparing(ColumnFold):
     """Keeps one of the values."""
@@ -215,7 +226,7 @@ class MeanFold(ColumnFold):
         if values.dtype not in {pl.Int64(), pl.Float64()}:
             raise CannotError(f"a mean of {values.dtype}")
 
-    def columns_of(self, values: Sequence[Any], dtype: pl.DataType) -> dict[str, pl.Series]:
+    def columns_of(self, values: Sequence[Any] | pl.Series, dtype: pl.DataType) -> dict[str, pl.Series]:
         """See `ColumnFold.columns_of`."""
         return {
             "before": pl.Series([None if one is None else float(one) for one in values], dtype=pl.Float64),
@@ -223,7 +234,7 @@ class MeanFold(ColumnFold):
             "count_before": pl.Series([0 if one is None else one.count for one in values]),
         }
 
-    def values_of(self, last: pl.DataFrame) -> list[Any]:
+    def values_of(self, last: pl.DataFrame) -> Sequence[Any]:
         """See `ColumnFold.values_of`."""
         return list(map(Mean, last["total"].to_list(), last["count"].to_list()))
 

@@ -14,9 +14,9 @@ from polars.exceptions import PanicException
 
 from millstream.processors.aggregate import StreamReduce
 from millstream.processors.batch import Batch
-from millstream.processors.columns.aggregate import key_bytes
 from millstream.processors.columns.column import Column
 from millstream.processors.columns.expressions import Declared, series_of
+from millstream.processors.columns.key_columns import key_bytes
 from millstream.processors.columns.python_types import column_type
 from millstream.processors.table import Cell, Updates, drop_nulls
 from millstream.serdes.columns.types import canonical

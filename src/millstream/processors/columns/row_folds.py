@@ -1,0 +1,72 @@
+"""Large batches of the row tier, folded as the column tier folds: count, sum, min and max of plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import polars as pl
+from polars.exceptions import PanicException
+
+from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column
+from millstream.processors.columns.folded_groups import FoldedGroups, rows_by_key
+from millstream.processors.columns.folds import ColumnFold, CountFold, LargestFold, SmallestFold, SumFold
+from millstream.processors.columns.key_columns import key_bytes
+from millstream.processors.fold import Builtin, Combine, Combined
+from millstream.state.keyvalue import TimestampedKeyValueStore
+
+__all__ = ["fold_rows"]
+
+_FOLDS: dict[Builtin, Callable[[], ColumnFold]] = {
+    "count": CountFold,
+    "sum": SumFold,
+    "min": SmallestFold,
+    "max": LargestFold,
+}
+_TYPES: dict[type, pl.DataType] = {int: pl.Int64(), str: pl.String(), bytes: pl.Binary()}
+
+
+def fold_rows(store: TimestampedKeyValueStore[Any], batch: Batch, key_type: type, combine: Combine) -> bool:
+    """Fold a batch into a cached table; False if that has to be done otherwise: nothing has happened then."""
+    values = batch.values
+    if isinstance(values, Column):
+        if values.shown_as is Combined:
+            combine, values = combine.again, Column.of_series(values.series())
+    elif Combined in set(map(type, values)):  # besides others: from several senders
+        return False
+    name = combine.builtin
+    if name is None:
+        return False
+    fold = _FOLDS[name]()
+    try:
+        operand = _operand(fold, values)
+        if operand is None or _python_type(operand) not in store.exact_types:
+            return False
+        keys = key_bytes(store.key_serde, batch.keys, _TYPES[key_type])
+        groups = FoldedGroups(fold, rows_by_key(keys, operand, batch.timestamps), store, each=False)
+        groups.save(store)
+    except (Exception, PanicException):  # noqa: BLE001 - row by row it fails again, and it is known where
+        return False
+    groups.hold_back(store, batch)
+    return True
+
+
+def _operand(fold: ColumnFold, values: Sequence[Any]) -> pl.Series | None:
+    """What is folded, as a column; None if the values are not all of one plain type."""
+    if not fold.looks_at_values:
+        return pl.Series([1], dtype=pl.Int64).new_from_index(0, len(values))
+    if isinstance(values, Column):
+        operand = values.series()
+    else:
+        kinds = set(map(type, values))
+        dtype = _TYPES.get(kinds.pop()) if len(kinds) == 1 else None
+        if dtype is None:
+            return None
+        operand = pl.Series(values, dtype=dtype, strict=True)
+    fold.check(operand)
+    return operand
+
+
+def _python_type(column: pl.Series) -> type | None:
+    return next((kind for kind, dtype in _TYPES.items() if dtype == column.dtype), None)

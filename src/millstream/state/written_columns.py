@@ -1,0 +1,54 @@
+"""`WrittenColumns`: the writes of an epoch to one store, while they stand in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+import pyarrow as pa
+
+__all__ = ["Entry", "WrittenColumns"]
+
+Entry = tuple[bytes, bytes | None]
+"""A key and its new value, or None for a delete."""
+
+
+class WrittenColumns(Sequence[Entry]):
+    """Values for distinct keys in ascending order, none of them a delete.
+
+    A sequence of entries like a list of them, which it makes when somebody looks; a changelog segment is made
+    of the columns.
+
+    >>> list(WrittenColumns(pa.array([b"a", b"b"]), pa.array([b"1", b"2"]), pa.array([5, 6])))
+    [(b'a', b'1'), (b'b', b'2')]
+    """
+
+    __slots__ = ("_entries", "keys", "timestamps", "values")
+
+    def __init__(self, keys: pa.Array, values: pa.Array, timestamps: pa.Array) -> None:
+        self.keys = keys
+        self.values = values
+        self.timestamps = timestamps
+        """The times of the values."""
+        self._entries: list[Entry] | None = None
+
+    def entries(self) -> list[Entry]:
+        """The writes one by one."""
+        if self._entries is None:
+            self._entries = list(zip(self.keys.to_pylist(), self.values.to_pylist(), strict=True))
+        return self._entries
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @overload
+    def __getitem__(self, place: int) -> Entry: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Entry]: ...
+    def __getitem__(self, place: int | slice) -> Entry | list[Entry]:
+        return self.entries()[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.entries() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
