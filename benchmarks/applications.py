@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark import SparkContext
 
-from millstream import Streams, StreamsBuilder, StreamsConfig, Topology, serdes
+from millstream import Streams, StreamsBuilder, StreamsConfig, Topology, serdes, value
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.errors import TopicExistsError
 from millstream.log.partitioner import partitions_for_keys
@@ -31,6 +31,7 @@ __all__ = [
     "run_to_the_end",
     "spark_context",
     "word_count",
+    "word_count_in_columns",
     "workplace",
 ]
 
@@ -154,6 +155,20 @@ def word_count() -> Topology:
         builder.stream("lines", value=serdes.string)
         .flat_map_values(str.split)
         .group_by(lambda _, word: word)
+        .count(store="counts")
+        .to_stream()
+        .to("out", key=serdes.string, value=serdes.int64)
+    )
+    return builder.build()
+
+
+def word_count_in_columns() -> Topology:
+    """The same with expressions in place of Python functions."""
+    builder = StreamsBuilder()
+    (
+        builder.stream("lines", value=serdes.string)
+        .flat_map_values(value.str.split(" "))
+        .group_by(value)
         .count(store="counts")
         .to_stream()
         .to("out", key=serdes.string, value=serdes.int64)

@@ -57,7 +57,11 @@ def make_context(application_id: str, settings: Mapping[str, str]) -> SparkConte
     conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {given}".strip())
     _refuse(_complaints(conf), "config.spark_settings")
     # What the program could import, its workers can.
-    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    environment = {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
+        "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "1"),
+    }
     with ensure_java(), _environment("PYSPARK_PYTHON", sys.executable):
         return SparkContext(conf=conf, environment=environment)
 
