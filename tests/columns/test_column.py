@@ -10,11 +10,14 @@ import pyarrow as pa
 import pytest
 
 from millstream.processors.batch import Batch, concatenate
-from millstream.processors.columns.column import Column, take_rows
+from millstream.processors.columns import column as columns
+from millstream.processors.columns.column import Column, chain_columns, plain_column, repeated_rows, take_rows
+from millstream.processors.fold import Combined
 
 COLUMNS = {
     "series": Column.of_series(pl.Series(["a", None, "c"])),
     "arrow": Column.of_arrow(pa.array(["a", None, "c"])),
+    "pieces": Column.of_arrow(pa.chunked_array([["a"], [None, "c"]])),
 }
 
 
@@ -59,3 +62,55 @@ def test_columns_and_lists_are_joined_as_lists() -> None:
 def test_polars_is_not_imported_before_somebody_needs_it() -> None:
     script = "import sys, millstream; sys.exit('polars' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_pieces_stay_pieces_until_somebody_wants_one() -> None:
+    column = Column.of_arrow(pa.chunked_array([["a"], [None, "c"]]))
+    assert [piece.to_pylist() for piece in column.pieces()] == [["a"], [None, "c"]]
+    assert column.arrow().to_pylist() == ["a", None, "c"]
+    assert len(column.pieces()) == 1
+
+
+def test_python_may_be_shown_something_else() -> None:
+    column = Column.of_series(pl.Series([1, 2, 3]), Combined)
+    assert list(column) == [Combined(1), Combined(2), Combined(3)]
+    assert column.item(1) == Combined(2)
+    for part in (
+        column[1:],
+        take_rows(column, [1, 2]),
+        take_rows(column, Column.of_series(pl.Series([1, 2]))),
+    ):
+        assert part == [Combined(2), Combined(3)]
+    assert chain_columns([column, column[:1]]) == [*column, Combined(1)]
+    assert chain_columns([column, Column.of_series(pl.Series([4]))]) is None
+
+
+def test_nulls_are_shown_as_none() -> None:
+    assert Column.of_arrow(pa.nulls(2, pa.binary())) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        (["a", "ü"], pl.String()),
+        ([b"a", b""], pl.Binary()),
+        (["a", None], None),
+        (["a", b"a"], None),
+        ([1, 2], None),
+        (["\ud800", "a"], None),
+        ([type("Word", (str,), {})("a"), "b"], None),
+    ],
+)
+def test_only_text_or_only_bytes_become_a_column(
+    values: list[object], dtype: pl.DataType | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert plain_column(values) is values
+    monkeypatch.setattr(columns, "MANY_ROWS", 0)
+    found = plain_column(values)
+    assert (found.dtype() if isinstance(found, Column) else None) == dtype
+    assert found == values
+
+
+@pytest.mark.parametrize(("counts", "rows"), [([2, 0, 1], [0, 0, 2]), ([0, 0], []), ([], [])])
+def test_rows_are_repeated(counts: list[int], rows: list[int]) -> None:
+    assert repeated_rows(counts) == rows

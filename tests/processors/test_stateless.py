@@ -8,6 +8,8 @@ import pytest
 from tests.processors.kit import batch_of, fails_on, opened, pairs_of
 
 from millstream.processors import stateless
+from millstream.processors.columns import column
+from millstream.processors.columns.column import Column
 from millstream.processors.operator import Operator
 
 ROWS = batch_of(("a", 1), (None, 2), ("b", None), ("a", 3))
@@ -52,6 +54,54 @@ def test_map_makes_key_and_value() -> None:
 
 def test_select_key_makes_the_key_only() -> None:
     assert result_of(stateless.SelectKey(lambda k, v: v)) == [(1, 1), (2, 2), (None, None), (3, 3)]
+
+
+def second(key: Any, value: Any) -> Any:
+    return value
+
+
+class Second:
+    def __call__(self, key: Any, value: Any) -> Any:
+        return value
+
+
+def gives_values(key: Any, value: Any) -> Any:
+    yield value
+
+
+async def promises_a_value(key: Any, value: Any) -> Any:
+    return value
+
+
+@pytest.mark.parametrize(
+    ("mapper", "known"),
+    [
+        (lambda _, word: word, True),
+        (second, True),
+        (lambda key, _: key, False),
+        (lambda *both: both[1], False),
+        (lambda _, word: word.lower(), False),
+        (lambda _, word, again=None: word, False),
+        (gives_values, False),
+        (promises_a_value, False),
+        (Second(), False),
+        (max, False),
+    ],
+)
+def test_a_function_that_only_answers_the_value_is_known(mapper: Any, known: bool) -> None:
+    assert stateless.answers_the_value(mapper) is known
+
+
+def test_many_keys_become_a_column_in_front_of_a_repartition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column, "MANY_ROWS", 0)
+    words = batch_of(("", "to"), ("", "be"))
+    by_word, dropping = stateless.SelectKey(second), stateless.DropNullKeys()
+    opened(by_word)
+    opened(dropping)
+    sent = dropping.process(by_word.process(words))
+    assert isinstance(sent.keys, Column)
+    assert sent.values is sent.keys
+    assert pairs_of(sent) == [("to", "to"), ("be", "be")]
 
 
 def test_map_values_sees_null_values() -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tests.processors.kit import batch_of
 
 from millstream import KGroupedStream, Processor, Record, Store, StreamsBuilder, Topology, serdes
+from millstream.processors.columns import column
+from millstream.processors.columns.column import Column
 from millstream.processors.fold import Combined, Counting
 from millstream.runtime.precombined import combined_rows, decode_marked, mark_single
 from millstream.runtime.records import RawBatch
@@ -168,14 +170,24 @@ def test_where_somebody_could_tell_all_rows_travel(build: Callable[[], Topology]
     assert not is_combined(build())
 
 
+@pytest.fixture(params=["few", "many"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Batches are too small for columns, or are taken for large ones."""
+    if request.param == "many":
+        monkeypatch.setattr(column, "MANY_ROWS", 0)
+    name: str = request.param
+    return name
+
+
+@pytest.mark.usefixtures("size")
 def test_values_are_marked_as_single_or_combined() -> None:
     batch = batch_of(("a", "x"), ("b", "y"), ("a", "z"))
     combined = combined_rows(batch, serdes.string, serdes.string, Counting())
     assert combined is not None
     rows, values = combined
     assert (rows.keys, rows.timestamps) == (["b", "a"], [1, 2])
-    column = [*values, *mark_single([b"v", None])]
-    assert decode_marked(column, lambda data: [None if one is None else one.decode() for one in data]) == [
+    marked = [*values, *mark_single([b"v", None])]
+    assert decode_marked(marked, lambda data: [None if one is None else one.decode() for one in data]) == [
         Combined(1),
         Combined(2),
         "v",
@@ -193,5 +205,19 @@ def test_values_are_marked_as_single_or_combined() -> None:
         batch_of(),
     ],
 )
+@pytest.mark.usefixtures("size")
 def test_rows_go_one_by_one_where_there_is_any_doubt(batch: Any) -> None:
     assert combined_rows(batch, serdes.auto.bind("keys"), serdes.string, Counting()) is None
+
+
+def test_counts_of_many_rows_travel_as_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column, "MANY_ROWS", 0)
+    batch = batch_of(("a", "x"), ("b", "y"), ("a", "z"))
+    combined = combined_rows(batch, serdes.string, serdes.string, Counting())
+    assert combined is not None
+    values = combined[1]
+    assert isinstance(values, Column)
+    assert list(values) == [b"\x02" + number.to_bytes(8) for number in (1, 2)]
+    read = decode_marked(values, lambda _: [])
+    assert isinstance(read, Column)
+    assert list(read) == [Combined(1), Combined(2)]

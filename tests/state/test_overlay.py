@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -9,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from millstream.state.backends.key_ranges import after_prefix
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.overlay import Overlay
+from millstream.state.written_columns import WrittenColumns
 
 Model = dict[bytes, bytes]
 
@@ -59,6 +61,19 @@ class OverlayLikeADictionary(RuleBasedStateMachine):
     @rule(wanted=st.lists(keys, max_size=8))
     def get_many(self, wanted: list[bytes]) -> None:
         assert {key: self.model.get(key) for key in wanted} == self.overlay.get_many(wanted)
+
+    @rule(entries=st.dictionaries(keys, st.sampled_from([b"", b"1", b"22"]), max_size=8))
+    def put_columns(self, entries: dict[bytes, bytes]) -> None:
+        rows = sorted(entries.items())
+        columns = ([key for key, _ in rows], [value for _, value in rows])
+        written, new = (pa.array(column, pa.binary()) for column in columns)
+        self.overlay.put_columns(WrittenColumns(written, new, pa.array([0] * len(rows), pa.int64())))
+        self.model.update(entries)
+
+    @rule(wanted=st.sets(keys, max_size=8))
+    def get_ascending(self, wanted: set[bytes]) -> None:
+        ordered = sorted(wanted)
+        assert [self.model.get(key) for key in ordered] == self.overlay.get_ascending(ordered)
 
     @rule(start=bounds, end=bounds)
     def scan(self, start: bytes | None, end: bytes | None) -> None:

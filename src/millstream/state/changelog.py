@@ -36,7 +36,7 @@ def changelog_topic(application_id: str, store: str) -> str:
 def segment(entries: Sequence[Entry], kind: StoreKind, time: int) -> pa.RecordBatch:
     """Sorted writes as changelog rows. `time` is the timestamp of rows whose value has none."""
     if isinstance(entries, WrittenColumns):
-        return record_batch(entries.keys, entries.values, entries.timestamps)
+        return record_batch(entries.key_column, entries.value_column, entries.time_column)
     time = max(time, 0)
     timestamps = [time] * len(entries)
     if kind in _TIMESTAMPED:

@@ -104,7 +104,7 @@ class Overlay:
         if len(self):
             self.put_many(written.entries())
         else:
-            self._columns = written
+            self._columns, self._ordered = written, None
 
     def scan(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Entries from `start` (inclusive) to `end` (exclusive), ascending.

@@ -23,23 +23,23 @@ class WrittenColumns(Sequence[Entry]):
     [(b'a', b'1'), (b'b', b'2')]
     """
 
-    __slots__ = ("_entries", "keys", "timestamps", "values")
+    __slots__ = ("_entries", "key_column", "time_column", "value_column")
 
     def __init__(self, keys: pa.Array, values: pa.Array, timestamps: pa.Array) -> None:
-        self.keys = keys
-        self.values = values
-        self.timestamps = timestamps
+        self.key_column = keys
+        self.value_column = values
+        self.time_column = timestamps
         """The times of the values."""
         self._entries: list[Entry] | None = None
 
     def entries(self) -> list[Entry]:
         """The writes one by one."""
         if self._entries is None:
-            self._entries = list(zip(self.keys.to_pylist(), self.values.to_pylist(), strict=True))
+            self._entries = list(zip(self.key_column.to_pylist(), self.value_column.to_pylist(), strict=True))
         return self._entries
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self.key_column)
 
     @overload
     def __getitem__(self, place: int) -> Entry: ...

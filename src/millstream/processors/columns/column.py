@@ -82,7 +82,11 @@ class Column(Sequence[Any]):
     def values(self) -> list[Any]:
         """The column as Python objects: what a row operator reads."""
         if self._values is None:
-            values = self._array.to_pylist() if self._series is None else self._series.to_list()
+            values: list[Any]
+            if self.null_count == len(self):
+                values = [None] * len(self)  # keys of a topic without any
+            else:
+                values = self._array.to_pylist() if self._series is None else self._series.to_list()
             self._values = values if self.shown_as is None else list(map(self.shown_as, values))
         return self._values
 
