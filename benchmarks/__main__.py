@@ -32,7 +32,8 @@ CASES = {
     "recovery": "Recovery after kill -9",
     "memory": "Memory over 200 epochs",
     "start_up": "Start-up",
-    "state_backends": "State backends",
+    "state_backends": "State: epochs, restores, expiry and memory of each backend",
+    "snapshots": "Snapshots: restores from them, and epochs beside them",
 }
 """Each is a function of that name in the module of that name."""
 QUICK = ("row_tier", "column_tier", "throughput", "small_epochs", "start_up")

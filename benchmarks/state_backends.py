@@ -1,156 +1,207 @@
-"""How fast are the backends? Batches, as Millstream uses them, against one get or put per key.
+"""How fast is state? Epochs as a task runs them against one get and put per key, restores, expiry, memory.
 
-Keys are 16 random bytes, values 100 bytes of which half compress. "Key by key" is the backend's own library,
-called once per key the best way it offers (for LMDB: within one transaction). An epoch is what a task does
-with a store: open, read the distinct keys of a batch, write them back, close. LMDB gets a large map, because
-the single puts could not let it grow.
+All of it is in :mod:`.one_task`. "Key by key" and "record by record" use the same backend the way a program
+without overlay and batches would: the store is opened, each key (or record) is one get and one put of the
+backend's own library, called the best way it offers (for LMDB: within one transaction), and the same segment
+of the changelog is written durably. LMDB gets a large map for that: single puts could not let it grow.
 """
 
 from __future__ import annotations
 
+import gc
 import random
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.applications import workplace
-from benchmarks.figures import Figure, Scale, measured
+from benchmarks.figures import Figure, Scale, at_least, at_most, measured, ratio
+from benchmarks.one_task import STORE, Keys, OneTask, values
 from benchmarks.timing import seconds
-from millstream.state.backends import NAMES, Backend, BackendSupplier, Row, supplier
+from millstream.state.backends import supplier
 from millstream.state.backends.lmdb import LmdbSupplier
+from millstream.state.backends.rocksdb import RocksDbSupplier
 from millstream.state.segments import SEGMENT_BYTES, segment_prefix
 
 __all__ = ["state_backends"]
 
-VALUE_BYTES = 100
+BACKENDS = ("lmdb", "rocksdb", "memory")
+RECORDS_PER_KEY = 10
+EXPIRING_ROWS = 1_000_000
 LOAD_BATCH = 50_000
-LMDB_MAP_BYTES = 16 << 30
+LMDB_MAP_BYTES = 32 << 30
+_MB = 1e6
 
+Drawn: TypeAlias = tuple[list[bytes], list[bytes]]
+"""The keys of an epoch's records, and the value that each of them writes."""
 
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Seconds of each round over one backend."""
-
-    load_per_s: float
-    open_s: list[float]
-    get_s: list[float]
-    write_s: list[float]
-    epoch_s: list[float]
-    single_epoch_s: list[float]
-    scan_per_s: float
-    snapshot_s: float
-    expiry_s: float
+AGAINST_KEYS = {"rocksdb": 1.5, "lmdb": 1.0}
+AGAINST_RECORDS = 5.0
+RESTORE_PER_S = 500_000
+OPEN_S = {"rocksdb": 0.010, "lmdb": 0.001}
+EXPIRY_S = 0.050
+BATCH_MB = 96
+"""The rows of an epoch of 50,000 keys, as columns and as objects, whatever the backend."""
+MEMORY_MB = {
+    "rocksdb": RocksDbSupplier().cache_bytes / _MB + BATCH_MB,
+    "lmdb": 50_000 * 4096 / _MB + BATCH_MB,  # each key of a transaction may change a page of its own
+}
 
 
 def state_backends(scale: Scale) -> list[Figure]:
-    """Each backend with 100,000 and 1,000,000 keys."""
+    """Each backend with 1,000,000 and 10,000,000 keys."""
     found: list[Figure] = []
-    sizes = (20_000,) if scale.quick else (100_000, 1_000_000)
-    for number in sizes:
-        for name in NAMES:
-            with workplace() as folder:
-                backend = LmdbSupplier(map_bytes=LMDB_MAP_BYTES) if name == "lmdb" else supplier(name)
-                took = _measured(backend, folder, number, scale.of(50_000, 10_000), scale.of(5, 3))
-            found += _figures(f"{name}, {number:,} keys", took, f"{number:,} keys: a batch of an epoch")
+    for number in (20_000,) if scale.quick else (1_000_000, 10_000_000):
+        keys = Keys(number)
+        with workplace() as folder:
+            for backend in BACKENDS:
+                found += _of(OneTask(folder, backend), keys, scale)
+    for backend in BACKENDS:
+        found.append(_expiry(backend, scale.of(EXPIRING_ROWS, 20_000)))
     return found
 
 
-def _figures(name: str, took: Timings, group: str) -> list[Figure]:
-    return [
-        measured(f"{name}: epoch of a batch", took.epoch_s, group=group),
-        measured(f"{name}: the same, key by key", took.single_epoch_s, group=group),
-        measured(f"{name}: open", took.open_s),
-        measured(f"{name}: read a batch", took.get_s),
-        measured(f"{name}: write a batch", took.write_s),
-        Figure(f"{name}: load", took.load_per_s, "records/s"),
-        Figure(f"{name}: scan", took.scan_per_s, "records/s"),
-        Figure(f"{name}: snapshot", took.snapshot_s, "s"),
-        Figure(f"{name}: let all of them expire", took.expiry_s, "s"),
+def _of(task: OneTask, keys: Keys, scale: Scale) -> list[Figure]:
+    name = f"{task.backend}, {keys.count:,} keys"
+    task.fill(keys)
+    restore_s = seconds(lambda: task.restore(None))
+    restored = Figure(f"{name}: restore from the changelog", task.position / restore_s, "records/s")
+    opening = measured(f"{name}: open at version", [seconds(lambda: _open(task)) for _ in range(20)])
+    found = [
+        at_least(restored, RESTORE_PER_S),
+        at_most(opening, OPEN_S[task.backend]) if task.backend in OPEN_S else opening,
+        *_epochs(name, task, keys, batch=scale.of(50_000, 2_000), rounds=scale.of(5, 2)),
     ]
+    if task.backend in MEMORY_MB:
+        found += _memory(name, task, keys, batch=scale.of(50_000, 2_000))
+    return found
 
 
-def _measured(backend: BackendSupplier, folder: Path, number: int, batch: int, rounds: int) -> Timings:
-    chance = random.Random(1)
-    rows = sorted((chance.randbytes(16), _value(chance)) for _ in range(number))
-    keys = [key for key, _ in rows]
-    path = folder / "store"
-    load_s = seconds(lambda: _load(backend, path, rows))
-    opens = [seconds(lambda: backend.open(path).close()) for _ in range(rounds)]
-    taken: dict[str, list[float]] = {}
-    ways = [("", _batched), ("single_", _one_by_one)]
-    for _ in range(rounds):
-        ways.reverse()  # neither always comes first
-        for name, work in ways:
-            wanted = sorted(chance.sample(keys, min(batch, number)))
-            new = [(key, _value(chance)) for key in wanted]
-            started = time.perf_counter()
-            with backend.open(path) as store:
-                get_s, write_s = work(store, wanted, new)
-            taken.setdefault(name + "epoch", []).append(time.perf_counter() - started)
-            taken.setdefault(name + "get", []).append(get_s)
-            taken.setdefault(name + "write", []).append(write_s)
-    with backend.open(path) as store:
-        scan_s = seconds(lambda: sum(1 for _ in store.scan()))
-        snapshot_s = seconds(lambda: store.snapshot(folder / "snapshot"))
-    return Timings(
-        load_per_s=number / load_s,
-        open_s=opens,
-        get_s=taken["get"],
-        write_s=taken["write"],
-        epoch_s=taken["epoch"],
-        single_epoch_s=taken["single_epoch"],
-        scan_per_s=number / scan_s,
-        snapshot_s=snapshot_s,
-        expiry_s=_expiry(backend, folder / "segments", rows),
+def _open(task: OneTask) -> None:
+    with task.opened():
+        pass
+
+
+def _epochs(name: str, task: OneTask, keys: Keys, *, batch: int, rounds: int) -> list[Figure]:
+    group = f"{keys.count:,} keys: an epoch"
+    taken = _turns(
+        {"epoch": task.epoch, "keys": partial(_one_by_one, task)},
+        lambda chance: _drawn(keys, batch, chance),
+        rounds,
     )
+    of_records = _turns(
+        {"epoch": task.epoch_of_records, "records": partial(_one_by_one, task)},
+        lambda chance: _drawn(keys, batch, chance, RECORDS_PER_KEY),
+        max(1, rounds // 2),
+    )
+    ours = measured(f"{name}: epoch", taken["epoch"], group=group)
+    by_key = measured(f"{name}: the same, key by key", taken["keys"], group=group)
+    records = measured(f"{name}: epoch, 10 records per key", of_records["epoch"])
+    by_record = measured(f"{name}: the same, record by record", of_records["records"])
+    against_keys = ratio(f"{name}: key by key to epoch", by_key, ours)
+    against_records = ratio(f"{name}: record by record to epoch", by_record, records)
+    if task.backend in AGAINST_KEYS:
+        against_keys = at_least(against_keys, AGAINST_KEYS[task.backend])
+        against_records = at_least(against_records, AGAINST_RECORDS)
+    return [ours, by_key, against_keys, records, by_record, against_records]
 
 
-def _expiry(backend: BackendSupplier, path: Path, rows: list[Row]) -> float:
-    """How long it takes to drop a segment that holds all rows, as windows expire."""
-    with backend.open(path, segment_bytes=SEGMENT_BYTES) as store:
-        for at in range(0, len(rows), LOAD_BATCH):
-            batch = [(segment_prefix(0) + key, value) for key, value in rows[at : at + LOAD_BATCH]]
-            store.bulk_load(batch, marker=b"%d" % at)
-        return seconds(lambda: store.write([], marker=b"expired", drop=(b"\0", segment_prefix(1))))
+def _drawn(keys: Keys, count: int, chance: random.Random, times: int = 1) -> Drawn:
+    drawn = keys.sample(count, chance) * times
+    chance.shuffle(drawn)
+    return drawn, values(len(drawn), chance)
 
 
-def _load(backend: BackendSupplier, path: Path, rows: list[Row]) -> None:
-    with backend.open(path) as store:
-        for at in range(0, len(rows), LOAD_BATCH):
-            store.bulk_load(rows[at : at + LOAD_BATCH], marker=b"%d" % at)
+def _turns(
+    works: Mapping[str, Callable[[list[bytes], list[bytes]], None]],
+    draw: Callable[[random.Random], Drawn],
+    rounds: int,
+) -> dict[str, list[float]]:
+    """Time each work on what is drawn anew for it, taking turns, after one round of warming up."""
+    chance = random.Random(3)
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(rounds + 1):
+        for name, work in works.items():
+            drawn = draw(chance)
+            gc.collect()
+            took = seconds(partial(work, *drawn))
+            if number:
+                taken[name].append(took)
+    return taken
 
 
-def _batched(store: Backend, keys: list[bytes], new: list[Row]) -> tuple[float, float]:
-    return seconds(lambda: store.get_many(keys)), seconds(lambda: store.write(new, marker=b"epoch"))
-
-
-def _one_by_one(store: Backend, keys: list[bytes], new: list[Row]) -> tuple[float, float]:
-    def get_all() -> None:
-        with _library(store, write=False) as (get, _):
-            _ = [get(key) for key in keys]
-
-    def put_all() -> None:
-        with _library(store, write=True) as (_, put):
-            for key, value in new:
-                put(key, value)
-
-    return seconds(get_all), seconds(put_all)
+def _one_by_one(task: OneTask, keys: list[bytes], new: list[bytes]) -> None:
+    written: dict[bytes, bytes | None] = {}
+    with _library(task) as (get, put):
+        for key, value in zip(keys, new, strict=True):
+            get(key)
+            put(key, value)
+            written[key] = value
+    task.seal(sorted(written.items()))
 
 
 @contextmanager
-def _library(store: Any, *, write: bool) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
+def _library(task: OneTask) -> Iterator[tuple[Callable[..., Any], Callable[..., Any]]]:
     """Give get and put of the library below a backend."""
-    if hasattr(store, "_db"):
-        yield store._db.get, store._db.put
-    elif hasattr(store, "_env"):
-        with store._env.begin(db=store._parts[b""].data, write=write) as transaction:
-            yield transaction.get, transaction.put
-    else:
-        yield store._content.rows.get, store._content.rows.__setitem__
+    large = LmdbSupplier(map_bytes=LMDB_MAP_BYTES)
+    with (large if task.backend == "lmdb" else supplier(task.backend)).open(task.store_path) as opened:
+        store: Any = opened
+        if task.backend == "rocksdb":
+            yield store._db.get, store._db.put
+        elif task.backend == "lmdb":
+            with store._env.begin(db=store._parts[b""].data, write=True) as transaction:
+                yield transaction.get, transaction.put
+        else:
+            rows = store._content.parts[b""].rows
+            yield rows.get, rows.__setitem__
 
 
-def _value(chance: random.Random) -> bytes:
-    return chance.randbytes(VALUE_BYTES // 2) + b"m" * (VALUE_BYTES - VALUE_BYTES // 2)
+def _expiry(backend: str, number: int) -> Figure:
+    """How long it takes to drop a segment of so many rows, as windows expire."""
+    keys = Keys(number)
+    with (
+        workplace() as folder,
+        supplier(backend).open(folder / "store", segment_bytes=SEGMENT_BYTES) as store,
+    ):
+        ordered = sorted(keys[at] for at in range(number))
+        for at in range(0, number, LOAD_BATCH):
+            batch = ordered[at : at + LOAD_BATCH]
+            new = values(len(batch), random.Random(at))
+            rows = [(segment_prefix(0) + key, value) for key, value in zip(batch, new, strict=True)]
+            store.bulk_load(rows, marker=b"%d" % at)
+        del ordered, batch, new, rows
+        took = seconds(lambda: store.write([], marker=b"expired", drop=(b"\0", segment_prefix(1))))
+    return at_most(Figure(f"{backend}: let {number:,} rows expire", took, "s"), EXPIRY_S)
+
+
+def _memory(name: str, task: OneTask, keys: Keys, *, batch: int) -> list[Figure]:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:
+        grown = child.submit(_grown_mb, task, keys.count, batch).result()
+    task.caught_up()
+    return [
+        at_most(Figure(f"{name}: memory after 10 epochs", grown["Anonymous"], "MB"), MEMORY_MB[task.backend]),
+        Figure(f"{name}: pages of files, which the system may take back", grown["Files"], "MB"),
+    ]
+
+
+def _grown_mb(task: OneTask, number: int, batch: int) -> dict[str, float]:
+    """By how much this process grows in ten epochs."""
+    keys, chance = Keys(number), random.Random(4)
+    before = _held_mb()
+    for _ in range(10):
+        task.epoch(*_drawn(keys, batch, chance))
+    with task.opened() as stores:
+        stores[STORE].get_many(sorted(keys.sample(batch, chance)))
+        after = _held_mb()
+    return {kind: after[kind] - before[kind] for kind in after}
+
+
+def _held_mb() -> dict[str, float]:
+    lines = Path("/proc/self/smaps_rollup").read_text(encoding="ascii").splitlines()[1:]
+    kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+    anonymous = kilobytes["Anonymous"]
+    return {"Anonymous": anonymous / 1e3, "Files": (kilobytes["Rss"] - anonymous) / 1e3}

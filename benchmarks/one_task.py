@@ -1,0 +1,222 @@
+"""One task with one store in its changelog: what the cases about state measure with, without Spark.
+
+Keys are 16 random bytes, values 100 bytes of which half compress. An epoch is what a task does with a store:
+open it at the last version, which applies the segment of the epoch before, read its distinct keys at once,
+and write the new segment durably.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.log.errors import TopicExistsError
+from millstream.state.backends import Backend, Row, supplier
+from millstream.state.changelog import changelog_topic, segment
+from millstream.state.directory import TaskDirectory, open_state_directory
+from millstream.state.overlay import Overlay
+from millstream.state.snapshots import SnapshotPlace, SnapshotStorage, open_storage
+from millstream.state.snapshots.taking import Outcome, Taker, take_snapshots
+from millstream.state.specs import StoreKind, key_value
+from millstream.state.task_stores import NewerStores, TaskVersion, open_task_stores
+from millstream.types import Offset, Partition, Version
+
+__all__ = ["KEY_BYTES", "VALUE_BYTES", "Keys", "OneTask", "values"]
+
+APPLICATION = "bench"
+STORE = "counts"
+TASK = "0_0"
+KEY_BYTES = 16
+VALUE_BYTES = 100
+ROWS_PER_APPEND = 100_000
+_FAR = 1_000_000
+"""Versions only have to grow: another process's are passed by."""
+_PADDING = b"m" * (VALUE_BYTES // 2)
+
+
+class Keys:
+    """So many random keys, as compact as they can be: at ten millions a list of them would be a gigabyte."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        chance = random.Random(1)
+        parts = [
+            chance.randbytes(KEY_BYTES * min(ROWS_PER_APPEND, count - at))
+            for at in range(0, count, ROWS_PER_APPEND)
+        ]
+        self._data = b"".join(parts)
+
+    def sample(self, count: int, chance: random.Random) -> list[bytes]:
+        """Some of them, each at most once, in no order."""
+        return [self[number] for number in chance.sample(range(self.count), min(count, self.count))]
+
+    def __getitem__(self, number: int) -> bytes:
+        return self._data[number * KEY_BYTES : (number + 1) * KEY_BYTES]
+
+    def batches(self) -> Iterator[pa.Array]:
+        """All of them, in columns."""
+        step = KEY_BYTES * ROWS_PER_APPEND
+        for at in range(0, len(self._data), step):
+            yield _column(self._data[at : at + step], KEY_BYTES)
+
+
+def values(count: int, chance: random.Random) -> list[bytes]:
+    """New values."""
+    half = VALUE_BYTES // 2
+    data = chance.randbytes(half * count)
+    return [data[at : at + half] + _PADDING for at in range(0, len(data), half)]
+
+
+def _column(data: bytes, width: int) -> pa.Array:
+    fixed = pa.Array.from_buffers(pa.binary(width), len(data) // width, [None, pa.py_buffer(data)])
+    return fixed.cast(pa.binary())
+
+
+@dataclass(slots=True)
+class OneTask:
+    """The task. Several, on different backends, may share a log, one after the other."""
+
+    folder: Path
+    backend: str
+    version: int = 0
+    position: int = 0
+    _log: FileLog | None = field(default=None, repr=False)
+
+    @property
+    def log(self) -> FileLog:
+        """Where its changelog is."""
+        if self._log is None:
+            self._log = FileLog(self.folder / "log")
+        return self._log
+
+    @property
+    def changelog(self) -> TopicPartition:
+        """Its changelog."""
+        return TopicPartition(changelog_topic(APPLICATION, STORE), Partition(0))
+
+    @property
+    def directory(self) -> TaskDirectory:
+        """Where its store is."""
+        return open_state_directory(self.folder / f"state-{self.backend}").task(APPLICATION, TASK)
+
+    @property
+    def store_path(self) -> Path:
+        """The folder of its store."""
+        return self.directory.store_path(self.backend, STORE)
+
+    @property
+    def storage(self) -> SnapshotStorage:
+        """Where its snapshots are."""
+        return open_storage(str(self.folder / f"snapshots-{self.backend}"))
+
+    def fill(self, keys: Keys) -> None:
+        """Commit a value for each key; the store itself is still empty."""
+        try:
+            self.log.create_topic(self.changelog.topic)
+        except TopicExistsError:
+            self._committed()
+            return
+        chance = random.Random(2)
+        for column in keys.batches():
+            half = _column(chance.randbytes(VALUE_BYTES // 2 * len(column)), VALUE_BYTES // 2)
+            padded = pc.binary_join_element_wise(half, pa.scalar(_PADDING), pa.scalar(b""))
+            rows = record_batch(column, padded, pa.nulls(len(column), pa.int64()).fill_null(0))
+            self.log.append(self.changelog, rows)
+        self._committed()
+
+    def opened(
+        self, storage: SnapshotStorage | None = None, newer: NewerStores = NewerStores.REFUSE
+    ) -> AbstractContextManager[dict[str, Backend]]:
+        """The store at the last committed version."""
+        wanted = TaskVersion(APPLICATION, Partition(0), Version(self.version), {STORE: Offset(self.position)})
+        return open_task_stores(
+            self.directory,
+            {STORE: key_value(STORE)},
+            wanted,
+            self.log,
+            default_backend=self.backend,
+            local_segments=lambda _store, _after, _to: None,
+            snapshots=storage,
+            newer=newer,
+        )
+
+    def epoch(self, keys: list[bytes], new: list[bytes]) -> None:
+        """Read distinct keys and write them."""
+        with self.opened() as stores:
+            overlay = Overlay(stores[STORE])
+            overlay.get_many(keys)
+            overlay.put_many(zip(keys, new, strict=True))
+            entries = overlay.sorted_entries()
+        self.seal(entries)
+
+    def epoch_of_records(self, records: list[bytes], new: list[bytes]) -> None:
+        """Fold records, several of each key: each reads and writes its key."""
+        with self.opened() as stores:
+            overlay = Overlay(stores[STORE])
+            now = overlay.get_many(records)
+            for key, value in zip(records, new, strict=True):
+                now.get(key)
+                now[key] = value
+            overlay.put_many(now.items())
+            entries = overlay.sorted_entries()
+        self.seal(entries)
+
+    def seal(self, entries: list[tuple[bytes, bytes | None]]) -> None:
+        """Write a segment durably, and commit it."""
+        self.log.append(self.changelog, segment(entries, StoreKind.KEY_VALUE, 0))
+        self._committed()
+
+    def write(self, keys: list[bytes]) -> None:
+        """Commit a new value for each key."""
+        rows: list[Row] = sorted(zip(keys, values(len(keys), random.Random(self.version)), strict=True))
+        self.seal(list(rows))
+
+    def raw(self) -> Backend:
+        """The backend itself, without task, lock and version."""
+        return supplier(self.backend).open(self.store_path)
+
+    def take(self) -> Outcome:
+        """Take a snapshot."""
+        place = SnapshotPlace(APPLICATION, TASK, STORE, self.backend)
+        taker = Taker(self.storage, {STORE: place}, 1, lambda _version, _sealed: True)
+        (outcome,) = take_snapshots(self.directory, self.opened(newer=NewerStores.TAKE), taker)
+        if outcome.problem is not None:
+            raise RuntimeError(outcome.problem)
+        return outcome
+
+    def restore(self, storage: SnapshotStorage | None) -> None:
+        """Lose the local state, and open the store again."""
+        shutil.rmtree(self.directory.path, ignore_errors=True)
+        with self.opened(storage):
+            pass
+
+    def copy_files(self) -> None:
+        """Copy the snapshot's content to the disk of the state, durably."""
+        target = self.folder / "copied"
+        shutil.copytree(self.folder / f"snapshots-{self.backend}", target)
+        for path in target.rglob("*"):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+        shutil.rmtree(target)
+
+    def caught_up(self) -> None:
+        """Learn what another process has committed."""
+        self._log = None
+        ahead = int(self.log.latest(self.changelog))
+        if ahead > self.position:
+            self.position = ahead
+            self.version += _FAR
+
+    def _committed(self) -> None:
+        self.position = int(self.log.latest(self.changelog))
+        self.version += 1
