@@ -53,6 +53,10 @@ class StreamsConfig:
         After how long local state is deleted on a host that no longer runs its task. -1: never.
     backend
         Which store backend keeps it: "lmdb", "rocksdb", "memory", or a supplier of your own.
+    rocksdb_config_setter
+        A function that gets the name of each store on RocksDB, its `rocksdict.Options` and its
+        `rocksdict.BlockBasedOptions`, and may change them; a class with such a method `set_config`; or the
+        dotted name of one of them. Every worker must be able to import it.
     snapshot_uri
         Where snapshots of local state go: a folder that every host sees, or any URI of `pyarrow.fs`, such as
         "s3://bucket/path". None: no snapshots; a lost store is restored from its whole changelog.
@@ -96,6 +100,7 @@ class StreamsConfig:
     state_dir: Path = Path("millstream-state")
     state_cleanup_delay_ms: int = 600_000
     backend: Any = "lmdb"
+    rocksdb_config_setter: Any = None
     snapshot_uri: str | Path | None = field(default=None, repr=False)  # it may hold a secret
     snapshot_interval_epochs: int = 100
     snapshot_interval_bytes: int | None = None

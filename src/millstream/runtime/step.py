@@ -288,6 +288,7 @@ def opened_stores(
         listener=worker.listener,
         snapshots=worker.snapshots,
         newer=newer,
+        rocksdb_config_setter=worker.config.rocksdb_config_setter,
     )
 
 
@@ -330,7 +331,9 @@ def _misplaced(
     if expected is None or expected == here or entry is None or not sub.stores:
         return None
     directory = worker.directory.task(worker.folder.application_id, planned.task_id)
-    versions = versions_on_disk(directory, sub.stores, worker.backend)
+    versions = versions_on_disk(
+        directory, sub.stores, worker.backend, rocksdb_config_setter=worker.config.rocksdb_config_setter
+    )
     is_cold = any(version <= 0 for version in versions.values())
     return Misplaced(planned.task_id, here, expected) if is_cold else None
 

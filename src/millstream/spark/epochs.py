@@ -33,6 +33,7 @@ from millstream.spark.shipping import Program, ship
 from millstream.spark.slots import Slots
 from millstream.spark.snapshots import SnapshotJobs
 from millstream.state.backends.api import StoreSize
+from millstream.state.backends.config_setter import config_setter
 from millstream.state.snapshots import absolute_location
 from millstream.topology.topology import Topology
 
@@ -100,6 +101,7 @@ class EpochLoop:
             ),
             pinned=partial(pinned_epochs, self._snapshot_storage, application_id),
         )
+        config_setter(config.rocksdb_config_setter)  # refused here, and not by the first worker
         self._program = Program(
             topology, config, application_id, log_root.resolve(), config.state_dir.resolve(), config.backend
         )

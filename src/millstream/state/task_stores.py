@@ -90,6 +90,7 @@ def open_task_stores(
     listener: RestoreListener = NO_LISTENER,
     snapshots: SnapshotStorage | None = None,
     newer: NewerStores = NewerStores.REFUSE,
+    rocksdb_config_setter: object = None,
 ) -> Iterator[dict[str, Backend]]:
     """Open all stores at the wanted version, for the length of a `with` block."""
     with ExitStack() as resources:
@@ -109,7 +110,7 @@ def open_task_stores(
                 is_known=is_known,
                 newer=newer,
             )
-            maker = maker_of(spec, default_backend)
+            maker = maker_of(spec, default_backend, rocksdb_config_setter)
             store = StoreOnDisk(directory, maker, name, SEGMENT_BYTES if spec.is_segmented else 0)
             restorer = None
             if snapshots is not None and wanted.version > 0:
@@ -137,7 +138,11 @@ def _checkpoint(stores: Mapping[str, StoreBuilder], opened: Mapping[str, Backend
 
 
 def versions_on_disk(
-    directory: TaskDirectory, stores: Mapping[str, StoreBuilder], default_backend: str | BackendSupplier
+    directory: TaskDirectory,
+    stores: Mapping[str, StoreBuilder],
+    default_backend: str | BackendSupplier,
+    *,
+    rocksdb_config_setter: object = None,
 ) -> dict[str, Version]:
     """The version of each store that is kept on disk: 0 if it is not there, half restored, or lost.
 
@@ -147,7 +152,7 @@ def versions_on_disk(
     with directory.lock(timeout_ms=0):
         is_lost = directory.lost_in_a_power_cut()
         for name, spec in stores.items():
-            maker = maker_of(spec, default_backend)
+            maker = maker_of(spec, default_backend, rocksdb_config_setter)
             if not maker.persistent:
                 continue
             found[name] = Version(0)
@@ -160,9 +165,12 @@ def versions_on_disk(
     return found
 
 
-def maker_of(spec: StoreBuilder, default_backend: str | BackendSupplier) -> BackendSupplier:
+def maker_of(
+    spec: StoreBuilder, default_backend: str | BackendSupplier, rocksdb_config_setter: object = None
+) -> BackendSupplier:
     """The supplier of a store's backend."""
-    return supplier(spec.backend if spec.backend is not None else default_backend)
+    choice = spec.backend if spec.backend is not None else default_backend
+    return supplier(choice, rocksdb_config_setter=rocksdb_config_setter)
 
 
 def _open(store: StoreOnDisk, bring: Callable[[Backend], None], restorer: Restorer | None) -> Backend:

@@ -59,7 +59,7 @@ def test_the_config_setter_gets_name_and_options_and_is_heeded(tmp_path: Path) -
     def no_compression(store: str, options: Options, table: BlockBasedOptions) -> None:
         seen.append(store)
         options.set_max_open_files(123)
-        table.set_block_size(8 << 10)
+        table.set_block_size(32 << 10)
 
     with RocksDbSupplier(config_setter=no_compression).open(tmp_path / "counts"):
         pass
@@ -67,14 +67,14 @@ def test_the_config_setter_gets_name_and_options_and_is_heeded(tmp_path: Path) -
     text = options.read_text()
     assert seen == ["counts"]
     assert "max_open_files=123" in text
-    assert "block_size=8192" in text
+    assert "  block_size=32768" in text
 
 
 def test_options_are_heeded_when_a_store_is_opened_again(tmp_path: Path) -> None:
     for _ in range(2):
         RocksDbSupplier().open(tmp_path / "store").close()
     newest = max((tmp_path / "store").glob("OPTIONS-*"))
-    assert "block_size=16384" in newest.read_text()
+    assert "  block_size=8192" in newest.read_text()
     assert "bloomfilter" in newest.read_text().lower()
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from millstream.errors import ConfigError
 from millstream.state.backends.api import Backend, BackendSupplier, Entry, KeyRange, Row, StoreSize
+from millstream.state.backends.config_setter import config_setter
 
 __all__ = ["NAMES", "Backend", "BackendSupplier", "Entry", "KeyRange", "Row", "StoreSize", "supplier"]
 
@@ -23,8 +24,10 @@ NAMES: Final = tuple(_SUPPLIERS)
 """The backends that can be chosen by name; each lives in the module of that name."""
 
 
-def supplier(choice: str | BackendSupplier) -> BackendSupplier:
+def supplier(choice: str | BackendSupplier, *, rocksdb_config_setter: object = None) -> BackendSupplier:
     """Return the supplier that a name stands for; a supplier object stands for itself.
+
+    The setter is for RocksDB, if that is chosen by its name: see :mod:`.config_setter`.
 
     >>> supplier("memory").persistent
     False
@@ -33,7 +36,8 @@ def supplier(choice: str | BackendSupplier) -> BackendSupplier:
     millstream.errors.ConfigError: There is no state backend 'leveldb'. Remedy: use one of lmdb, memory, ...
     """
     if isinstance(choice, str):
-        return _built_in(choice)
+        setter = config_setter(rocksdb_config_setter) if choice == "rocksdb" else None
+        return _built_in(choice, **({} if setter is None else {"config_setter": setter}))
     if not isinstance(choice, BackendSupplier):
         raise ConfigError(
             f"{choice!r} is not a state backend. Remedy: use one of {', '.join(NAMES)}, or an object with "
@@ -43,7 +47,7 @@ def supplier(choice: str | BackendSupplier) -> BackendSupplier:
     return choice
 
 
-def _built_in(name: str) -> BackendSupplier:
+def _built_in(name: str, **settings: object) -> BackendSupplier:
     if name not in _SUPPLIERS:
         raise ConfigError(
             f"There is no state backend {name!r}. Remedy: use one of {', '.join(NAMES)}, or pass a supplier "
@@ -57,5 +61,5 @@ def _built_in(name: str) -> BackendSupplier:
             "installed for this interpreter. Remedy: install millstream with its dependencies, or choose "
             "another backend."
         ) from error
-    made: BackendSupplier = getattr(module, _SUPPLIERS[name])()
+    made: BackendSupplier = getattr(module, _SUPPLIERS[name])(**settings)
     return made

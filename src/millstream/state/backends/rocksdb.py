@@ -22,16 +22,18 @@ RocksDB verifies its blocks' checksums, so damage is found when it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final
 from weakref import WeakSet
 
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     Checkpoint,
@@ -45,9 +47,10 @@ from rocksdict import (
     WriteBufferManager,
 )
 
-from millstream.errors import StoreError
+from millstream.errors import ConfigError, StoreError
 from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.base import CheckedBackend
+from millstream.state.backends.config_setter import ConfigSetter
 from millstream.state.backends.folder import StoreFolder, restored_folder, store_folder
 from millstream.state.backends.zero_keys import lift, lift_entries, lift_keys, lower_page
 from millstream.state.errors import DamagedStoreError, StoreDiskFullError, StoreInUseError
@@ -69,9 +72,11 @@ _MANY_LEVEL_0_FILES: Final = 12
 """With so many files not yet compacted a batch goes through the log: its writers RocksDB slows down, and
 stops until compaction has caught up. Ingestion would go on for ever."""
 _STOP_AT_LEVEL_0_FILES: Final = 20
-
-ConfigSetter: TypeAlias = Callable[[str, Options, BlockBasedOptions], None]
-"""Gets a store's name and its options before they are used; may change them (Kafka's RocksDBConfigSetter)."""
+_FORBIDDEN: Final = {
+    "compaction_style=kCompactionStyleFIFO": "that compaction deletes rows",
+    "prefix_extractor=(?!nullptr)": "scans would not see all rows",
+}
+"""What RocksDB's options file must not say."""
 
 
 class RocksDbBackend(CheckedBackend):
@@ -235,13 +240,21 @@ class RocksDbSupplier:
     write_buffer_bytes: int = 32 << 20
     """Of these, what may be written and not yet flushed."""
     config_setter: ConfigSetter | None = None
+    """Gets each store's name and options before they are used (Kafka's RocksDBConfigSetter)."""
 
     def open(self, path: Path, *, segment_bytes: int = 0) -> RocksDbBackend:
         """Open the store; about 5 ms."""
         del segment_bytes  # dropping a range is one tombstone anyway
         folder = store_folder(path, _NAME, _FORMAT)
         buffers = _process_memory(self.cache_bytes, self.write_buffer_bytes)[1]
-        return RocksDbBackend(folder, path, self._options(path.name), buffers)
+        store = RocksDbBackend(folder, path, self._options(path.name), buffers)
+        if self.config_setter is not None:
+            try:
+                _check_options(path)
+            except BaseException:
+                store.close()
+                raise
+        return store
 
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> RocksDbBackend:
         """Make a store from a snapshot; its sorted files never change, so they are shared where possible."""
@@ -254,8 +267,13 @@ class RocksDbSupplier:
         table.set_block_cache(cache)
         table.set_cache_index_and_filter_blocks(True)  # else they would be memory outside of the bound
         table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        # In parts: the filter of a large file as a whole would be read again by every get that misses it.
+        table.set_index_type(BlockBasedIndexType.two_level_index_search())
+        table.set_partition_filters(True)
+        table.set_metadata_block_size(16 << 10)
+        table.set_pin_top_level_index_and_filter(True)
         table.set_bloom_filter(10, False)
-        table.set_block_size(16 << 10)
+        table.set_block_size(8 << 10)
         options = Options(raw_mode=True)
         options.create_if_missing(True)
         options.set_compression_type(DBCompressionType.lz4())
@@ -272,7 +290,7 @@ class RocksDbSupplier:
         options.set_stats_persist_period_sec(0)
         options.set_skip_stats_update_on_db_open(True)
         if self.config_setter is not None:
-            self.config_setter(store, options, table)
+            _set(self.config_setter, store, options, table)
         options.set_block_based_table_factory(table)
         return options
 
@@ -286,6 +304,32 @@ def _process_memory(cache_bytes: int, write_buffer_bytes: int) -> tuple[Cache, W
     """Return the one cache and buffer manager of this process (per setting: usually there is one)."""
     cache = Cache(cache_bytes)
     return cache, WriteBufferManager.new_write_buffer_manager_with_cache(write_buffer_bytes, False, cache)
+
+
+def _set(setter: ConfigSetter, store: str, options: Options, table: BlockBasedOptions) -> None:
+    """Let a setter of the user's change options, but for those that a store can't be opened without."""
+    try:
+        setter(store, options, table)
+    except Exception as error:
+        raise ConfigError(
+            f"rocksdb_config_setter {setter!r} failed on store {store!r}: {type(error).__name__}: {error}. "
+            "It gets the store's name, its rocksdict.Options and its rocksdict.BlockBasedOptions."
+        ) from error
+    options.create_if_missing(True)
+    options.set_error_if_exists(False)
+
+
+def _check_options(path: Path) -> None:
+    """Refuse options with which a store would lose rows. RocksDB writes down what it was opened with."""
+    written = max(path.glob("OPTIONS-*"), key=lambda file: int(file.name.partition("-")[2]), default=None)
+    text = "" if written is None else written.read_text(encoding="utf-8")
+    for option, why in _FORBIDDEN.items():
+        line = next((line.strip() for line in text.splitlines() if re.match(option, line.strip())), None)
+        if line is not None:
+            raise ConfigError(
+                f"rocksdb_config_setter set {line} for the store {path}: {why}. Remedy: leave that option as "
+                "it is."
+            )
 
 
 def _taken(rows: Iterator[tuple[Any, Any]], limit: int) -> list[Row]:
