@@ -54,11 +54,11 @@ class Changelog:
 
 @pytest.fixture
 def changelog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Changelog:
-    """A key, many others, then the key's deletion, long ago."""
-    monkeypatch.setattr(follow, "BATCH_ROWS", ROWS)
+    """A key, many others in more than one block, then the key's deletion, long ago."""
+    monkeypatch.setattr(follow, "BATCH_ROWS", 1)
     tmp_path.chmod(0o700)
     made = Changelog(tmp_path)
-    made.append({b"gone": b"v", **{b"a%d" % number: b"v" for number in range(ROWS)}})
+    made.append({b"gone": b"v", **{b"a%d" % number: bytes(1_000) for number in range(ROWS)}})
     made.append({b"gone": None})
     made.append({b"b": b"v"})
     made.now += 3 * A_DAY

@@ -13,7 +13,7 @@ from tests.state.one_task import APPLICATION, Listener, OneTask, rows_of
 from millstream import failpoints
 from millstream.failpoints import InjectedCrash
 from millstream.log.errors import DamagedLogError
-from millstream.state import follow
+from millstream.state import changelog, follow
 from millstream.state.backends import supplier
 from millstream.state.errors import ChangelogGapError, StoreAheadError
 from millstream.state.follow import RESTORING, Marker, marker_of
@@ -72,7 +72,7 @@ def test_a_store_follows_its_changelog_to_each_version(behind: OneTask) -> None:
         assert behind.expected() == rows_of(stores)
 
 
-@pytest.mark.parametrize("applied", range(BATCHES))
+@pytest.mark.parametrize("applied", range(BATCHES - 1))
 def test_a_follower_that_crashed_goes_on_behind_its_last_batch(
     behind: OneTask, applied: int, listener: Listener
 ) -> None:
@@ -89,6 +89,19 @@ def test_a_follower_that_crashed_goes_on_behind_its_last_batch(
     left = position(BATCHES) - position(applied + 1)
     assert listener.records()[0] == ("start", "counts", 0, left)
     assert listener.records()[-1] == ("end", "counts", left, left)
+
+
+def test_the_last_batch_brings_the_version_along(behind: OneTask, listener: Listener) -> None:
+    with (
+        failpoints.armed("follow.batch_applied", skip=BATCHES - 1),
+        pytest.raises(InjectedCrash),
+        behind.opened(),
+    ):
+        pass
+    assert stands_at(behind) == Marker(Version(BATCHES), position(BATCHES))
+    with behind.opened(listener=listener) as stores:
+        assert behind.expected() == rows_of(stores)
+    assert listener.told == []
 
 
 @pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
@@ -163,6 +176,13 @@ def test_a_batch_is_bounded_in_bytes_too(
     with behind.opened(listener=listener) as stores:
         assert behind.expected() == rows_of(stores)
     assert [event for event, *_ in listener.records()] == ["start", *["batch"] * BATCHES, "end"]
+
+
+def test_many_rows_are_folded_as_few_are(behind: OneTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "BATCH_ROWS", BATCHES * ROWS)
+    monkeypatch.setattr(changelog, "_MANY", ROWS)
+    with behind.opened() as stores:
+        assert behind.expected() == rows_of(stores)
 
 
 def test_a_changelog_with_a_gap_is_an_error_that_names_it(behind: OneTask, listener: Listener) -> None:

@@ -142,6 +142,7 @@ def test_a_local_store_that_does_not_fit_is_named_and_the_commit_stands(
     executor.driver.publish(manifest)
     with monkeypatch.context() as patch:
         patch.setattr(f"millstream.state.{write}", full)
+        patch.setattr("millstream.state.backends.rocksdb._INGEST_ENTRIES", 1)  # as a large batch goes
         with pytest.raises(DiskFullError, match=f"The disk is full: {named} could not be written"):
             executor.apply(job, manifest)
     assert app.run() == app.expected()

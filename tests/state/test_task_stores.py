@@ -141,15 +141,15 @@ def test_damage_that_is_found_only_while_following_is_restored_too(
     maker = supplier(two.backend)
     with maker.open(two.path("counts")) as opened:
         kind = type(opened)
-    load, calls = kind.bulk_load, []
+    write, calls = kind.write, []
 
     def damaged_once(self: Backend, *args: object, **kwargs: object) -> None:
         calls.append(args)
         if len(calls) == 1:
             raise DamagedStoreError("a block's checksum does not match")
-        load(self, *args, **kwargs)  # type: ignore[arg-type]
+        write(self, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(kind, "bulk_load", damaged_once)
+    monkeypatch.setattr(kind, "write", damaged_once)
     with two.opened(listener=listener) as stores:
         assert two.expected() == rows_of(stores)
     assert [event for event, store, *_ in listener.records() if store == "counts"] == [

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import islice
+from operator import lt
 from typing import Final
 
 import pyarrow as pa
@@ -18,9 +20,11 @@ from millstream.state.overlay import Entry
 from millstream.state.specs import StoreKind
 from millstream.state.written_columns import WrittenColumns
 
-__all__ = ["changelog_topic", "entries_of", "segment"]
+__all__ = ["changelog_topic", "entries_of", "last_of_each_key", "segment"]
 
 _TIMESTAMP: Final = struct.Struct(">q")
+_MANY: Final = 100_000
+"""From so many rows on it pays to sort columns and not objects."""
 _TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW})
 
 
@@ -52,3 +56,29 @@ def segment(entries: Sequence[Entry], kind: StoreKind, time: int) -> pa.RecordBa
 def entries_of(rows: pa.RecordBatch) -> list[Entry]:
     """Changelog rows as writes, in the order of the log."""
     return list(zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True))
+
+
+def last_of_each_key(parts: Sequence[pa.RecordBatch]) -> list[Entry]:
+    """Changelog rows as sorted, distinct writes.
+
+    The segment of one epoch is that already. Many rows are sorted as columns: that is faster, and their
+    objects then lie in memory in the order in which they are used.
+
+    >>> writes = [(b"b", b"1"), (b"a", b"2"), (b"b", None)]
+    >>> last_of_each_key([segment([write], StoreKind.KEY_VALUE, 0) for write in writes])
+    [(b'a', b'2'), (b'b', None)]
+    """
+    rows = pa.Table.from_batches(parts).select([0, 1])
+    if len(parts) > 1 and len(rows) >= _MANY:
+        rows = _sorted_as_columns(rows)
+    keys = rows.column(0).to_pylist()
+    entries = zip(keys, rows.column(1).to_pylist(), strict=True)
+    return list(entries) if all(map(lt, keys, islice(keys, 1, None))) else sorted(dict(entries).items())
+
+
+def _sorted_as_columns(rows: pa.Table) -> pa.Table:
+    import polars as pl  # noqa: PLC0415 - only a restore needs it
+
+    key = pl.col(rows.column_names[0])
+    ordered = pl.DataFrame(rows).sort(key, maintain_order=True)
+    return ordered.filter((key != key.shift(-1)).fill_null(value=True)).to_arrow()

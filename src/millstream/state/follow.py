@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
+import pyarrow as pa
 
 from millstream import failpoints
 from millstream.log.api import Compacted, Log, TopicPartition
 from millstream.log.errors import OffsetOutOfRangeError
 from millstream.state.backends.api import Backend
-from millstream.state.changelog import entries_of
+from millstream.state.changelog import last_of_each_key
 from millstream.state.errors import (
     ChangelogCompactedError,
     ChangelogGapError,
@@ -41,7 +42,7 @@ __all__ = [
     "marker_of",
 ]
 
-BATCH_ROWS: Final = 50_000
+BATCH_ROWS: Final = 250_000
 BATCH_BYTES: Final = 64 << 20
 """A batch is held in memory: it ends with whichever of the two it reaches first."""
 RESTORING: Final = Version(-1)
@@ -143,17 +144,23 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     before = log.compacted(target.changelog)
     if 0 < here.position < before.deletes_gone_to:
         raise _deletes_gone(target, here)
+    is_restore = wanted.position - here.position > BATCH_ROWS
+    is_there = False
     watch = Watch(target, here.position, listener)
     watch.start()
     try:
         for entries, position, size in _batches(log, target, here.position):
-            marker = _on_the_way(target.marker, position)
-            apply_changes(backend, entries, marker, segmented=target.segmented, bulk=True)
+            is_there = position == wanted.position
+            if is_there:
+                _check_not_overtaken(log, target, here, before)
+            marker = wanted.encoded() if is_there else _on_the_way(wanted, position)
+            apply_changes(backend, entries, marker, segmented=target.segmented, bulk=is_restore)
             failpoints.hit("follow.batch_applied")
             watch.applied(position, size)
-        _check_not_overtaken(log, target, here, before)
-        # Also without new rows: the version of every store of a task advances with each commit.
-        backend.write((), marker=wanted.encoded())
+        if not is_there:
+            _check_not_overtaken(log, target, here, before)
+            # Also without new rows: the version of every store of a task advances with each commit.
+            backend.write((), marker=wanted.encoded())
     except BaseException:
         watch.suspend()
         raise
@@ -207,18 +214,18 @@ def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Ent
     end = target.marker.position
     if start == end:
         return
-    pending: dict[bytes, bytes | None] = {}
+    pending: list[pa.RecordBatch] = []
     rows = size = 0
     position = start
     try:
         for batch in log.read(target.changelog, start, end):
-            pending.update(entries_of(batch.records))
+            pending.append(batch.records)
             rows += len(batch)
             size += batch.records.nbytes
             position = batch.next_offset
             if rows >= BATCH_ROWS or size >= BATCH_BYTES:
-                yield sorted(pending.items()), position, size
-                pending, rows, size = {}, 0, 0
+                yield last_of_each_key(pending), position, size
+                pending, rows, size = [], 0, 0
     except OffsetOutOfRangeError as error:
         raise ChangelogGapError(
             f"The changelog {target.changelog} has no records from offset {start} to {end}, which store "
@@ -227,7 +234,7 @@ def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Ent
             "the log from a backup that holds them."
         ) from error
     if pending:
-        yield sorted(pending.items()), position, size
+        yield last_of_each_key(pending), position, size
 
 
 class Watch:

@@ -6,12 +6,16 @@ import json
 import os
 import pickle
 import stat
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from millstream.errors import ConfigError, StoreError
 from millstream.state.backends import NAMES, Backend, BackendSupplier, StoreSize, supplier
+from millstream.state.backends.api import Adopting
 from millstream.state.errors import (
     DamagedStoreError,
     ScanInvalidatedError,
@@ -224,6 +228,59 @@ def test_what_an_interrupted_snapshot_left_behind_does_not_matter(
     assert not left.exists()
     with backend.restore(tmp_path / "snapshot", tmp_path / "restored") as restored:
         assert (restored.marker(), list(restored.scan())) == (b"v1", [(b"a", b"1")])
+
+
+WRITE = """
+import pathlib, sys
+from millstream.state.backends import supplier
+with supplier(sys.argv[1]).open(pathlib.Path(sys.argv[2])) as store:
+    for number in range(3):
+        store.write([(b"%05d" % n, b"new") for n in range(5000)], marker=b"v%d" % (number + 2))
+"""
+
+
+@pytest.mark.parametrize("name", ["lmdb", "rocksdb"])
+def test_a_snapshot_is_of_the_time_when_it_was_begun_whatever_others_write_meanwhile(
+    name: str, tmp_path: Path
+) -> None:
+    backend = supplier(name)
+    with ExitStack() as pins:
+        with backend.open(tmp_path / "store") as store:
+            store.write([(b"%05d" % n, b"old") for n in range(5000)], marker=b"v1")
+            finish = pins.enter_context(store.begin_snapshot(tmp_path / "snapshot"))
+        command = [sys.executable, "-c", WRITE, name, str(tmp_path / "store")]
+        subprocess.run(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, check=True)
+        finish()
+    with backend.open(tmp_path / "store") as store:
+        assert store.marker() == b"v4"
+    with backend.restore(tmp_path / "snapshot", tmp_path / "restored") as restored:
+        assert restored.marker() == b"v1"
+        assert {value for _, value in restored.scan()} == {b"old"}
+
+
+def test_a_snapshot_that_was_begun_and_given_up_leaves_nothing(
+    backend: BackendSupplier, tmp_path: Path
+) -> None:
+    with backend.open(tmp_path / "store") as store:
+        store.write([(b"a", b"1")], marker=b"v1")
+        with store.begin_snapshot(tmp_path / "snapshot"):
+            store.write([(b"a", b"2")], marker=b"v2")
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    with backend.open(tmp_path / "store") as store:
+        assert store.marker() == b"v2"
+
+
+@pytest.mark.parametrize("name", ["lmdb"])
+def test_a_snapshot_that_is_adopted_is_not_copied(name: str, tmp_path: Path) -> None:
+    backend = supplier(name)
+    assert isinstance(backend, Adopting)
+    with backend.open(tmp_path / "store") as store:
+        store.write([(b"a", b"1")], marker=b"v1")
+        store.snapshot(tmp_path / "snapshot")
+    files = {file.stat().st_ino for file in (tmp_path / "snapshot").iterdir()}
+    with backend.adopt(tmp_path / "snapshot", tmp_path / "new") as store:
+        assert (store.marker(), list(store.scan())) == (b"v1", [(b"a", b"1")])
+    assert files & {file.stat().st_ino for file in (tmp_path / "new").iterdir()}
 
 
 def test_two_stores_restored_from_one_snapshot_are_independent(

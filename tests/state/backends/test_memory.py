@@ -12,6 +12,7 @@ import pytest
 
 from millstream.state.backends.memory import MemoryBackend, MemorySupplier
 from millstream.state.errors import DamagedStoreError
+from millstream.state.segments import SEGMENT_BYTES, segment_prefix
 
 MARKER = """
 import pathlib, sys
@@ -74,3 +75,30 @@ def test_a_snapshot_larger_than_one_frame_comes_back(tmp_path: Path) -> None:
         store.snapshot(tmp_path / "snapshot")
     with MemorySupplier().restore(tmp_path / "snapshot", tmp_path / "restored") as restored:
         assert list(restored.scan()) == rows
+
+
+def test_rows_of_a_dropped_segment_are_freed_by_the_writes_that_follow() -> None:
+    keys = [segment_prefix(7) + b"%06d" % number for number in range(25_000)]
+    with MemoryBackend(segment_bytes=SEGMENT_BYTES) as store:
+        store.write([(key, b"v") for key in keys], marker=b"v1")
+        held = sum(map(sys.getrefcount, keys))
+        store.write([(segment_prefix(8), b"v")], marker=b"v2", drop=(b"\0", segment_prefix(8)))
+        assert [key for key, _ in store.scan()] == [segment_prefix(8)]
+        assert store.size().approximate_entries == 1
+        for _ in range(3):
+            store.write([], marker=b"v3")
+        assert sum(map(sys.getrefcount, keys)) == held - 2 * len(keys)  # the rows, and their order
+
+
+def test_a_store_by_segments_comes_back_by_segments(tmp_path: Path) -> None:
+    rows = [(segment_prefix(number), b"v") for number in range(5)]
+    with MemorySupplier().open(tmp_path / "store", segment_bytes=SEGMENT_BYTES) as store:
+        store.write(rows, marker=b"v1")
+        store.snapshot(tmp_path / "snapshot")
+    with MemorySupplier().restore(
+        tmp_path / "snapshot", tmp_path / "new", segment_bytes=SEGMENT_BYTES
+    ) as restored:
+        assert list(restored.scan()) == rows
+        restored.write([], marker=b"v2", drop=(b"\0", segment_prefix(3)))
+        assert list(restored.scan()) == rows[3:]
+        assert list(restored.scan_reverse()) == rows[:2:-1]

@@ -224,7 +224,7 @@ def test_a_full_disk_during_a_snapshot_is_a_warning(
         raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "millstream"):
-        patch.setattr("millstream.state.backends.base.CheckedBackend.snapshot", full)
+        patch.setattr("millstream.state.backends.base.whole_folder", full)
         epochs(app, *"abc")
     assert app.result() == app.expected()
     assert caplog.messages[0].startswith(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from millstream import failpoints
 from millstream.durable.layer import Chunk
 from millstream.failpoints import InjectedCrash
 from millstream.log import TopicPartition
+from millstream.state.backends.folder import whole_folder
 from millstream.state.follow import Marker
 from millstream.state.snapshots import (
     SnapshotStorageError,
@@ -288,14 +290,15 @@ def test_a_full_disk_of_the_storage_is_named(kept: OneTask, tmp_path: Path) -> N
     assert [outcome.version for outcome in kept.take()] == [1]
 
 
+@pytest.mark.parametrize("step", ["CheckedBackend.begin_snapshot", "whole_folder"])
 def test_a_full_local_disk_is_told_and_leaves_nothing_behind(
-    kept: OneTask, monkeypatch: pytest.MonkeyPatch
+    kept: OneTask, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("millstream.state.backends.base.CheckedBackend.snapshot", full)
+        patch.setattr(f"millstream.state.backends.base.{step}", full)
         (outcome,) = kept.take()
     assert outcome.problem is not None
     assert outcome.problem.startswith(f"The disk is full: {kept.directory.path}/.snapshots/counts")
@@ -326,6 +329,22 @@ def test_two_that_take_snapshots_of_one_task_do_not_meet(kept: OneTask) -> None:
     assert problem is not None
     assert "is locked by process" in problem
     assert versions(kept) == [1]
+
+
+def test_the_lock_of_the_task_is_free_while_a_store_is_copied(
+    kept: OneTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[bool] = []
+
+    @contextmanager
+    def watched(path: Path) -> Iterator[Path]:
+        with kept.directory.lock(timeout_ms=0), whole_folder(path) as partial:
+            yield partial
+            copied.append(True)
+
+    monkeypatch.setattr("millstream.state.backends.base.whole_folder", watched)
+    assert [outcome.problem for outcome in kept.take()] == [None]
+    assert copied
 
 
 def test_the_lock_of_the_task_is_free_while_files_are_stored(kept: OneTask) -> None:

@@ -31,13 +31,14 @@ Where it departs from the obvious, and why:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, runtime_checkable
 
-__all__ = ["NO_STATE", "Backend", "BackendSupplier", "Entry", "KeyRange", "Row", "StoreSize"]
+__all__ = ["NO_STATE", "Adopting", "Backend", "BackendSupplier", "Entry", "KeyRange", "Row", "StoreSize"]
 
 Entry: TypeAlias = tuple[bytes, bytes | None]
 """A key and its new value, or None to delete it."""
@@ -103,6 +104,13 @@ class Backend(Protocol):
         (immutable) files with the store.
         """
 
+    def begin_snapshot(self, path: Path) -> AbstractContextManager[Callable[[], None]]:
+        """Pin the store as it is now; what the block gets is called in it and writes the snapshot.
+
+        Meanwhile the store may be closed, and another process may open and write it: so whoever holds a lock
+        on it may let go before the slow part. This process can't open it again before the block ends.
+        """
+
     def sync(self) -> None:
         """Make everything written so far survive a power cut."""
 
@@ -116,6 +124,14 @@ class Backend(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it."""
+
+
+@runtime_checkable
+class Adopting(Protocol):
+    """A supplier that need not copy a snapshot that nobody else needs. Suppliers may leave it out."""
+
+    def adopt(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> Backend:
+        """Do what :meth:`BackendSupplier.restore` does with the snapshot's own files, and so use it up."""
 
 
 @runtime_checkable

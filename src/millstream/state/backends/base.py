@@ -7,20 +7,24 @@ way a snapshot becomes visible whole.
 
 from __future__ import annotations
 
+import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from operator import itemgetter, lt
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from millstream.durable import ensure_private_folder
 from millstream.state.backends.api import Backend, Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.folder import StoreFolder, whole_folder
 from millstream.state.errors import ScanInvalidatedError, StoreClosedError, UnsortedKeysError
 
 __all__ = ["CheckedBackend", "check_ascending"]
 
+_PINNED: Final = ".pinned"
 _FIRST_PAGE_ROWS: Final = 32
 """Most scans are short: a few windows of a key, one session."""
 _LARGEST_PAGE_ROWS: Final = 4096
@@ -73,11 +77,28 @@ class CheckedBackend(Backend, ABC):
         return self._size()
 
     def snapshot(self, path: Path) -> None:
-        """Check, then :meth:`_copy_to` a folder that becomes ``path`` when it is whole and durable."""
+        """Begin it and finish it."""
+        with self.begin_snapshot(path) as finish:
+            finish()
+
+    @contextmanager
+    def begin_snapshot(self, path: Path) -> Iterator[Callable[[], None]]:
+        """Check, then have the store :meth:`_pinned` for a copy that becomes ``path`` when it is whole."""
         self._check_open()
-        with whole_folder(path) as partial:
-            self._copy_to(partial)
-            self._folder.describe_snapshot(partial)
+        spare = path.with_name(path.name + _PINNED)
+        shutil.rmtree(spare, ignore_errors=True)  # what a killed process left
+        ensure_private_folder(path.parent)
+
+        def finish() -> None:
+            with whole_folder(path) as partial:
+                copy_to(partial)
+                self._folder.describe_snapshot(partial)
+
+        try:
+            with self._pinned(spare) as copy_to:
+                yield finish
+        finally:
+            shutil.rmtree(spare, ignore_errors=True)
 
     def sync(self) -> None:
         """Check, then :meth:`_sync`."""
@@ -138,6 +159,15 @@ class CheckedBackend(Backend, ABC):
     @abstractmethod
     def _copy_to(self, folder: Path) -> None:
         """Write a copy of the store into ``folder``, which does not exist yet."""
+
+    @contextmanager
+    def _pinned(self, spare: Path) -> Iterator[Callable[[Path], object]]:
+        """Give what :meth:`_copy_to` would do now, to be done later; ``spare`` is a folder's name to use.
+
+        This default copies now and renames later. It is good enough where a copy costs little.
+        """
+        self._copy_to(spare)
+        yield spare.rename
 
     @abstractmethod
     def _sync(self) -> None:

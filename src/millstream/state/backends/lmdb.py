@@ -24,10 +24,10 @@ from __future__ import annotations
 
 import errno
 import os
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -40,8 +40,8 @@ from millstream.errors import StoreError
 from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.base import CheckedBackend
 from millstream.state.backends.folder import StoreFolder, restored_folder, store_folder
-from millstream.state.backends.key_ranges import after_prefix
 from millstream.state.backends.long_keys import LongKeyTree, short_key_bytes
+from millstream.state.backends.segment_parts import UNNAMED, grouped, is_dropped_whole, stretches
 from millstream.state.backends.zero_keys import lift, lift_entries, lift_keys, lower_page
 from millstream.state.errors import DamagedStoreError, StoreDiskFullError, StoreInUseError
 
@@ -55,11 +55,13 @@ _MAX_KEY_BYTES: Final = 511
 """Part of the format: what LMDB takes where it was not compiled otherwise."""
 _SHORT_KEY_BYTES: Final = short_key_bytes(_MAX_KEY_BYTES)
 _META_TABLE: Final = b"meta"
-_UNNAMED: Final = b""
 _UNNAMED_TABLES: Final = (b"data", b"nodes")
 _MOST_SEGMENTS: Final = 1000
 _MOST_TABLES: Final = 2 * _MOST_SEGMENTS + 8
 _ROWS_PER_DELETE: Final = 1000
+_SAMPLED: Final = 1000
+_ROOM_PER_BYTE: Final = 3
+"""How much of the map a bulk load may take: new pages are about half full, and changed ones are copied."""
 _MARKER: Final = b"marker"
 _DATA_FILE: Final = "data.mdb"
 _DAMAGE: Final = (
@@ -77,6 +79,7 @@ class LmdbBackend(CheckedBackend):
 
     def __init__(self, folder: StoreFolder, path: Path, map_bytes: int, segment_bytes: int) -> None:
         self._path = path
+        self._pins = 0
         with _errors_named(path):
             self._env = _open_environment(path, map_bytes)
             try:
@@ -100,12 +103,13 @@ class LmdbBackend(CheckedBackend):
         return self._reading(read)
 
     def _write(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
+        keys = [key for key, _ in entries] if self._segment_bytes else []
         while True:
             try:
                 with _errors_named(self._path), self._begin(write=True) as txn:
                     if drop is not None:
                         self._drop(txn, *drop)
-                    for name, group in self._grouped(entries, [key for key, _ in entries]):
+                    for name, group in self._grouped(entries, keys):
                         self._part(txn, name).apply(txn, group)
                     txn.put(_MARKER, marker, db=self._meta)
             except lmdb.MapFullError:
@@ -116,6 +120,16 @@ class LmdbBackend(CheckedBackend):
                 raise
             else:
                 return
+
+    def _bulk_load(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
+        sample = entries[:: len(entries) // _SAMPLED + 1]
+        held = sum(len(key) + len(value or b"") for key, value in sample)
+        needed = held * len(entries) // max(1, len(sample))
+        info = self._env.info()
+        used = (int(info["last_pgno"]) + 1) * int(self._env.stat()["psize"])
+        if int(info["map_size"]) - used < _ROOM_PER_BYTE * needed:
+            self._grow()  # now: a write that does not fit would be done twice
+        self._write(entries, marker, drop)
 
     def _marker(self) -> bytes | None:
         return self._reading(lambda txn: txn.get(_MARKER, db=self._meta))
@@ -152,17 +166,33 @@ class LmdbBackend(CheckedBackend):
 
         return StoreSize(self._reading(read), (self._path / _DATA_FILE).stat().st_size)
 
-    def _copy_to(self, folder: Path) -> None:
+    def _copy_to(self, folder: Path, txn: lmdb.Transaction[bytes] | None = None) -> None:
         folder.mkdir(FOLDER_MODE)
         with _errors_named(self._path):
-            self._env.copy(str(folder), compact=True)
+            self._env.copy(str(folder), compact=True, txn=txn)
+
+    @contextmanager
+    def _pinned(self, spare: Path) -> Iterator[Callable[[Path], object]]:
+        """Keep a read transaction: others may write, but overwrite nothing of the store as it is."""
+        del spare
+        with _errors_named(self._path):
+            txn = self._begin(write=False)
+        self._pins += 1
+        try:
+            yield partial(self._copy_to, txn=txn)
+        finally:
+            txn.abort()
+            self._pins -= 1
+            if self._closed and not self._pins:
+                self._env.close()
 
     def _sync(self) -> None:
         with _errors_named(self._path):
             self._env.sync(True)
 
     def _close(self) -> None:
-        self._env.close()
+        if not self._pins:  # else the last of them closes it
+            self._env.close()
 
     def _reading(self, read: Callable[[lmdb.Transaction[bytes]], T]) -> T:
         with _errors_named(self._path), self._begin(write=False) as txn:
@@ -186,44 +216,13 @@ class LmdbBackend(CheckedBackend):
                 "Remedy: raise that limit, or use the rocksdb backend."
             ) from error
 
-    # Where rows are: those of each segment in a part of their own, all others in the part without a name.
-
     def _grouped(self, items: list[T], keys: list[bytes]) -> Iterator[tuple[bytes, list[T]]]:
-        """Ascending items by the part that they belong to, still ascending."""
-        length = self._segment_bytes
-        if not length or not items:
-            yield _UNNAMED, items
-            return
-        at = 0
-        while at < len(items):
-            name = keys[at][:length]
-            if len(name) < length:
-                yield _UNNAMED, items[at : at + 1]
-                at += 1
-                continue
-            behind = after_prefix(name)
-            stop = len(items) if behind is None else bisect_left(keys, behind, at)
-            yield name, items[at:stop]
-            at = stop
+        return grouped(items, keys, self._segment_bytes)
 
     def _stretches(self, start: bytes, end: bytes | None) -> list[tuple[_Part, bytes, bytes | None]]:
-        """Cut a range into ascending stretches, each inside one part."""
-        unnamed = self._parts[_UNNAMED]
-        if len(self._parts) == 1:
-            return [(unnamed, start, end)]
-        found: list[tuple[_Part, bytes, bytes | None]] = []
-        position = start
-        for name in sorted(self._parts):
-            if name == _UNNAMED or (end is not None and name >= end):
-                continue
-            if name < start and not start.startswith(name):
-                continue
-            if position < name:  # keys too short to have a segment
-                found.append((unnamed, position, name))
-            found.append((self._parts[name], start, end))
-            position = max(position, name)
-        found.append((unnamed, position, end))
-        return found
+        return [
+            (self._parts[name], first, behind) for name, first, behind in stretches(self._parts, start, end)
+        ]
 
     def _part(self, txn: lmdb.Transaction[bytes], name: bytes) -> _Part:
         if name not in self._parts:
@@ -239,8 +238,7 @@ class LmdbBackend(CheckedBackend):
 
     def _drop(self, txn: lmdb.Transaction[bytes], start: bytes, end: bytes) -> None:
         for name in sorted(self._parts):
-            is_whole = name != _UNNAMED and start <= name < end and not end.startswith(name)
-            if is_whole:
+            if is_dropped_whole(name, (start, end)):
                 part = self._parts.pop(name)
                 txn.drop(part.data)
                 txn.drop(part.nodes)
@@ -353,6 +351,11 @@ class LmdbSupplier:
         restored_folder(snapshot, path, _NAME, _FORMAT, shareable=lambda _: False)
         return self.open(path, segment_bytes=segment_bytes)
 
+    def adopt(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> LmdbBackend:
+        """Make a store of the snapshot's own file."""
+        restored_folder(snapshot, path, _NAME, _FORMAT, shareable=lambda _: True)
+        return self.open(path, segment_bytes=segment_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class _TxnTable:
@@ -391,7 +394,7 @@ def _open_tables(env: lmdb.Environment) -> tuple[lmdb._Database, dict[bytes, _Pa
     new = env.info()["last_txnid"] == 0
     with env.begin(write=True) as txn:  # handles that a read transaction opened would end with it
         meta = env.open_db(_META_TABLE, txn=txn, create=new)
-        names = [_UNNAMED, *(_segment_of(table) for table in txn.cursor().iternext(values=False))]
+        names = [UNNAMED, *(_segment_of(table) for table in txn.cursor().iternext(values=False))]
         parts = {
             name: _Part(*(env.open_db(table, txn=txn, create=new) for table in _tables_of(name)))
             for name in names

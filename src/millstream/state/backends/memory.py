@@ -5,6 +5,9 @@ process has closed it finds again when it opens the store again, so that the nex
 segment to apply. Another process starts empty (marker None), and so does this one when the store's folder was
 removed. It promises no bound: all of the state is in the process.
 
+The rows of each segment have a dictionary of their own, so that a segment is dropped by letting go of it. To
+free a million rows takes a while, even so: that is done a little at a time, by the writes that follow.
+
 Opened with a path, its folder holds a ``FORMAT`` file and nothing else. A snapshot is one file of frames.
 """
 
@@ -12,9 +15,9 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -23,6 +26,7 @@ from millstream.durable.layer import FOLDER_MODE
 from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.base import CheckedBackend
 from millstream.state.backends.folder import FORMAT_FILE, Format, StoreFolder, check_snapshot, store_folder
+from millstream.state.backends.segment_parts import UNNAMED, grouped, is_dropped_whole, stretches
 from millstream.state.errors import DamagedStoreError, StoreFormatError
 
 __all__ = ["MemoryBackend", "MemorySupplier"]
@@ -31,6 +35,8 @@ _NAME: Final = "memory"
 _FORMAT: Final = 1
 _FEW: Final = 64
 """Up to so many new or deleted keys are moved into place one by one; more, and the keys are sorted again."""
+_FREED: Final = 10_000
+"""So many dropped rows, at least, are freed by each write: a few milliseconds."""
 _SAMPLED: Final = 1_000
 """Of so many rows the size is counted; of more it is estimated from these, for it is asked every epoch."""
 
@@ -42,13 +48,92 @@ _END: Final = struct.Struct("<Q?")
 
 
 @dataclass(slots=True)
+class _Part:
+    """Rows, and their keys in order when somebody asks: all of a store, or those of one segment."""
+
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+    ordered: list[bytes] | None = field(default_factory=list)
+    """None: they must be sorted again."""
+
+    def apply(self, entries: list[Entry]) -> None:
+        rows = self.rows
+        deleted = [key for key, value in entries if value is None]
+        put: Any = entries if not deleted else [entry for entry in entries if entry[1] is not None]
+        if self.ordered is not None and len(entries) <= _FEW:
+            _reorder(self.ordered, rows, deleted, put)
+        for key in deleted:
+            rows.pop(key, None)
+        before = len(rows)
+        rows.update(put)
+        if len(entries) > _FEW and (deleted or not _is_in_order(self.ordered, put, len(rows) - before)):
+            self.ordered = None
+
+    def page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
+        keys = self.keys()
+        first = bisect_left(keys, start)
+        last = len(keys) if end is None else bisect_left(keys, end)
+        return self._of(keys[first : min(last, first + limit)])
+
+    def page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
+        keys = self.keys()
+        first = bisect_left(keys, start)
+        last = len(keys) if end is None else bisect_left(keys, end)
+        return self._of(keys[max(first, last - limit) : last][::-1])
+
+    def drop(self, start: bytes, end: bytes) -> None:
+        keys = self.keys()
+        gone = slice(bisect_left(keys, start), bisect_left(keys, end))
+        for key in keys[gone]:
+            del self.rows[key]
+        del keys[gone]
+
+    def keys(self) -> list[bytes]:
+        if self.ordered is None:
+            # Python's sort takes runs that are in order as they are, and batches come in order.
+            self.ordered = sorted(self.rows)
+        return self.ordered
+
+    def free(self, rows: int) -> bool:
+        """Free the memory of so many rows of a part that is not needed any more; whether that was all."""
+        if self.ordered:
+            del self.ordered[-rows:]
+        for _ in range(min(rows, len(self.rows))):
+            self.rows.popitem()
+        return not self.rows and not self.ordered
+
+    def _of(self, keys: list[bytes]) -> list[Row]:
+        rows = self.rows
+        return [(key, rows[key]) for key in keys]
+
+
+@dataclass(slots=True)
 class _Content:
     """A store's rows; outlives the backend that is open on them."""
 
-    rows: dict[bytes, bytes] = field(default_factory=dict)
+    parts: dict[bytes, _Part] = field(default_factory=lambda: {UNNAMED: _Part()})
     marker: bytes | None = None
-    ordered: list[bytes] | None = field(default_factory=list)
-    """The keys in order; None if they must be sorted again."""
+    dropped: list[_Part] = field(default_factory=list)
+    """Segments that have expired, and whose memory is not free yet."""
+
+    def __len__(self) -> int:
+        return sum(len(part.rows) for part in self.parts.values())
+
+    def apply(self, entries: list[Entry], segment_bytes: int) -> None:
+        keys = [key for key, _ in entries] if segment_bytes else []
+        for name, group in grouped(entries, keys, segment_bytes):
+            self.parts.setdefault(name, _Part()).apply(group)
+
+    def drop(self, dropped: KeyRange) -> None:
+        for name in list(self.parts):
+            if is_dropped_whole(name, dropped):
+                self.dropped.append(self.parts.pop(name))
+            else:
+                self.parts[name].drop(*dropped)
+
+    def free(self, rows: int) -> None:
+        """Free the memory of so many dropped rows."""
+        if self.dropped and self.dropped[-1].free(rows):
+            self.dropped.pop()
 
 
 class MemoryBackend(CheckedBackend):
@@ -60,73 +145,65 @@ class MemoryBackend(CheckedBackend):
     ([b'1', None], b'v1', [(b'a', b'1')])
     """
 
-    def __init__(self, folder: StoreFolder | None = None, content: _Content | None = None) -> None:
+    def __init__(
+        self, folder: StoreFolder | None = None, content: _Content | None = None, segment_bytes: int = 0
+    ) -> None:
         super().__init__(folder or StoreFolder(None, Format(_NAME, _FORMAT, "store", "")))
-        self._content = content or _Content()
+        self._content = _Content() if content is None else content
+        # A tool that does not know what it opens need not say it.
+        self._segment_bytes = segment_bytes or max(map(len, self._content.parts))
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        return list(map(self._content.rows.get, keys))
+        parts = self._content.parts
+        values: list[bytes | None] = []
+        for name, group in grouped(keys, keys, self._segment_bytes):
+            values += map(parts[name].rows.get, group) if name in parts else [None] * len(group)
+        return values
 
     def _write(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         content = self._content
+        content.free(max(_FREED, 2 * len(entries)))  # faster than rows can come
         if drop is not None:
-            ordered = self._ordered()
-            gone = slice(bisect_left(ordered, drop[0]), bisect_left(ordered, drop[1]))
-            for key in ordered[gone]:
-                del content.rows[key]
-            del ordered[gone]
-        rows = content.rows
-        deleted = [key for key, value in entries if value is None]
-        put: Any = entries if not deleted else [entry for entry in entries if entry[1] is not None]
-        if content.ordered is not None and len(entries) <= _FEW:
-            _reorder(content.ordered, rows, deleted, put)
-        for key in deleted:
-            rows.pop(key, None)
-        before = len(rows)
-        rows.update(put)
-        if len(entries) > _FEW and (deleted or not _is_in_order(content.ordered, put, len(rows) - before)):
-            content.ordered = None
+            content.drop(drop)
+        content.apply(entries, self._segment_bytes)
         content.marker = marker
 
     def _marker(self) -> bytes | None:
         return self._content.marker
 
     def _page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        keys = self._ordered()
-        first = bisect_left(keys, start)
-        last = len(keys) if end is None else bisect_left(keys, end)
-        return self._rows(keys[first : min(last, first + limit)])
+        rows: list[Row] = []
+        for name, first, behind in stretches(self._content.parts, start, end):
+            rows += self._content.parts[name].page(first, behind, limit - len(rows))
+            if len(rows) == limit:
+                break
+        return rows
 
     def _page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        keys = self._ordered()
-        first = bisect_left(keys, start)
-        last = len(keys) if end is None else bisect_left(keys, end)
-        return self._rows(keys[max(first, last - limit) : last][::-1])
+        rows: list[Row] = []
+        for name, first, behind in reversed(stretches(self._content.parts, start, end)):
+            rows += self._content.parts[name].page_reverse(first, behind, limit - len(rows))
+            if len(rows) == limit:
+                break
+        return rows
 
     def _size(self) -> StoreSize:
-        rows = self._content.rows
-        sampled = sum(len(key) + len(value) for key, value in islice(rows.items(), _SAMPLED))
-        return StoreSize(len(rows), sampled * len(rows) // min(len(rows) or 1, _SAMPLED))
+        count = len(self._content)
+        each = (part.rows.items() for part in self._content.parts.values())
+        sampled = sum(len(key) + len(value) for key, value in islice(chain.from_iterable(each), _SAMPLED))
+        return StoreSize(count, sampled * count // min(count or 1, _SAMPLED))
 
     def _copy_to(self, folder: Path) -> None:
         folder.mkdir(FOLDER_MODE)
-        create_exclusive(folder / _SNAPSHOT_FILE, _frames(self._content, self._ordered()))
+        create_exclusive(
+            folder / _SNAPSHOT_FILE, _frames(self._content, self._ascending(b"", None, self._changes))
+        )
 
     def _sync(self) -> None:
         """Nothing survives anyway."""
 
     def _close(self) -> None:
         self._content = _Content()  # what the supplier has kept, it still has
-
-    def _ordered(self) -> list[bytes]:
-        if self._content.ordered is None:
-            # Python's sort takes runs that are in order as they are, and batches come in order.
-            self._content.ordered = sorted(self._content.rows)
-        return self._content.ordered
-
-    def _rows(self, keys: list[bytes]) -> list[Row]:
-        rows = self._content.rows
-        return [(key, rows[key]) for key in keys]
 
 
 _kept: dict[str, tuple[Path, _Content]] = {}
@@ -142,25 +219,23 @@ class MemorySupplier:
 
     def open(self, path: Path, *, segment_bytes: int = 0) -> MemoryBackend:
         """Open the store; what this process knew of it is there again."""
-        del segment_bytes  # a range is dropped quickly anyway
         folder = store_folder(path, _NAME, _FORMAT)
         _forget_removed()
         _, content = _kept.setdefault(folder.format.id, (path, _Content()))
-        return MemoryBackend(folder, content)
+        return MemoryBackend(folder, content, segment_bytes)
 
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> MemoryBackend:
         """Make a store from a snapshot."""
-        del segment_bytes
         check_snapshot(snapshot, _NAME, _FORMAT)
         if path.exists() and any(path.iterdir()):
             raise StoreFormatError(
                 f"{path} is not empty, so nothing is restored there. Likely cause: the store exists already. "
                 "Remedy: remove it first."
             )
-        content = _read_snapshot(snapshot / _SNAPSHOT_FILE)
+        content = _read_snapshot(snapshot / _SNAPSHOT_FILE, segment_bytes)
         folder = store_folder(path, _NAME, _FORMAT)
         _kept[folder.format.id] = (path, content)
-        return MemoryBackend(folder, content)
+        return MemoryBackend(folder, content, segment_bytes)
 
 
 def _reorder(ordered: list[bytes], rows: dict[bytes, bytes], deleted: list[bytes], put: list[Row]) -> None:
@@ -192,23 +267,22 @@ def _forget_removed() -> None:
             del _kept[identity]
 
 
-def _frames(content: _Content, keys: list[bytes]) -> Iterator[bytes]:
+def _frames(content: _Content, rows: Iterable[Row]) -> Iterator[bytes]:
     batch: list[bytes] = []
     held = 0
-    for key in keys:
-        value = content.rows[key]
+    for key, value in rows:
         batch += (_LENGTHS.pack(len(key), len(value)), key, value)
         held += len(key) + len(value)
         if held >= _FRAME_BYTES:
             yield _FRAME.wrap(b"".join(batch))
             batch, held = [], 0
     yield _FRAME.wrap(b"".join(batch))
-    yield _FRAME.wrap(_END.pack(len(keys), content.marker is not None) + (content.marker or b""))
+    yield _FRAME.wrap(_END.pack(len(content), content.marker is not None) + (content.marker or b""))
 
 
-def _read_snapshot(file: Path) -> _Content:
+def _read_snapshot(file: Path, segment_bytes: int) -> _Content:
     try:
-        return _parse(file.read_bytes(), str(file))
+        return _parse(file.read_bytes(), str(file), segment_bytes)
     except (OSError, DamagedFileError, struct.error) as error:
         raise DamagedStoreError(
             f"The snapshot {file} cannot be read ({error}). Likely cause: a fault of the disk, or a copy "
@@ -216,26 +290,28 @@ def _read_snapshot(file: Path) -> _Content:
         ) from error
 
 
-def _parse(data: bytes, where: str) -> _Content:
+def _parse(data: bytes, where: str, segment_bytes: int) -> _Content:
     """Read frames of rows, the last of which is the end: how many rows, and the marker."""
-    content = _Content(ordered=None)
+    content = _Content()
     position = 0
     payload = b""
     while position < len(data):
-        _add_rows(content.rows, payload)
+        content.apply(_rows_in(payload), segment_bytes)
         payload, position = _FRAME.unwrap_at(data, position, where)
     count, marked = _END.unpack_from(payload)
-    if count != len(content.rows):
-        raise DamagedFileError(f"{where} should have {count} rows and has {len(content.rows)}")
+    if count != len(content):
+        raise DamagedFileError(f"{where} should have {count} rows and has {len(content)}")
     content.marker = payload[_END.size :] if marked else None
     return content
 
 
-def _add_rows(rows: dict[bytes, bytes], payload: bytes) -> None:
+def _rows_in(payload: bytes) -> list[Entry]:
+    rows: list[Entry] = []
     position = 0
     while position < len(payload):
         key_length, value_length = _LENGTHS.unpack_from(payload, position)
         key_at = position + _LENGTHS.size
         value_at = key_at + key_length
         position = value_at + value_length
-        rows[payload[key_at:value_at]] = payload[value_at:position]
+        rows.append((payload[key_at:value_at], payload[value_at:position]))
+    return rows

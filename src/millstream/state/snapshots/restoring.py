@@ -18,7 +18,7 @@ from millstream import failpoints
 from millstream.durable import UnsafeFolderError, disk_errors_named, ensure_private_folder
 from millstream.durable.layer import FILE_MODE
 from millstream.log.api import Log
-from millstream.state.backends.api import Backend, BackendSupplier
+from millstream.state.backends.api import Adopting, Backend, BackendSupplier
 from millstream.state.directory import TaskDirectory
 from millstream.state.errors import DamagedStoreError, StoreFormatError
 from millstream.state.follow import RestoreListener, Target, Watch, marker_of
@@ -66,8 +66,9 @@ class StoreOnDisk:
         self.directory.remove_store(self.maker.name, self.name)
 
     def made_from(self, snapshot: Path) -> Backend:
-        """Make it from the folder of a snapshot, and open it."""
-        return self.maker.restore(snapshot, self.path, segment_bytes=self.segment_bytes)
+        """Make it from the folder of a snapshot that is for nothing else, and open it."""
+        make = self.maker.adopt if isinstance(self.maker, Adopting) else self.maker.restore
+        return make(snapshot, self.path, segment_bytes=self.segment_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Taking a snapshot of a task's stores: a local copy under the task's lock, everything else without it.
+"""Taking a snapshot of a task's stores: begun under the task's lock, everything that takes long without it.
 
 Whoever takes one holds ``.snapshots/.lock`` in the task's directory, so that two on one host don't meet. Two
 on different hosts (one of them long given up) can: content has the same name only if it is the same, and
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -75,7 +75,8 @@ def take_snapshots(
 ) -> list[Outcome]:
     """Take a snapshot of every store that has changed since its last one.
 
-    1. Copy the stores, under the task's lock (``opened`` holds it). RocksDB's copy is hard links.
+    1. Begin a copy of each store, under the task's lock (``opened`` holds it): RocksDB makes hard links, LMDB
+       begins to read. Finish the copies without the lock.
     2. Store the files that no earlier snapshot has.
     3. Write the manifest. From here on the snapshot can be seen.
     4. Drop the manifests that are no longer retained.
@@ -85,11 +86,15 @@ def take_snapshots(
     """
     task = next(iter(taker.places.values())).task
     try:
-        with _workshop(directory) as workshop:
+        with _workshop(directory) as workshop, ExitStack() as pins:
             before = {store: listing(taker.storage, place) for store, place in taker.places.items()}
             # 1.
             with opened as backends:
-                copies = [copy for store in backends if (copy := _copied(workshop, store, backends, before))]
+                begun = [
+                    copy for store in backends if (copy := _begun(workshop, store, backends, before, pins))
+                ]
+            copies = [copy if isinstance(copy, Outcome) else _copied(copy) for copy in begun]
+            pins.close()
             failpoints.hit("snapshot.copied")
             return [
                 copy if isinstance(copy, Outcome) else _stored(copy, before[copy.store], taker, workshop)
@@ -104,6 +109,7 @@ class _Copy:
     store: str
     marker: Marker
     folder: Path
+    finish: Callable[[], None]
 
 
 @contextmanager
@@ -127,20 +133,33 @@ def _empty(workshop: Path) -> None:
             shutil.rmtree(path)
 
 
-def _copied(
-    workshop: Path, store: str, backends: Mapping[str, Backend], before: Mapping[str, Listing]
+def _begun(
+    workshop: Path,
+    store: str,
+    backends: Mapping[str, Backend],
+    before: Mapping[str, Listing],
+    pins: ExitStack,
 ) -> _Copy | Outcome | None:
-    """A copy of a store, if it stands at a version that has no snapshot yet."""
+    """The beginning of a copy of a store, if it stands at a version that has no snapshot yet."""
     folder = workshop / store
     try:
         marker = marker_of(backends[store], store)
         if marker.version <= 0 or ManifestName.of(marker) in before[store].manifests:
             return None
         with disk_errors_named(folder):
-            backends[store].snapshot(folder)
+            finish = pins.enter_context(backends[store].begin_snapshot(folder))
     except (MillstreamError, OSError) as error:
         return Outcome(workshop.parent.name, store, problem=str(error))
-    return _Copy(store, marker, folder)
+    return _Copy(store, marker, folder, finish)
+
+
+def _copied(copy: _Copy) -> _Copy | Outcome:
+    try:
+        with disk_errors_named(copy.folder):
+            copy.finish()
+    except (MillstreamError, OSError) as error:
+        return Outcome(copy.folder.parent.parent.name, copy.store, problem=str(error))
+    return copy
 
 
 def _stored(copy: _Copy, before: Listing, taker: Taker, workshop: Path) -> Outcome:
