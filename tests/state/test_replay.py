@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from millstream import (
     Buffered,
     Processor,
@@ -137,7 +139,7 @@ def rows_on_disk(state: Path, task: str, backend: str, store: str) -> tuple[Mark
 def replayed(log: FileLog, target: Target, backend: str, path: Path) -> tuple[Marker, list[Row]]:
     """What an empty store holds after it has followed the changelog."""
     with supplier(backend).open(path, segment_bytes=8 if target.segmented else 0) as opened:
-        follow(opened, target, log)
+        follow(opened, replace(target, scratch=path.with_name(path.name + "-scratch")), log)
         return marker_of(opened, target.store), list(opened.scan())
 
 
@@ -178,9 +180,14 @@ def test_every_kind_of_store_is_tried() -> None:
     assert {spec.kind for spec, _ in SPECS} == set(StoreKind)
 
 
+@pytest.mark.parametrize("order", ["of the log", "of the keys"])
 def test_a_changelog_replayed_into_an_empty_store_gives_its_bytes_at_every_version(
-    tmp_path: Path, backend: str
+    tmp_path: Path, backend: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if order == "of the keys":
+        monkeypatch.setattr("millstream.state.follow.SORTED_ROWS", 1)
+        monkeypatch.setattr("millstream.state.follow.BATCH_ROWS", 3)
+        monkeypatch.setattr("millstream.state.sorted_runs._BLOCK_ROWS", 2)
     seed = os.environ.get("MILLSTREAM_SEED") or str(random.SystemRandom().randrange(2**32))
     print(f"replay with: MILLSTREAM_SEED={seed} pytest tests/state/test_replay.py")
     rng = random.Random(seed)

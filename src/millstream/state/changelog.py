@@ -20,7 +20,7 @@ from millstream.state.overlay import Entry
 from millstream.state.specs import StoreKind
 from millstream.state.written_columns import WrittenColumns
 
-__all__ = ["changelog_topic", "entries_of", "last_of_each_key", "segment"]
+__all__ = ["changelog_topic", "entries_of", "last_of_each_key", "segment", "sorted_as_columns"]
 
 _TIMESTAMP: Final = struct.Struct(">q")
 _MANY: Final = 100_000
@@ -70,13 +70,14 @@ def last_of_each_key(parts: Sequence[pa.RecordBatch]) -> list[Entry]:
     """
     rows = pa.Table.from_batches(parts).select([0, 1])
     if len(parts) > 1 and len(rows) >= _MANY:
-        rows = _sorted_as_columns(rows)
+        rows = sorted_as_columns(rows)
     keys = rows.column(0).to_pylist()
     entries = zip(keys, rows.column(1).to_pylist(), strict=True)
     return list(entries) if all(map(lt, keys, islice(keys, 1, None))) else sorted(dict(entries).items())
 
 
-def _sorted_as_columns(rows: pa.Table) -> pa.Table:
+def sorted_as_columns(rows: pa.Table) -> pa.Table:
+    """Rows (a key and a value each) by key, of each key the last one."""
     import polars as pl  # noqa: PLC0415 - only a restore needs it
 
     key = pl.col(rows.column_names[0])

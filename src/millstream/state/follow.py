@@ -9,8 +9,11 @@ killed follower goes on where it stopped. The log checks the checksum of every b
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
@@ -19,7 +22,7 @@ import pyarrow as pa
 from millstream import failpoints
 from millstream.log.api import Compacted, Log, TopicPartition
 from millstream.log.errors import OffsetOutOfRangeError
-from millstream.state.backends.api import Backend
+from millstream.state.backends.api import Backend, KeyRange
 from millstream.state.changelog import last_of_each_key
 from millstream.state.errors import (
     ChangelogCompactedError,
@@ -28,7 +31,8 @@ from millstream.state.errors import (
     StoreAheadError,
 )
 from millstream.state.overlay import Entry
-from millstream.state.segments import apply_changes
+from millstream.state.segments import NOTE_KEY, apply_changes, dropped_by
+from millstream.state.sorted_runs import sorted_runs
 from millstream.types import Offset, Version
 
 __all__ = [
@@ -45,6 +49,8 @@ __all__ = [
 BATCH_ROWS: Final = 250_000
 BATCH_BYTES: Final = 64 << 20
 """A batch is held in memory: it ends with whichever of the two it reaches first."""
+SORTED_ROWS: Final = 2_000_000
+"""From so many records on an empty store is restored by the order of its keys."""
 RESTORING: Final = Version(-1)
 """The version of a store that is on its way: it has applied a prefix of the changelog, up to its position."""
 
@@ -76,6 +82,8 @@ class Target:
     marker: Marker
     segmented: bool = False
     """Whether rows expire by segments."""
+    scratch: Path | None = None
+    """A folder for the time of a large restore, made and removed: see `millstream.state.sorted_runs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +150,19 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     if here.version >= wanted.version or here.position > wanted.position:
         raise ahead(target.store, target.changelog.partition, here, wanted)
     before = log.compacted(target.changelog)
-    if 0 < here.position < before.deletes_gone_to:
+    # At the beginning, but on its way: it may have rows of a sorted restore that was killed.
+    has_rows = here.position > 0 or here.version == RESTORING
+    if has_rows and here.position < before.deletes_gone_to:
         raise _deletes_gone(target, here)
     is_restore = wanted.position - here.position > BATCH_ROWS
     is_there = False
     watch = Watch(target, here.position, listener)
     watch.start()
     try:
+        if target.scratch is not None and not here.position and wanted.position >= SORTED_ROWS:
+            _restore_sorted(backend, target, log, before, watch, target.scratch)
+            watch.end()
+            return
         for entries, position, size in _batches(log, target, here.position):
             is_there = position == wanted.position
             if is_there:
@@ -165,6 +179,38 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
         watch.suspend()
         raise
     watch.end()
+
+
+def _restore_sorted(
+    backend: Backend, target: Target, log: Log, before: Compacted, watch: Watch, scratch: Path
+) -> None:
+    """Restore a store that has nothing yet by the order of its keys.
+
+    Until the last batch it stands at the beginning: one that is killed begins anew.
+    """
+    gone: KeyRange | None = None
+    pending: list[Entry] = []
+    done = pending_bytes = 0
+    with sorted_runs((rows for rows, _, _ in _read(log, target, Offset(0))), scratch) as runs:
+        _check_not_overtaken(log, target, EMPTY, before)
+        for entries, size in runs.batches(BATCH_ROWS):
+            if target.segmented and entries[0][0] == NOTE_KEY and entries[0][1] is not None:
+                gone = dropped_by(entries[0][1])
+            if pending:
+                _apply_sorted(backend, pending, _on_the_way(target.marker, Offset(0)), gone)
+                watch.applied(Offset(target.marker.position * done // runs.rows), pending_bytes)
+            pending, pending_bytes = entries, size
+            done += len(entries)
+        _apply_sorted(backend, pending, target.marker.encoded(), gone)
+        watch.applied(target.marker.position, pending_bytes)
+
+
+def _apply_sorted(backend: Backend, entries: list[Entry], marker: bytes, gone: KeyRange | None) -> None:
+    if gone is not None:  # all but the note, which comes first
+        notes = entries[: 1 if entries[0][0] == NOTE_KEY else 0]
+        entries = [*notes, *entries[bisect_left(entries, gone[1], key=itemgetter(0), lo=len(notes)) :]]
+    backend.bulk_load(entries, marker=marker, drop=gone if entries and entries[0][0] == NOTE_KEY else None)
+    failpoints.hit("follow.batch_applied")
 
 
 def _check_not_overtaken(log: Log, target: Target, here: Marker, before: Compacted) -> None:
@@ -211,6 +257,12 @@ def ahead(store: str, partition: int, here: Marker, wanted: Marker) -> StoreAhea
 
 def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Entry], Offset, int]]:
     """Sorted, distinct writes, the offset behind them and their size."""
+    for rows, position, size in _read(log, target, start):
+        yield last_of_each_key(rows), position, size
+
+
+def _read(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[pa.RecordBatch], Offset, int]]:
+    """Rows in the order of the log, as many as may be held in memory, the offset behind them, their size."""
     end = target.marker.position
     if start == end:
         return
@@ -224,7 +276,7 @@ def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Ent
             size += batch.records.nbytes
             position = batch.next_offset
             if rows >= BATCH_ROWS or size >= BATCH_BYTES:
-                yield last_of_each_key(pending), position, size
+                yield pending, position, size
                 pending, rows, size = [], 0, 0
     except OffsetOutOfRangeError as error:
         raise ChangelogGapError(
@@ -234,7 +286,7 @@ def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Ent
             "the log from a backup that holds them."
         ) from error
     if pending:
-        yield last_of_each_key(pending), position, size
+        yield pending, position, size
 
 
 class Watch:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
+from pathlib import Path
+from typing import Final
 
 from millstream import failpoints
 from millstream.durable import disk_errors_named
@@ -40,6 +42,8 @@ from millstream.state.specs import StoreBuilder
 from millstream.types import Offset, Partition, Version
 
 __all__ = ["LocalSegments", "NewerStores", "TaskVersion", "maker_of", "open_task_stores", "versions_on_disk"]
+
+_SCRATCH: Final = ".sorting"
 
 LocalSegments = Callable[[str, Version, Version], list[list[Entry]] | None]
 """Writes of an unlogged store after one version up to another; None if they are not to be had."""
@@ -109,6 +113,7 @@ def open_task_stores(
                 listener=listener,
                 is_known=is_known,
                 newer=newer,
+                scratch=directory.path / _SCRATCH,
             )
             maker = maker_of(spec, default_backend, rocksdb_config_setter)
             store = StoreOnDisk(directory, maker, name, SEGMENT_BYTES if spec.is_segmented else 0)
@@ -238,12 +243,13 @@ def _bring_to_version(
     listener: RestoreListener,
     is_known: IsKnown,
     newer: NewerStores,
+    scratch: Path,
 ) -> None:
     _refuse_foreign(backend, name, wanted, is_known)
     if newer is NewerStores.TAKE and _is_newer(marker_of(backend, name), wanted, is_known):
         return
     if spec.logging:
-        follow(backend, _target(name, spec, wanted), log, listener)
+        follow(backend, replace(_target(name, spec, wanted), scratch=scratch), log, listener)
         return
     here = marker_of(backend, name)
     if here.version == wanted.version:
