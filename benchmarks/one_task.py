@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from millstream.log.errors import TopicExistsError
 from millstream.state.backends import Backend, Row, supplier
 from millstream.state.changelog import changelog_topic, segment
 from millstream.state.directory import TaskDirectory, open_state_directory
-from millstream.state.overlay import Overlay
+from millstream.state.overlay import Entry, Overlay
 from millstream.state.snapshots import SnapshotPlace, SnapshotStorage, open_storage
 from millstream.state.snapshots.taking import Outcome, Taker, take_snapshots
 from millstream.state.specs import StoreKind, key_value
@@ -153,8 +153,9 @@ class OneTask:
         """Read distinct keys and write them."""
         with self.opened() as stores:
             overlay = Overlay(stores[STORE])
-            overlay.get_many(keys)
-            overlay.put_many(zip(keys, new, strict=True))
+            ordered = sorted(keys)
+            overlay.get_ascending(ordered)
+            overlay.put_many(zip(ordered, new, strict=True))
             entries = overlay.sorted_entries()
         self.seal(entries)
 
@@ -170,7 +171,7 @@ class OneTask:
             entries = overlay.sorted_entries()
         self.seal(entries)
 
-    def seal(self, entries: list[tuple[bytes, bytes | None]]) -> None:
+    def seal(self, entries: Sequence[Entry]) -> None:
         """Write a segment durably, and commit it."""
         self.log.append(self.changelog, segment(entries, StoreKind.KEY_VALUE, 0))
         self._committed()

@@ -120,7 +120,10 @@ class StoreLikeADictionary(RuleBasedStateMachine):
         expected = self._pairs()
         assert expected == drained(self.store.all())
         assert expected[::-1] == drained(self.store.reverse_all())
-        assert len(expected) == self.store.approximate_num_entries()
+        if self.backend_name == "rocksdb":  # which estimates
+            assert self.store.approximate_num_entries() >= 0
+        else:
+            assert len(expected) == self.store.approximate_num_entries()
 
     def _set(self, key: str, value: Any) -> None:
         self.model.pop(key, None)

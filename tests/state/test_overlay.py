@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -141,3 +142,15 @@ def test_behind_a_prefix_comes_the_first_key_that_does_not_begin_with_it(
     behind = after_prefix(prefix)
     for key in found:
         assert key.startswith(prefix) == (prefix <= key and (behind is None or key < behind))
+
+
+def test_counting_does_not_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    with MemoryBackend() as backend:
+        backend.write([(b"%d" % number, b"v") for number in range(5)], marker=b"v1")
+        monkeypatch.setattr(backend, "scan", None)
+        overlay = Overlay(backend)
+        assert overlay.approximate_count() == 5
+        overlay.put_many([(b"0", None), (b"1", b"w"), (b"new", b"v"), (b"never", None)])
+        assert overlay.approximate_count() == 5
+        overlay.put(b"newer", b"v")
+        assert overlay.approximate_count() == 6

@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
+from millstream.state.backends.api import StoreSize
 from millstream.state.written_columns import Entry, WrittenColumns
 
 __all__ = ["CommittedReader", "Entry", "Overlay"]
@@ -29,6 +30,9 @@ class CommittedReader(Protocol):
 
     def scan_reverse(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """The same entries, descending."""
+
+    def size(self) -> StoreSize:
+        """About how many entries there are; cheap."""
 
 
 class Overlay:
@@ -73,6 +77,19 @@ class Overlay:
             return self.committed.get_many(keys)
         found = self.get_many(keys)
         return [found[key] for key in keys]
+
+    def approximate_count(self) -> int:
+        """About how many entries there are as of now.
+
+        What is committed is counted as its backend counts it, without a scan; this epoch's writes exactly.
+        """
+        if self._columns is not None:
+            self._leave_columns()
+        committed = self.committed.size().approximate_entries
+        keys = self._in_order()
+        was_there = (old is not None for old in self.committed.get_many(keys))
+        is_there = (self._writes[key] is not None for key in keys)
+        return max(0, committed + sum(is_there) - sum(was_there))
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write one value; None deletes."""
