@@ -11,6 +11,8 @@ __all__ = ["Figure", "Scale", "at_least", "at_most", "measured", "ratio"]
 
 Better = Literal["lower", "higher"]
 
+_FEW_MS = 0.0095
+
 
 @dataclass(frozen=True, slots=True)
 class Scale:
@@ -79,12 +81,14 @@ def at_least(figure: Figure, goal: float) -> Figure:
 def shown(value: float, unit: str) -> str:
     """A value as people read it.
 
-    >>> shown(0.0312, "s"), shown(1_234_567.0, "records/s"), shown(3.14159, "x")
-    ('31 ms', '1.23M records/s', '3.14x')
+    >>> shown(0.0312, "s"), shown(0.00072, "s"), shown(1_234_567.0, "records/s"), shown(3.14159, "x")
+    ('31 ms', '0.72 ms', '1.23M records/s', '3.14x')
     """
     if unit == "x":
         return f"{value:.2f}x"
     if unit == "s":
+        if value < _FEW_MS:
+            return f"{value * 1000:.2g} ms"
         return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
     for bound, letter in ((1e6, "M"), (1e4, "k")):
         if value >= bound:

@@ -2,8 +2,10 @@
 
 All of it is in :mod:`.one_task`. "Key by key" and "record by record" use the same backend the way a program
 without overlay and batches would: the store is opened, each key (or record) is one get and one put of the
-backend's own library, called the best way it offers (for LMDB: within one transaction), and the same segment
-of the changelog is written durably. LMDB gets a large map for that: single puts could not let it grow.
+backend's own library, and the same segment of the changelog is written durably. For LMDB that is within one
+transaction, the best way it offers, and that is what the goals are held against. It is already a batch of a
+kind, so there is a further figure, without a goal, with a transaction for each record, as RocksDB's puts are.
+LMDB gets a large map for all that: single puts could not let it grow.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ BATCH_MB = 96
 """The rows of an epoch of 50,000 keys, as columns and as objects, whatever the backend."""
 MEMORY_MB = {
     "rocksdb": RocksDbSupplier().cache_bytes / _MB + BATCH_MB,
-    "lmdb": 50_000 * 4096 / _MB + BATCH_MB,  # each key of a transaction may change a page of its own
+    "lmdb": 50_000 * 4096 / _MB + BATCH_MB,  # no setting bounds it: a page for each key of a transaction
 }
 
 
@@ -104,10 +106,17 @@ def _epochs(name: str, task: OneTask, keys: Keys, *, batch: int, rounds: int) ->
     by_record = measured(f"{name}: the same, record by record", of_records["records"])
     against_keys = ratio(f"{name}: key by key to epoch", by_key, ours)
     against_records = ratio(f"{name}: record by record to epoch", by_record, records)
+    found = [ours, by_key, against_keys, records, by_record, against_records]
     if task.backend in AGAINST_KEYS:
-        against_keys = at_least(against_keys, AGAINST_KEYS[task.backend])
-        against_records = at_least(against_records, AGAINST_RECORDS)
-    return [ours, by_key, against_keys, records, by_record, against_records]
+        found[2] = at_least(against_keys, AGAINST_KEYS[task.backend])
+        found[5] = at_least(against_records, AGAINST_RECORDS)
+    if task.backend == "lmdb":
+        drawn = _drawn(keys, batch, random.Random(6), RECORDS_PER_KEY)
+        each = Figure(
+            f"{name}: the same, a transaction each", seconds(partial(_transactions, task, *drawn)), "s"
+        )
+        found += [each, ratio(f"{name}: a transaction each to epoch", each, records)]
+    return found
 
 
 def _drawn(keys: Keys, count: int, chance: random.Random, times: int = 1) -> Drawn:
@@ -142,6 +151,17 @@ def _one_by_one(task: OneTask, keys: list[bytes], new: list[bytes]) -> None:
             put(key, value)
             written[key] = value
     task.seal(sorted(written.items()))
+
+
+def _transactions(task: OneTask, keys: list[bytes], new: list[bytes]) -> None:
+    with LmdbSupplier(map_bytes=LMDB_MAP_BYTES).open(task.store_path) as opened:
+        store: Any = opened
+        table = store._parts[b""].data
+        for key, value in zip(keys, new, strict=True):
+            with store._env.begin(db=table, write=True) as transaction:
+                transaction.get(key)
+                transaction.put(key, value)
+    task.seal(sorted(dict(zip(keys, new, strict=True)).items()))
 
 
 @contextmanager

@@ -32,6 +32,8 @@ def test_a_ratio_compares_medians() -> None:
     ("value", "unit", "expected"),
     [
         (0.0312, "s", "31 ms"),
+        (0.00072, "s", "0.72 ms"),
+        (0.0095, "s", "10 ms"),
         (2.0, "s", "2.00 s"),
         (1_234_567.0, "records/s", "1.23M records/s"),
         (3.14159, "x", "3.14x"),

@@ -180,3 +180,12 @@ def test_a_backend_says_where_it_is(tmp_path: Path) -> None:
     assert isinstance(store, RocksDbBackend)
     store.close()
     assert repr(store) == f"<RocksDbBackend {tmp_path / 'store'}, closed>"
+
+
+def test_log_files_stay_few_and_small(tmp_path: Path) -> None:
+    for number in range(10):
+        with RocksDbSupplier().open(tmp_path / "store") as store:
+            store.write([(b"a", b"1")], marker=b"v%d" % number)
+    logs = [file for file in (tmp_path / "store").iterdir() if file.name.startswith("LOG")]
+    assert 1 <= len(logs) <= 3  # the one that is written, and two old ones
+    assert "max_log_file_size=1048576" in max((tmp_path / "store").glob("OPTIONS-*")).read_text()
