@@ -187,3 +187,20 @@ def test_a_commit_while_the_chain_is_read_is_no_loss(tmp_path: Path, looks_at: s
 
     assert head in (before, after)
     assert other.head() == after
+
+
+def test_the_place_of_a_manifest_that_was_removed_is_not_free(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    chain = ManifestChain(folder)
+    written = commit(chain, 4)
+    head = msgspec.structs.replace(next_to(written[-1], term=2), oldest=4)
+    write(chain, head)
+    assert chain.fold(head) == 3
+    before = sorted(folder.manifests.iterdir())
+
+    with pytest.raises(LeaseLostError) as caught:
+        chain.place(next_to(written[0]))
+
+    assert "Epoch 2 of application 'orders' was committed by another driver (term 2" in str(caught.value)
+    assert sorted(folder.manifests.iterdir()) == before
+    assert chain.head() == head

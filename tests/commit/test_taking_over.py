@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +12,10 @@ from millstream.log import FileLog, TopicConfig
 from millstream.log.errors import OffsetOutOfRangeError
 from millstream.runtime.lease import LeaseLostError
 from millstream.runtime.manifest import LostManifestError
-from millstream.testing.fault_world import World
+from millstream.testing.fault_world import RECORDS_OF_AN_EPOCH, World
+from millstream.testing.faults import UPKEEP_STALL_SITES
 from millstream.testing.faulty_files import FaultyFiles
+from millstream.testing.stalls import Site
 
 
 def test_a_driver_that_died_twice_before_its_witness_can_be_followed(world: World) -> None:
@@ -92,3 +96,65 @@ def test_a_source_that_ends_before_the_committed_position_is_refused(running: Wo
 
     assert "orders-" in str(caught.value)
     assert "were committed" in str(caught.value)
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Iterator[World]:
+    """A world that keeps two manifests, after two epochs."""
+    with World(tmp_path, "ledger", "memory", retained_manifests=2).create_topics() as world:
+        go_on(world, 2)
+        yield world
+
+
+def go_on(world: World, epochs: int) -> None:
+    """Run epochs, and tidy up after each."""
+    world.append((epochs + 2) * RECORDS_OF_AN_EPOCH)
+    for _ in range(epochs):
+        world.epoch()
+        world.tend()
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        ("commit.checked", "durable.file_synced"),  # its place in the chain is free again
+        ("commit.manifest_written",),  # its epoch counts, and the sealed files are gone
+    ],
+)
+def test_a_driver_that_slept_until_its_epoch_was_forgotten_is_told_that_it_was_overtaken(
+    forgetful: World, site: Site
+) -> None:
+    forgetful.stall(site)
+    go_on(forgetful, 5)
+    before = sorted((forgetful.application_folder / "manifests").glob("[0-9]*"))
+
+    error = forgetful.wake()
+
+    assert isinstance(error, LeaseLostError)
+    assert sorted((forgetful.application_folder / "manifests").glob("[0-9]*")) == before
+    forgetful.check_to_the_end()
+
+
+@pytest.mark.parametrize("site", UPKEEP_STALL_SITES)
+def test_a_driver_that_slept_while_it_tidied_up_is_told_that_it_was_overtaken(
+    forgetful: World, site: Site
+) -> None:
+    forgetful.stall_in_upkeep(site)
+    go_on(forgetful, 5)
+
+    error = forgetful.wake()
+
+    assert isinstance(error, LeaseLostError)
+    forgetful.check_to_the_end()
+
+
+@pytest.mark.parametrize("point", ["commit.checked", "commit.manifest_written"])
+def test_what_a_killed_driver_was_just_writing_is_removed_by_the_next(running: World, point: str) -> None:
+    running.crash_at((point, "durable.file_synced"))
+    unfinished = [path for path in running.application_folder.rglob(".*") if path.is_file()]
+    assert unfinished
+
+    running.open()
+
+    assert not [path for path in unfinished if path.exists()]
+    running.check_to_the_end()

@@ -305,3 +305,42 @@ def test_a_query_between_a_commit_and_its_publication_sees_the_commit_before(tmp
         executor.driver.publish(manifest)
         for replica in replicas:
             assert (replica.get("to"), replica.get("sea"), replica.version) == (2, 1, manifest.epoch)
+
+
+def test_a_changelog_is_compacted_however_often_upkeep_comes(tmp_path: Path) -> None:
+    """More often than manifests go: what is folded then must not grow for ever with what comes after it."""
+    app = app_of(tmp_path / "app", files=FastFiles(), retained_manifests=20)
+    place = TopicPartition("app-counts-changelog", Partition(0))
+    with app.start() as executor:
+        for _ in range(60):
+            app.append(*WORDS)
+            executor.run_epoch()
+            executor.tend()
+        head = executor.driver.head
+        behind = head.tasks["0_0"].changelogs["counts"] - executor.log.compacted(place).to
+    assert behind <= 3 * 20 * len(WORDS), "compaction follows, as far behind as manifests are kept"
+    check(app)
+
+
+def test_what_a_late_task_seals_while_its_folder_is_removed_is_collected_next_time(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", files=LateTask(), retained_manifests=2)
+    with app.start() as executor:
+        run_epochs(app, executor, 12, every=4)
+        assert isinstance(app.files, LateTask)
+        assert app.files.sealed, "nothing was sealed late"
+        executor.tend()
+        assert not app.files.sealed[0].exists()
+    check(app)
+
+
+class LateTask(FastFiles):
+    """Files into which a task that was given up seals, at the worst moment, once."""
+
+    def __init__(self) -> None:
+        self.sealed: list[Path] = []
+
+    def rmdir(self, path: Path) -> None:
+        if not self.sealed:
+            self.sealed.append(path / "0_0.s0-t1-a99")
+            self.sealed[0].write_bytes(b"too late")
+        super().rmdir(path)

@@ -22,6 +22,7 @@ from millstream.durable import (
     FileLayer,
     check_private_folder,
     ensure_private_folder,
+    is_temporary,
     sync_folder,
 )
 from millstream.types import Attempt, Epoch, Term
@@ -78,6 +79,14 @@ class ApplicationFolder:
             self.files.mkdir(folder)
         check_private_folder(folder)
         sync_folder(folder.parent, files=self.files)
+
+    def remove_unfinished(self) -> None:
+        """Delete the manifests and witnesses that drivers were just writing when they were killed."""
+        for folder in (self.path, self.manifests):
+            for path in folder.iterdir():
+                if is_temporary(path.name):
+                    with suppress(FileNotFoundError):
+                        self.files.unlink(path)
 
     def epoch_folders(self) -> list[tuple[Epoch, Path]]:
         """The folders that tasks have sealed in, by epoch."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from millstream import failpoints
 from millstream.errors import MillstreamError, MixedTypesError
 from millstream.log.api import SealedLog, SealedRange, Stamp, TopicConfig, TopicPartition
-from millstream.log.errors import OffsetOutOfRangeError
+from millstream.log.errors import InvalidPublicationError, OffsetOutOfRangeError
 from millstream.offset_reset import OffsetReset, reset_time
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.cuts import Ranges, align, meeting_partitions, quota
@@ -125,6 +125,7 @@ class Driver:
             self._lease.release()
             raise
         failpoints.hit("commit.fenced")
+        self._folder.remove_unfinished()  # nobody of an earlier term can finish it any more
         self.publish(self.head)
 
     def _fenced(self) -> bool:
@@ -252,7 +253,11 @@ class Driver:
             for section in manifest.tasks[task_id].sections
         ]
         self._create_missing({place.topic for place, _ in ranges})
-        self._log.publish_all(ranges)
+        try:
+            self._log.publish_all(ranges)
+        except InvalidPublicationError:
+            self.lease.verify()  # another driver has published it since, and tidied up
+            raise
         self._published = manifest.epoch
         failpoints.hit("commit.published")
 
@@ -274,7 +279,11 @@ class Driver:
         head = self.head
         self.lease.verify()
         upkeep = Upkeep(self._folder, self._log, self._plan, min_entries=min_entries)
-        return upkeep.run(head, self._pinned())
+        try:
+            return upkeep.run(head, self._pinned())
+        except FileNotFoundError:
+            self.lease.verify()  # another driver tidies up here by now
+            raise
 
     # Inside -------------------------------------------------------------------------------------------
 

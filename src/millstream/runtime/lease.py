@@ -22,7 +22,6 @@ import msgspec
 from millstream.durable import (
     FrameKind,
     ensure_private_folder,
-    is_temporary,
     publish_exclusive,
     read_bounded,
     replace_durably,
@@ -91,7 +90,11 @@ class Lease:
 
     def renew(self) -> None:
         """Say that the driver is alive, for another while."""
-        _write_renewal(self._folder, self.term, self._clock() + self._ttl_ms)
+        try:
+            _write_renewal(self._folder, self.term, self._clock() + self._ttl_ms)
+        except FileNotFoundError:
+            self.verify()  # a later term has tidied up
+            raise
 
     def release(self) -> None:
         """Let go: the next driver need not wait."""
@@ -106,12 +109,12 @@ def acquire(folder: ApplicationFolder, *, clock: Callable[[], int], ttl_ms: int)
         _refuse_if_held(folder, last, clock())
     term = Term(last + 1)
     owner = _this_process()
-    # The renewal comes first, so that no claim is ever without one.
-    _write_renewal(folder, term, clock() + ttl_ms)
     try:
+        # The renewal comes first, so that no claim is ever without one.
+        _write_renewal(folder, term, clock() + ttl_ms)
         publish_exclusive(folder.leases / _name(term), [_CLAIM.encode(owner)], files=folder.files)
-    except FileExistsError:
-        raise _held(folder, _read_claim(folder, term)) from None
+    except (FileExistsError, FileNotFoundError):  # another driver was first, or has even tidied up
+        raise _held(folder, _read_claim(folder, _last_term(folder.leases))) from None
     _forget_before(folder, Term(term - 1))
     return Lease(folder, term, owner, clock, ttl_ms)
 
@@ -159,10 +162,10 @@ def _last_term(leases: Path) -> Term:
 
 
 def _forget_before(folder: ApplicationFolder, term: Term) -> None:
-    """Old terms are garbage; the one before ours stays, for people who want to know."""
+    """Old terms are garbage, also half written; the one before ours stays, for people who want to know."""
     for path in folder.leases.iterdir():
-        number = path.name.removesuffix(_RENEWED)
-        if not is_temporary(path.name) and number.isdigit() and int(number) < term:
+        number = path.name.removeprefix(".").partition(".")[0]
+        if number.isdigit() and int(number) < term:
             with suppress(FileNotFoundError):  # two drivers may tidy up at once
                 folder.files.unlink(path)
 

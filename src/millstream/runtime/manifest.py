@@ -192,14 +192,24 @@ class ManifestChain:
             if other.term == manifest.term:
                 sync_folder(self._folder.manifests, files=self._folder.files)
                 return other
-            raise LeaseLostError(
-                f"Epoch {manifest.epoch} of application {manifest.application_id!r} was committed by another "
-                f"driver (term {other.term}, this one has term {manifest.term}). Nothing of this epoch is "
-                "visible. Likely cause: this driver was stopped or cut off for longer than its lease. "
-                "Remedy: end it; the other one goes on."
-            ) from None
+            raise _overtaken(manifest, other.term) from None
+        self._refuse_if_passed_by(manifest)
         failpoints.hit("commit.manifest_written")
         return manifest
+
+    def _refuse_if_passed_by(self, manifest: Manifest) -> None:
+        """Take a manifest back whose place was free only because the one that stood there was removed.
+
+        Manifests are removed long after others follow them. So whoever slept that long can find its place
+        free again; all that the newest one says is kept was never removed.
+        """
+        last = self._epochs()[-1]
+        if last <= manifest.epoch:
+            return
+        newest = self.read(last)
+        if manifest.epoch < newest.oldest:
+            self._folder.files.unlink(self._folder.manifests / f"{manifest.epoch:020d}")
+            raise _overtaken(manifest, newest.term)
 
     def witness(self, manifest: Manifest) -> None:
         """Step 2: say which manifest was the last. A driver that was overtaken in between says nothing."""
@@ -246,3 +256,11 @@ class ManifestChain:
             f"changed. Likely cause: files in {self._folder.path} were deleted or restored from different "
             "backups. Remedy: restore the folder as a whole, or start the application under another app_id."
         )
+
+
+def _overtaken(manifest: Manifest, term: Term) -> LeaseLostError:
+    return LeaseLostError(
+        f"Epoch {manifest.epoch} of application {manifest.application_id!r} was committed by another driver "
+        f"(term {term}, this one has term {manifest.term}). Nothing of this epoch is visible. Likely cause: "
+        "this driver was stopped or cut off for longer than its lease. Remedy: end it; the other one goes on."
+    )

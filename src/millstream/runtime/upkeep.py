@@ -15,6 +15,8 @@ a sealed file that is named    if its manifest is not kept, it is not its task's
                                topic points into it
 a sealed file that is not      if its epoch is committed: the attempt that wrote it has lost
 a segment of a topic           if a rewritten one has taken its place, or retention let it go
+a record of a changelog        if a later one replaces it, or it has expired, and every manifest that is
+                               kept stands behind it
 ============================== ===========================================================================
 
 A file of an epoch above the head is never touched: its epoch may be running. What this driver knows can only
@@ -23,8 +25,10 @@ be older than the truth, and then it deletes less. A crash anywhere leaves files
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from millstream import failpoints
 from millstream.log.api import Expired, SealedLog, TopicPartition
@@ -124,6 +128,14 @@ class Upkeep:
                 self._folder.files.unlink(path)
                 failpoints.hit("upkeep.file_collected")
             if len(garbage) == len(paths):
-                self._folder.files.rmdir(folder)
+                self._remove(folder)
             collected += len(garbage)
         return collected
+
+    def _remove(self, folder: Path) -> None:
+        """Remove the folder of an epoch, unless a task that was given up long ago seals in it just now."""
+        try:
+            self._folder.files.rmdir(folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
