@@ -18,17 +18,22 @@ from millstream.testing.faults import (
     SNAPSHOT_POINTS,
     STALL_SITES,
     UPKEEP_POINTS,
+    UPKEEP_STALL_SITES,
     Append,
+    CleanUp,
+    Compact,
     Crash,
     CrashInSnapshot,
     CrashInUpkeep,
     Epoch,
+    Expire,
     LoseLocalState,
     PowerCut,
     Restart,
     RestoreFromSnapshots,
     Script,
     Stall,
+    StallInUpkeep,
     TakeSnapshots,
     Tend,
     TwoAttempts,
@@ -36,6 +41,7 @@ from millstream.testing.faults import (
     Zombie,
     play,
     script,
+    scripted_world,
     seeds,
 )
 from millstream.testing.oracle import InvariantBroken
@@ -62,15 +68,19 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
 
     assert {type(step) for step in steps} == {
         Append,
+        CleanUp,
+        Compact,
         Crash,
         CrashInSnapshot,
         CrashInUpkeep,
         Epoch,
+        Expire,
         LoseLocalState,
         PowerCut,
         Restart,
         RestoreFromSnapshots,
         Stall,
+        StallInUpkeep,
         TakeSnapshots,
         Tend,
         TwoAttempts,
@@ -83,12 +93,46 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
     assert {step.point for step in in_snapshots} == {*SNAPSHOT_POINTS, *RESTORE_POINTS}
     in_upkeep = [step for step in steps if isinstance(step, CrashInUpkeep)]
     assert {step.point for step in in_upkeep} == set(UPKEEP_POINTS)
+    in_upkeep_stalls = [step for step in steps if isinstance(step, StallInUpkeep)]
+    assert {step.site for step in in_upkeep_stalls} == set(UPKEEP_STALL_SITES)
+    restores = [step for step in steps if isinstance(step, RestoreFromSnapshots)]
+    assert {step.snapshots for step in restores} == {"whole", "harmed", "manifest torn"}
+    clean_ups = [step for step in steps if isinstance(step, CleanUp)]
+    assert {step.how for step in clean_ups} == {"by hand", "crash", "elsewhere"}
+    assert {step.beside_an_epoch for step in steps if isinstance(step, Tend)} == {True, False}
     assert {step.action for step in crashes} == {"raise", "torn-raise"}
     assert {step.then for step in crashes} == {"nothing", "look", "power cut"}
     assert {step.site for step in stalls if step.during == "epoch"} == set(STALL_SITES)
     assert {step.site for step in stalls if step.during == "opening"} == set(OPENING_STALL_SITES)
     assert {one.application for one in scripts} == set(APPLICATIONS)
     assert {one.backend for one in scripts} == {"memory", "lmdb", "rocksdb"}
+
+
+@pytest.mark.parametrize("application", APPLICATIONS)
+def test_what_keeps_state_small_really_removes_things(tmp_path: Path, application: str) -> None:
+    with scripted_world(Script(1, application, "memory", ()), tmp_path).create_topics() as world:
+        for _ in range(2):
+            Compact().do(world)
+            if world.program().segmented:
+                Expire().do(world)
+        facts = world.facts()
+        world.check_to_the_end()
+
+    assert facts.kept is not None
+    assert len(facts.kept) < len(facts.manifests)
+    named = {entry["file"] for manifest in facts.manifests for entry in manifest["tasks"].values()}
+    assert named - facts.sealed.keys()
+    assert any(held.start for partitions in facts.outputs_now.values() for held in partitions)
+    gone = [
+        row
+        for store, partitions in facts.changelogs_now.items()
+        for number, held in enumerate(partitions)
+        for offset, row in enumerate(facts.changelogs[store][number])
+        if offset not in held.rows
+    ]
+    assert gone
+    if application == "stock":
+        assert any(value is None for _, value, _ in gone), "tombstones"
 
 
 def test_a_seed_always_gives_the_same_script() -> None:

@@ -1,7 +1,8 @@
 """Small applications for fault tests. Each has a fold of the same name in the oracle, written independently.
 
-All have two levels and two partitions; together they use stores of both kinds, with and without caching, one
-store without a changelog, epochs that change one store of a task and not the other, and deletes.
+All have two levels and two partitions; together they use stores of several kinds, with and without caching,
+one store without a changelog, epochs that change one store of a task and not the other, deletes, and windows
+that expire.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ __all__ = ["APPLICATIONS", "PARTITIONS", "Application"]
 
 PARTITIONS: Final = 2
 _LARGE: Final = 100
+_WINDOW_MS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,44 @@ def stock() -> Topology:
     return builder.build()
 
 
+def footfall() -> Topology:
+    """A processor with a window store whose rows expire soon, then an uncached count."""
+    builder = StreamsBuilder()
+    builder.add_state_store(
+        stores.window(
+            "windows",
+            window_size_ms=_WINDOW_MS,
+            retention_ms=4 * _WINDOW_MS,
+            segment_interval_ms=2 * _WINDOW_MS,
+            key=serdes.string,
+            value=serdes.int64,
+        )
+    )
+    visits = builder.stream("visits", key=serdes.string, value=serdes.string)
+    counted = visits.process(CountInWindow, "windows")
+    counted.to("windows-out", key=serdes.string, value=serdes.int64)
+    by_place = visits.group_by(lambda _, place: place, key=serdes.string, value=serdes.string)
+    places = by_place.count(store=Store("by-place", caching=False))
+    places.to_stream().to("by-place-out", key=serdes.string, value=serdes.int64)
+    return builder.build()
+
+
+class CountInWindow(Processor[str, str, str, int]):
+    """Counts the visits of each visitor by window."""
+
+    def init(self, context: Any) -> None:
+        """Find the store."""
+        super().init(context)
+        self._windows = context.state_store("windows")
+
+    def process(self, record: Record[str, str]) -> None:
+        """Count a visit and send the number on."""
+        start = record.timestamp - record.timestamp % _WINDOW_MS
+        count = (self._windows.fetch(record.key, start) or 0) + 1
+        self._windows.put(record.key, count, window_start=start)
+        self.context.forward(record.with_value(count))
+
+
 def _line(rng: random.Random) -> tuple[int, bytes | None, bytes | None]:
     words = rng.choices((b"to", b"the", b"river", b"and", b"the", b"mill"), k=rng.randint(0, 4))
     return rng.randrange(PARTITIONS), None, b" ".join(words)
@@ -121,11 +161,18 @@ def _item(rng: random.Random) -> tuple[int, bytes | None, bytes | None]:
     return item % PARTITIONS, b"item%d" % item, place
 
 
+def _visit(rng: random.Random) -> tuple[int, bytes | None, bytes | None]:
+    number = rng.randrange(5)
+    partition = number % PARTITIONS
+    return partition, b"visitor%d-%d" % (partition, number), b"place%d" % rng.randrange(3)
+
+
 APPLICATIONS: Final[Mapping[str, Application]] = {
     application.name: application
     for application in (
         Application("word count", "lines", ("word-counts",), word_count, _line),
         Application("ledger", "orders", ("audited", "totals-out"), ledger, _order),
         Application("stock", "stock", ("by-shop-out",), stock, _item),
+        Application("footfall", "visits", ("windows-out", "by-place-out"), footfall, _visit),
     )
 }

@@ -11,7 +11,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -23,7 +23,7 @@ from unittest import mock
 from millstream import failpoints
 from millstream.config import StreamsConfig
 from millstream.durable import FileLayer
-from millstream.log.api import TopicConfig, TopicPartition
+from millstream.log.api import DELETE_RETENTION_MS, TopicConfig, TopicPartition
 from millstream.log.blocks import record_batch
 from millstream.log.files import FileLog, Limits
 from millstream.runtime.blobs import Blob
@@ -35,27 +35,30 @@ from millstream.runtime.snapshots import snapshot_task
 from millstream.runtime.step import Worker, apply_commit, run_task
 from millstream.state.changelog import changelog_topic
 from millstream.state.directory import open_state_directory
-from millstream.state.errors import StoreAheadError
+from millstream.state.errors import ChangelogCompactedError, StoreAheadError
 from millstream.state.follow import Progress
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.testing import oracle
+from millstream.testing.chronicle import Chronicle
 from millstream.testing.executor import InProcessExecutor, run_level
 from millstream.testing.fault_programs import APPLICATIONS, PARTITIONS
 from millstream.testing.faulty_files import FaultyFiles
-from millstream.testing.observation import copies_in, manifests_in, rows_of, sealed_in, snapshot_copies
-from millstream.testing.oracle import Facts, Row, Verdict
+from millstream.testing.observation import copies_in, held_by, manifests_in, sealed_in, snapshot_copies
+from millstream.testing.oracle import Facts, Held, Row, Verdict
 from millstream.testing.stalls import Site, Stalled
 from millstream.types import Attempt, Partition
 
-__all__ = ["LostAttempt", "NoFaultError", "World"]
+__all__ = ["APPLICATION_ID", "RECORDS_OF_AN_EPOCH", "LostAttempt", "NoFaultError", "World"]
 
 APPLICATION_ID: Final = "app"
 LEASE_TTL_MS: Final = 30_000
 MAX_RECORDS: Final = 3
 """Of each partition in an epoch: so that input is left when a fault strikes."""
-_RECORDS_OF_AN_EPOCH: Final = MAX_RECORDS * PARTITIONS
+RECORDS_OF_AN_EPOCH: Final = MAX_RECORDS * PARTITIONS
 
-OVERTAKEN: Final = (LeaseLostError, LeaseHeldError, StoreAheadError)
+TOO_LATE: Final = (StoreAheadError, ChangelogCompactedError)
+"""How a task is refused that asks for a version of the past."""
+OVERTAKEN: Final = (LeaseLostError, LeaseHeldError, *TOO_LATE)
 """How a driver may end that finds another one in its place."""
 
 
@@ -94,6 +97,8 @@ class Executor(InProcessExecutor):
     def __init__(self, *args: Any, **settings: Any) -> None:
         self.twice: LostAttempt | None = None
         self.started: list[StartedTask] = []
+        self.beside: Callable[[], None] | None = None
+        """What happens once while tasks have sealed and nothing is committed yet."""
         super().__init__(*args, **settings)
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | Misplaced]:
@@ -112,6 +117,9 @@ class Executor(InProcessExecutor):
                 reports += attempts[twice.named if twice else 0][0]
                 sent += attempts[twice.heard if twice else 0][1]
             blobs += sent
+        beside, self.beside = self.beside, None
+        if beside is not None:
+            beside()
         return reports
 
     def _for(self, planned: PlannedTask, blobs: list[Blob]) -> Iterator[Blob]:
@@ -135,6 +143,11 @@ class World:
     snapshot_interval: int | None = None
     """After how many epochs each task gets a snapshot; None: there are none."""
     snapshots_retained: int = 1
+    retained_manifests: int = DriverSettings().retained_manifests
+    delete_retention_ms: int = DELETE_RETENTION_MS
+    """How long changelogs keep tombstones."""
+    retention_bytes: int | None = None
+    """Of the outputs."""
 
     def __post_init__(self) -> None:
         self.application = APPLICATIONS[self.name]
@@ -157,10 +170,15 @@ class World:
         self.now = 1_000_000
         self.boot = 1
         self.inputs: list[list[Row]] = [[] for _ in range(PARTITIONS)]
+        self.chronicle = Chronicle()
+        self.torn: dict[Path, bytes] = {}
+        """Manifests of snapshots that were harmed, and what they are now."""
         self.app: Executor | None = None
         self.started: list[StartedTask] = []
         """All tasks that were ever started."""
         self.stalled: list[Stalled] = []
+        self._tending: list[Stalled] = []
+        """Those that stand still while they tidy up."""
         self._time = 0
         self._is_forgetful = False
         self._at_head: set[str] = set()
@@ -187,9 +205,16 @@ class World:
 
     def create_topics(self) -> Self:
         """Make the application's topics."""
-        log = self._log()
-        for topic in (self.application.input, *self.application.outputs):
-            log.create_topic(topic, TopicConfig(partitions=PARTITIONS))
+        log = self.log()
+        log.create_topic(self.application.input, TopicConfig(partitions=PARTITIONS))
+        for topic in self.application.outputs:
+            log.create_topic(topic, TopicConfig(partitions=PARTITIONS, retention_bytes=self.retention_bytes))
+        if self.delete_retention_ms != DELETE_RETENTION_MS:  # else the driver makes them
+            for topic in self.changelogs().values():
+                log.create_topic(
+                    topic,
+                    TopicConfig(PARTITIONS, is_compacted=True, delete_retention_ms=self.delete_retention_ms),
+                )
         return self
 
     def append(self, records: int) -> None:
@@ -201,10 +226,14 @@ class World:
             new[partition].append((key, value, max(0, self._time - self.rng.choice((0, 0, 0, 5)))))
         for partition, rows in enumerate(new):
             if rows:
-                keys, values, timestamps = zip(*rows, strict=True)
-                place = TopicPartition(self.application.input, Partition(partition))
-                self._log().append(place, record_batch(keys, values, timestamps))
-                self.inputs[partition] += rows
+                self.write(partition, rows)
+
+    def write(self, partition: int, rows: Sequence[Row]) -> None:
+        """Write chosen input."""
+        keys, values, timestamps = zip(*rows, strict=True)
+        place = TopicPartition(self.application.input, Partition(partition))
+        self.log().append(place, record_batch(keys, values, timestamps))
+        self.inputs[partition] += rows
 
     def open(self, *, max_records: int = MAX_RECORDS) -> Executor:
         """Start a driver; if there was one before, its lease has run out."""
@@ -226,14 +255,29 @@ class World:
         """Take a snapshot of every task that has changed since its last one."""
         worker = self._worker()
         for planned, entry in self._committed_tasks():
-            problems = [outcome.problem for outcome in snapshot_task(worker, planned, entry)]
-            if any(problems):
-                raise NoFaultError(f"no snapshot of task {planned.task_id}: {problems}")
+            for outcome in snapshot_task(worker, planned, entry):
+                if outcome.problem and not outcome.version:
+                    raise NoFaultError(f"no snapshot of task {planned.task_id}: {outcome.problem}")
 
-    def tend(self) -> None:
-        """Tidy up: fold what topics have in small files, and collect what nobody needs."""
+    def tend(self, *, min_entries: int = 2) -> None:
+        """Tidy up: fold and compact topics, apply retention, and collect what nobody needs."""
         app = self.app or self.open()
-        app.tend(min_entries=2)
+        self.note()
+        self.now += 1  # tombstones of this moment are old enough, too
+        report = app.tend(min_entries=min_entries)
+        self.happened["manifests removed"] += report.manifests_removed
+        self.happened["files collected"] += report.files_collected
+
+    def tend_beside_an_epoch(self) -> None:
+        """Tidy up while an epoch is under way: its tasks have sealed, and nothing names their files."""
+        app = self.app or self.open()
+        self.append(2 * RECORDS_OF_AN_EPOCH)
+        app.beside = self.tend
+        self.epoch()
+
+    def advance(self, milliseconds: int) -> None:
+        """Let the time of records that are written from now on be later."""
+        self._time += milliseconds
 
     def finish(self) -> None:
         """Run epochs until all input is committed; with large ones, in another driver."""
@@ -255,7 +299,11 @@ class World:
             self.limits,
             snapshot_interval=self.snapshot_interval,
             snapshots_retained=self.snapshots_retained,
+            retained_manifests=self.retained_manifests,
+            delete_retention_ms=self.delete_retention_ms,
+            retention_bytes=self.retention_bytes,
         )
+        other.chronicle = self.chronicle.copied()
         other.inputs = [list(rows) for rows in self.inputs]
         other.now, other.boot, other._time = self.now, self.boot, self._time
         return other
@@ -272,7 +320,7 @@ class World:
 
     def backlog(self) -> int:
         """How many records are not committed."""
-        manifests = manifests_in(self.application_folder / "manifests")
+        manifests = self._manifests()
         done = sum(offset for _, _, offset in manifests[-1]["positions"]) if manifests else 0
         return sum(map(len, self.inputs)) - done
 
@@ -286,7 +334,7 @@ class World:
     def crash(self, point: str, action: Any = "raise", *, skip: int = 0) -> None:
         """Run epochs, or first a driver's start, until a failpoint ends the process."""
         epochs = skip + 2  # a point is passed at least once in an epoch, and what is torn comes after it
-        self.append((epochs + 1) * _RECORDS_OF_AN_EPOCH)
+        self.append((epochs + 1) * RECORDS_OF_AN_EPOCH)
         with failpoints.armed(point, action, skip=skip):
             try:
                 for _ in range(epochs):
@@ -295,17 +343,17 @@ class World:
                 self.die()
         if self.app is not None:
             raise NoFaultError(f"{point} ended nothing in {epochs} epochs")
-        self._count("crash")
+        self.count("crash")
 
     def crash_at(self, site: Site, *, opening: bool = False) -> None:
         """End the driver at a site in the middle of an epoch, or of its start."""
         self.stall(site, opening=opening)
         self.stalled.pop().kill()
-        self._count("crash")
+        self.count("crash")
 
     def lose_attempt(self, lost: LostAttempt) -> None:
         """Run an epoch in which a task runs twice; one of the two is never named."""
-        self.append(2 * _RECORDS_OF_AN_EPOCH)
+        self.append(2 * RECORDS_OF_AN_EPOCH)
         app = self.app or self.open()
         before = len(app.started)
         app.twice = lost
@@ -315,26 +363,26 @@ class World:
             app.twice = None
         if all(task.planned.task_id != lost.task_id for task in app.started[before:]):
             raise NoFaultError(f"there is no task {lost.task_id}")
-        self._count("lost attempt")
+        self.count("lost attempt")
 
     def zombie(self, task: StartedTask, *, elsewhere: bool) -> None:
         """Let a task of the past run now, here or on another instance. It may be refused."""
         worker = self._worker()
         if elsewhere:
             worker = replace(worker, directory=open_state_directory(self.standby))
-        with suppress(StoreAheadError):
+        with suppress(*TOO_LATE):
             run_task(worker, task.job, task.planned, task.blobs, Attempt(next(self._zombies)))
-        self._count("zombie")
+        self.count("zombie")
 
     def late_apply(self, task: StartedTask) -> None:
         """Let a task of the past apply what was the head when it was started. It may be refused."""
-        with suppress(StoreAheadError):
+        with suppress(*TOO_LATE):
             apply_commit(self._worker(), task.planned, task.job.entries[task.planned.task_id])
-        self._count("zombie")
+        self.count("zombie")
 
     def stall(self, site: Site, *, opening: bool = False) -> None:
         """Stop the driver in the middle of an epoch, or of its start. The next one takes over."""
-        self.append(2 * _RECORDS_OF_AN_EPOCH)
+        self.append(2 * RECORDS_OF_AN_EPOCH)
         if opening:
             self.die()
             self.now += LEASE_TTL_MS
@@ -345,16 +393,32 @@ class World:
             self._run_epoch(driver, apply=True)
 
         self.stalled.append(Stalled(site, work))
-        self._count("stalled driver")
+        self.count("stalled driver")
+        self.die()
+
+    def stall_in_upkeep(self, site: Site) -> None:
+        """Stop the driver while it tidies up. The next one takes over."""
+        self.append((self.retained_manifests + 4) * RECORDS_OF_AN_EPOCH)
+        for _ in range(self.retained_manifests + 2):  # so that there is something to remove
+            self.epoch()
+        app = self.app
+        assert app is not None
+        self.note()
+        self.stalled.append(Stalled(site, lambda: app.tend(min_entries=2)))
+        self._tending.append(self.stalled[-1])
+        self.count("stalled driver")
         self.die()
 
     def wake(self) -> BaseException | None:
         """Let the driver that stalled first go on; how it ended."""
-        error = self.stalled.pop(0).wake()
+        stalled = self.stalled.pop(0)
+        if stalled in self._tending:
+            self.note()  # it may go on to apply retention to what was written since
+        error = stalled.wake()
         self._at_head = set()  # it may have committed
         if error is not None and not isinstance(error, OVERTAKEN):
             raise error
-        self._count("woken driver")
+        self.count("woken driver")
         return error
 
     def lose_local_state(self, task_id: str | None = None) -> None:
@@ -362,9 +426,13 @@ class World:
         folder = self.state / APPLICATION_ID
         for path in [folder / task_id] if task_id else list(folder.glob("*_*")):
             shutil.rmtree(path, ignore_errors=True)
+        self.forget_local_state()
+        self.count("lost local state")
+
+    def forget_local_state(self) -> None:
+        """Local stores may be gone: what has no changelog may have forgotten, and nobody is at the head."""
         self._is_forgetful = True
         self._at_head = set()
-        self._count("lost local state")
 
     def crash_in_snapshot(self, point: str, action: Any = "raise", *, skip: int = 0) -> None:
         """Run epochs, each with a snapshot and a restore from it, until a failpoint ends the process."""
@@ -375,8 +443,8 @@ class World:
             self.lose_local_state()
             self.epoch()
 
-        # Only the second snapshot has one to replace, and what is torn comes later.
-        self._crash_beside(work, skip + 3, point, action, skip)
+        # Only one that is not retained is replaced, and what is torn comes later.
+        self._crash_beside(work, skip + 2 + self.snapshots_retained, point, action, skip)
 
     def crash_in_upkeep(self, point: str, action: Any = "raise", *, skip: int = 0) -> None:
         """Run epochs, and tidy up after each two, until a failpoint ends the process."""
@@ -392,7 +460,7 @@ class World:
         self, work: Callable[[], None], rounds: int, point: str, action: Any, skip: int
     ) -> None:
         """Do work of two epochs and what goes on beside them, until a failpoint ends the process."""
-        self.append((2 * rounds + 1) * _RECORDS_OF_AN_EPOCH)
+        self.append((2 * rounds + 1) * RECORDS_OF_AN_EPOCH)
         with failpoints.armed(point, action, skip=skip):
             try:
                 for _ in range(rounds):
@@ -401,22 +469,26 @@ class World:
                 self.die()
         if self.app is not None:
             raise NoFaultError(f"{point} ended nothing in {rounds} rounds")
-        self._count("crash")
+        self.count("crash")
 
     def restore_from_snapshots(self) -> None:
         """Lose the local disk after a snapshot, and go on from it."""
-        self.append(3 * _RECORDS_OF_AN_EPOCH)
+        self.append(5 * RECORDS_OF_AN_EPOCH)
         self.epoch()
         self.take_snapshots()
-        before = self.happened["restored from a snapshot"]
         self.lose_local_state()
-        self.epoch()
-        if self.happened["restored from a snapshot"] == before:
-            raise NoFaultError("nothing was restored from a snapshot")
+        self.epochs_until_restored()
+
+    def epochs_until_restored(self) -> None:
+        """Run epochs until one needs a store that comes from a snapshot: an epoch may have no use for any."""
+        before = self.happened["restored from a snapshot"]
+        while self.happened["restored from a snapshot"] == before:
+            if self.epoch() is None:
+                raise NoFaultError("nothing was restored from a snapshot")
 
     def restore_from_harmed_snapshots(self) -> None:
         """Lose the local disk and a part of every snapshot."""
-        self.append(3 * _RECORDS_OF_AN_EPOCH)
+        self.append(3 * RECORDS_OF_AN_EPOCH)
         self.epoch()
         self.take_snapshots()
         self.harm_snapshots()
@@ -437,11 +509,11 @@ class World:
                 if fate == "lost":
                     storage.delete(file.relative_to(self.snapshots).as_posix())
                 else:
-                    self._scramble_file(file, fate)
+                    self.harm_file(file, fate)
                 harmed += 1
         if not harmed:
             raise NoFaultError("there were no snapshots to harm")
-        self._count("harmed snapshot")
+        self.count("harmed snapshot")
 
     def power_cut(self) -> None:
         """All processes end, and what was not synced is lost, wholly or in part."""
@@ -449,11 +521,12 @@ class World:
         self.die()
         assert isinstance(self.files, FaultyFiles)
         self.files.power_cut(self.rng)
+        self.chronicle.power_cut(self._manifests())
         self.boot += 1
         for store in sorted(self.state.glob(f"{APPLICATION_ID}/*_*/*/*/")):
             self._scramble(store)
         self._is_forgetful = True
-        self._count("power cut")
+        self.count("power cut")
 
     # What is left -------------------------------------------------------------------------------------
 
@@ -461,17 +534,18 @@ class World:
         """Compare everything with the oracle. A dead driver's last epoch may be half published."""
         settled = self.app is not None
         facts = self.facts(settled=settled)
-        return oracle.check(oracle.PROGRAMS[self.name](PARTITIONS), facts)
+        return oracle.check(self.program(), facts)
 
     def check_versions(self) -> None:
         """Compare only what can be seen without reading a topic, which would bring it into order."""
-        oracle.check_versions(manifests_in(self.application_folder / "manifests"), self._copies(self.state))
+        self.chronicle.note_manifests(self._manifests())
+        oracle.check_versions(self.chronicle.manifests, self._copies(self.state))
 
     def check_snapshots(self) -> int:
         """Make a store of every snapshot that can be seen, and compare it with the oracle; how many."""
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
-            copies = snapshot_copies(self.snapshots / APPLICATION_ID, Path(scratch))
-        oracle.check_snapshots(self.facts(settled=self.app is not None), copies)
+            copies = snapshot_copies(self.snapshots / APPLICATION_ID, Path(scratch), self.torn)
+        oracle.check_snapshots(self.program(), self.facts(settled=self.app is not None), copies)
         return len(copies)
 
     def check_to_the_end(self) -> Verdict:
@@ -491,23 +565,52 @@ class World:
             apply_commit(worker, planned, entry)
 
     def facts(self, *, settled: bool = True) -> Facts:
-        """Everything that can be seen from outside."""
-        log = self._log()
+        """Everything that can be seen from outside, and all that was ever seen."""
+        held = self.note()
         return Facts(
             inputs={self.application.input: self.inputs},
-            manifests=manifests_in(self.application_folder / "manifests"),
-            outputs={topic: self._rows(topic) for topic in self.application.outputs},
-            changelogs={
-                store: self._rows(changelog_topic(APPLICATION_ID, store)) for store in self._logged()
-            },
+            manifests=self.chronicle.manifests,
+            outputs={topic: self.chronicle.topics[topic] for topic in self.application.outputs},
+            changelogs={store: self.chronicle.topics[topic] for store, topic in self.changelogs().items()},
             stores=self._copies(self.state),
             standbys=self._copies(self.standby),
             sealed=sealed_in(self.log_root),
-            referenced=log.referenced_files(),
+            referenced=self.log().referenced_files(),
             forgetful={"visits"} if self._is_forgetful else frozenset(),
             settled=settled,
             applied=frozenset(self._at_head),
+            kept={manifest["epoch"] for manifest in self._manifests()},
+            retained_manifests=self.retained_manifests,
+            outputs_now={topic: held[topic] for topic in self.application.outputs},
+            changelogs_now={store: held[topic] for store, topic in self.changelogs().items()},
+            retention=frozenset() if self.retention_bytes is None else {*self.application.outputs},
         )
+
+    def note(self) -> dict[str, list[Held]]:
+        """Write down all that is there; return what topics hold."""
+        self.chronicle.note_manifests(self._manifests())
+        topics = (*self.application.outputs, *self.changelogs().values())
+        held = {topic: held_by(self.log_root, topic, self.files) for topic in topics}
+        for topic, partitions in held.items():
+            self.chronicle.note_topic(topic, partitions)
+        return held
+
+    def changelogs(self) -> dict[str, str]:
+        """The topic of every store that has a changelog."""
+        return {
+            name: changelog_topic(APPLICATION_ID, name)
+            for sub in self.plan.subtopologies
+            for name, spec in sub.stores.items()
+            if spec.logging
+        }
+
+    def program(self) -> oracle.Program:
+        """The application as the oracle knows it, before its first record."""
+        return oracle.PROGRAMS[self.name](PARTITIONS)
+
+    def log(self) -> FileLog:
+        """The log, opened as another process would."""
+        return FileLog(self.log_root, files=self.files, limits=self.limits, now_ms=lambda: self.now)
 
     @property
     def application_folder(self) -> Path:
@@ -523,7 +626,10 @@ class World:
             state_dir=self.state,
             backend=self.backend,
             settings=DriverSettings(
-                max_records=max_records, lease_ttl_ms=LEASE_TTL_MS, default_partitions=PARTITIONS
+                max_records=max_records,
+                lease_ttl_ms=LEASE_TTL_MS,
+                default_partitions=PARTITIONS,
+                retained_manifests=self.retained_manifests,
             ),
             clock=lambda: self.now,
             files=self.files,
@@ -532,6 +638,7 @@ class World:
             listener=self,
         )
         app.started = self.started
+        self.chronicle.acknowledge(app.driver.head.epoch)
         return app
 
     # Restores -----------------------------------------------------------------------------------------
@@ -557,13 +664,12 @@ class World:
 
     def _run_epoch(self, app: Executor, *, apply: bool) -> Manifest | None:
         app.apply_after_commit = apply
-        return app.run_epoch()
+        manifest = app.run_epoch()
+        self.chronicle.acknowledge(0 if manifest is None else manifest.epoch)
+        return manifest
 
     def _worker(self) -> Worker:
         return (self.app or self.open()).worker
-
-    def _log(self) -> FileLog:
-        return FileLog(self.log_root, files=self.files, limits=self.limits, now_ms=lambda: self.now)
 
     def _committed_tasks(self) -> Iterator[tuple[PlannedTask, TaskEntry]]:
         """Every task that has sealed, as the head has it."""
@@ -575,11 +681,8 @@ class World:
                 if entry is not None:
                     yield planned, entry
 
-    def _logged(self) -> list[str]:
-        return [name for sub in self.plan.subtopologies for name, spec in sub.stores.items() if spec.logging]
-
-    def _rows(self, topic: str) -> list[list[Row]]:
-        return rows_of(self.log_root, topic, self.files)
+    def _manifests(self) -> list[dict[str, Any]]:
+        return manifests_in(self.application_folder / "manifests")
 
     def _copies(self, state: Path) -> dict[tuple[str, str], oracle.Copy]:
         return copies_in(state, self.plan, APPLICATION_ID, self.backend)
@@ -589,7 +692,7 @@ class World:
             stalled.kill()
         self.stalled = []
 
-    def _count(self, fault: str) -> None:
+    def count(self, fault: str) -> None:
         """Note a fault; it must have come before the end of the input."""
         if not self.backlog():
             raise NoFaultError(f"all input was committed before the fault ({fault})")
@@ -598,9 +701,10 @@ class World:
     def _scramble(self, store: Path) -> None:
         """What a power cut may do to files that were never synced."""
         for file in sorted(path for path in store.rglob("*") if path.is_file() and path.name != "FORMAT"):
-            self._scramble_file(file, self.rng.choice(("kept", "cut", "lost", "zeroed")))
+            self.harm_file(file, self.rng.choice(("kept", "cut", "lost", "zeroed")))
 
-    def _scramble_file(self, file: Path, fate: str) -> None:
+    def harm_file(self, file: Path, fate: str) -> None:
+        """Cut, zero or delete a file, behind everybody's back."""
         size = file.stat().st_size
         if fate == "lost":
             file.unlink()

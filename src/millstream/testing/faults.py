@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Literal, TypeAlias
 
+from millstream.testing import fault_housekeeping as housekeeping
 from millstream.testing.fault_programs import APPLICATIONS
 from millstream.testing.fault_world import LostAttempt, NoFaultError, World
-from millstream.testing.oracle import Verdict
+from millstream.testing.oracle import PROGRAMS, Verdict
 from millstream.testing.stalls import Site
 
 __all__ = [
@@ -30,15 +31,19 @@ __all__ = [
     "SNAPSHOT_POINTS",
     "STALL_SITES",
     "UPKEEP_POINTS",
+    "UPKEEP_STALL_SITES",
     "Script",
     "play",
     "script",
+    "scripted_world",
     "seeds",
 ]
 
 SEED_VARIABLE: Final = "MILLSTREAM_SEED"
 SOME: Final = 12
 """More records than an epoch takes."""
+_RETENTION_BYTES: Final = 400
+"""Of each partition of an output: a few segments."""
 _NEVER_BY_ITSELF: Final = 1_000_000
 """Snapshots are steps of a script."""
 
@@ -96,8 +101,14 @@ SNAPSHOT_POINTS: Final = (
 RESTORE_POINTS: Final = ("snapshot.fetched", "snapshot.restored")
 """Failpoints that a restore from a snapshot passes."""
 
-UPKEEP_POINTS: Final = ("log.rewritten_named", "log.replaced_removed")
-"""Failpoints that upkeep passes when it folds a topic."""
+UPKEEP_POINTS: Final = (
+    "log.rewritten_named",
+    "log.replaced_removed",
+    "log.start_moved",
+    "upkeep.manifest_removed",
+    "upkeep.file_collected",
+)
+"""Failpoints that upkeep passes when it rewrites topics, applies retention and collects files."""
 
 STALL_SITES: Final[tuple[Site, ...]] = (
     ("commit.planned",),
@@ -124,6 +135,9 @@ OPENING_STALL_SITES: Final[tuple[Site, ...]] = (
     ("commit.fenced",),
 )
 """The same in a driver's start."""
+
+UPKEEP_STALL_SITES: Final[tuple[Site, ...]] = (("upkeep.manifest_removed",), ("upkeep.file_collected",))
+"""The same in upkeep."""
 
 
 class Step(ABC):
@@ -290,11 +304,69 @@ class TakeSnapshots(Step):
 
 @dataclass(frozen=True, slots=True)
 class Tend(Step):
-    """Upkeep folds topics and collects files."""
+    """Upkeep rewrites topics and collects files, between epochs or while one is under way."""
+
+    beside_an_epoch: bool
 
     def do(self, world: World) -> None:
         """See :meth:`Step.do`."""
-        world.tend()
+        if self.beside_an_epoch:
+            world.tend_beside_an_epoch()
+        else:
+            world.tend()
+
+
+@dataclass(frozen=True, slots=True)
+class StallInUpkeep(Step):
+    """A driver stands still while it tidies up; another one takes over."""
+
+    fault = "stalled driver"
+
+    site: Site
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        world.stall_in_upkeep(self.site)
+
+
+@dataclass(frozen=True, slots=True)
+class Compact(Step):
+    """Changelogs lose what later records replace, and old tombstones."""
+
+    fault = "compaction"
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        housekeeping.compact(world)
+
+
+@dataclass(frozen=True, slots=True)
+class Expire(Step):
+    """Windows go, by whole segments. For applications that have any."""
+
+    fault = "expiry"
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        housekeeping.expire(world)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp(Step):
+    """Local state is deleted: by hand, or because it is not used on that instance."""
+
+    fault = "clean-up"
+
+    how: Literal["by hand", "crash", "elsewhere"]
+
+    def do(self, world: World) -> None:
+        """See :meth:`Step.do`."""
+        if self.how == "by hand":
+            housekeeping.clean_up(world)
+        elif self.how == "crash":
+            housekeeping.crash_in_clean_up(world)
+        else:
+            housekeeping.clean_up_elsewhere(world)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,28 +413,33 @@ class RestoreFromSnapshots(Step):
 
     fault = "lost local state"
 
-    snapshots: Literal["whole", "harmed"]
+    snapshots: Literal["whole", "harmed", "manifest torn"]
 
     def do(self, world: World) -> None:
         """See :meth:`Step.do`."""
         if self.snapshots == "whole":
             world.restore_from_snapshots()
-        else:
+        elif self.snapshots == "harmed":
             world.restore_from_harmed_snapshots()
+        else:
+            housekeeping.restore_from_torn_manifests(world)
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """An application, a backend, and what happens."""
+    """An application, a backend, how much is kept, and what happens."""
 
     seed: int
     application: str
     backend: str
     steps: tuple[Step, ...]
+    retained_manifests: int = 3
+    snapshots_retained: int = 1
 
     def __str__(self) -> str:
+        kept = f"{self.retained_manifests} manifests and {self.snapshots_retained} snapshots retained"
         steps = "\n".join(f"  {number:2} {step}" for number, step in enumerate(self.steps))
-        return f"seed {self.seed}: {self.application} on {self.backend}\n{steps}"
+        return f"seed {self.seed}: {self.application} on {self.backend}, {kept}\n{steps}"
 
 
 def seeds(count: int) -> Sequence[int]:
@@ -384,9 +461,9 @@ def script(seed: int) -> Script:
     steps: list[Step] = [Append(rng.randint(1, 12))]
     stalled = 0
     for _ in range(rng.randint(5, 8)):
-        step = _step(rng, stalled)
+        step = _step(rng, stalled, has_windows=bool(PROGRAMS[application].segmented))
         steps.append(step)
-        if isinstance(step, Stall):
+        if isinstance(step, Stall | StallInUpkeep):
             stalled += 1
             # Somebody must take over, else it is only a slow driver.
             steps.append(rng.choice((Epoch(apply=True), Restart())))
@@ -394,14 +471,15 @@ def script(seed: int) -> Script:
             stalled -= 1
         elif isinstance(step, PowerCut) or _ends_in_a_power_cut(step):
             stalled = 0
-    return Script(seed, application, backend, (*steps, *([Wake()] * stalled)))
+    kept = rng.choice((2, 3, 4)), rng.choice((1, 2, 3))
+    return Script(seed, application, backend, (*steps, *([Wake()] * stalled)), *kept)
 
 
 def _ends_in_a_power_cut(step: Step) -> bool:
     return isinstance(step, Crash | CrashBeside) and step.then == "power cut"
 
 
-def _step(rng: random.Random, stalled: int) -> Step:
+def _step(rng: random.Random, stalled: int, *, has_windows: bool) -> Step:
     task = rng.choice(("0_0", "0_1", "1_0", "1_1"))
     during: During = rng.choice(("epoch", "epoch", "opening"))
     points, sites = (
@@ -435,13 +513,17 @@ def _step(rng: random.Random, stalled: int) -> Step:
         (2, TwoAttempts(task, rng.randrange(2), rng.randrange(2))),
         (2, Zombie(rng.randrange(1000), rng.choice(("runs here", "runs elsewhere", "applies")))),
         (3 if stalled < 2 else 0, Stall(during, rng.choice(sites))),  # noqa: PLR2004
+        (1 if stalled < 2 else 0, StallInUpkeep(rng.choice(UPKEEP_STALL_SITES))),  # noqa: PLR2004
         (3 if stalled else 0, Wake()),
         (1, LoseLocalState(rng.choice((task, None)))),
         (1, TakeSnapshots()),
         (2, snapshot_crash),
-        (1, Tend()),
-        (1, upkeep_crash),
-        (1, RestoreFromSnapshots(rng.choice(("whole", "harmed")))),
+        (2, Tend(beside_an_epoch=rng.random() < 0.5)),  # noqa: PLR2004
+        (2, upkeep_crash),
+        (1, Compact()),
+        (3 if has_windows else 0, Expire()),
+        (1, CleanUp(rng.choice(("by hand", "crash", "elsewhere")))),
+        (2, RestoreFromSnapshots(rng.choice(("whole", "harmed", "manifest torn")))),
     ]
     return rng.choices([step for _, step in choices], [weight for weight, _ in choices])[0]
 
@@ -452,9 +534,7 @@ def play(script: Script, folder: Path) -> Verdict:
     A failure says how to see it again.
     """
     try:
-        with World(
-            folder, script.application, script.backend, script.seed, snapshot_interval=_NEVER_BY_ITSELF
-        ) as world:
+        with scripted_world(script, folder) as world:
             world.create_topics()
             for step in script.steps:
                 step.do(world)
@@ -469,6 +549,21 @@ def play(script: Script, folder: Path) -> Verdict:
         )
         raise
     return verdict
+
+
+def scripted_world(script: Script, folder: Path) -> World:
+    """The world of a script. It keeps little, so that there is always something to remove."""
+    return World(
+        folder,
+        script.application,
+        script.backend,
+        script.seed,
+        snapshot_interval=_NEVER_BY_ITSELF,
+        snapshots_retained=script.snapshots_retained,
+        retained_manifests=script.retained_manifests,
+        delete_retention_ms=0,
+        retention_bytes=_RETENTION_BYTES,
+    )
 
 
 def _look(world: World, step: Step) -> None:

@@ -16,31 +16,35 @@ from millstream.log.api import TopicPartition
 from millstream.log.files import FileLog
 from millstream.state.backends import supplier
 from millstream.state.directory import TaskDirectory
-from millstream.testing.oracle import Copy, Row, digest_of, manifest_of
+from millstream.testing.oracle import Copy, Held, Row, digest_of, manifest_of
 from millstream.topology.plan import Plan
-from millstream.types import Offset, Partition
+from millstream.types import Partition
 
-__all__ = ["copies_in", "manifests_in", "rows_of", "sealed_in", "snapshot_copies"]
+__all__ = ["copies_in", "held_by", "manifests_in", "rows_of", "sealed_in", "snapshot_copies"]
 
 _NOTHING = {"version": 0, "position": 0}
 
 
-def rows_of(log_root: Path, topic: str, files: FileLayer) -> list[list[Row]]:
-    """All records of a topic, by partition, as a consumer finds them that has just started."""
+def held_by(log_root: Path, topic: str, files: FileLayer) -> list[Held]:
+    """A topic by partition, as a consumer finds it that has just started."""
     log = FileLog(log_root, files=files)
     if topic not in log.topics():
         return []
-    partitions: list[list[Row]] = []
+    partitions: list[Held] = []
     for number in range(log.config(topic).partitions):
-        batches = log.read(TopicPartition(topic, Partition(number)), Offset(0))
-        partitions.append(
-            [
-                row
-                for batch in batches
-                for row in zip(batch.keys(), batch.values(), batch.timestamps(), strict=True)
-            ]
-        )
+        place = TopicPartition(topic, Partition(number))
+        start, end = log.earliest(place), log.latest(place)
+        rows: dict[int, Row] = {}
+        for batch in log.read(place, start, end):
+            found = zip(batch.keys(), batch.values(), batch.timestamps(), strict=True)
+            rows.update(zip(batch.offsets(), found, strict=True))
+        partitions.append(Held(start, end, rows))
     return partitions
+
+
+def rows_of(log_root: Path, topic: str, files: FileLayer) -> list[list[Row]]:
+    """All records that a topic holds, by partition."""
+    return [list(held.rows.values()) for held in held_by(log_root, topic, files)]
 
 
 def manifests_in(folder: Path) -> list[dict[str, Any]]:
@@ -75,10 +79,14 @@ def copies_in(state: Path, plan: Plan, application_id: str, backend: str) -> dic
     return copies
 
 
-def snapshot_copies(folder: Path, scratch: Path) -> list[tuple[str, str, Copy]]:
-    """What every visible snapshot of an application makes: task, store and copy."""
+def snapshot_copies(
+    folder: Path, scratch: Path, torn: Mapping[Path, bytes] | None = None
+) -> list[tuple[str, str, Copy]]:
+    """What every visible snapshot of an application makes, but those that were torn: task, store and copy."""
     copies: list[tuple[str, str, Copy]] = []
     for number, manifest in enumerate(sorted(folder.glob("*/*/*/manifests/[0-9]*"))):
+        if torn is not None and torn.get(manifest) == manifest.read_bytes():
+            continue
         task, store, backend = manifest.parts[-5:-2]
         content = manifest_of(manifest.read_bytes())
         here = scratch / str(number)

@@ -2,8 +2,8 @@
 
 It is given plain facts (the input that a test wrote, manifests as dictionaries, topics and stores as they
 were read back) and computes everything again, one record at a time, in the simplest way there is. It shares
-no code with the engine: nothing of Millstream is imported here, hashing and encodings included. :func:`check`
-raises :class:`InvariantBroken`, whose message begins with the invariant:
+no code with the engine: nothing of it is imported here, hashing and encodings included. :func:`check` raises
+:class:`InvariantBroken`, whose message begins with the invariant:
 
 == ============================================================================================
 I1 no loss: every input record below the committed position is reflected
@@ -15,31 +15,42 @@ I6 a standby at a version equals the active store at that version, byte for byte
 I7 a manifest names only what is there, whole; positions never go back; no store is above the head
 I8 an attempt that lost is nowhere to be seen
 == ============================================================================================
+
+Upkeep removes old manifests, sealed files, and records that nobody needs. So a test gives two things: all
+that it ever saw, and what is there now. The first is compared with the fold; the second must be a part of the
+first, and enough for every commit that is kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import struct
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final
+
+from millstream.testing.oracle_programs import (
+    NOTE,
+    PROGRAMS,
+    Partitions,
+    Program,
+    Row,
+    first_live_segment,
+    is_expired,
+)
 
 __all__ = [
     "PROGRAMS",
     "Copy",
     "Facts",
+    "Held",
     "InvariantBroken",
-    "Ledger",
     "Program",
-    "Stock",
+    "Row",
     "Verdict",
-    "WordCount",
     "check",
     "check_snapshots",
     "check_versions",
@@ -47,14 +58,6 @@ __all__ = [
     "manifest_of",
 ]
 
-Row: TypeAlias = tuple[bytes | None, bytes | None, int]
-"""Key, value and timestamp of a record, as bytes in a log."""
-Keyed: TypeAlias = tuple[bytes, bytes, int]
-"""The same of a record that has a key and a value."""
-Partitions: TypeAlias = Sequence[Sequence[Row]]
-"""The records of a topic: by partition, by offset."""
-
-_INT64: Final = struct.Struct(">q")
 _FRAME_HEADER_BYTES: Final = 16
 _RESTORING: Final = -1
 
@@ -76,16 +79,26 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A partition as it is now: records by offset, of which upkeep may have removed some."""
+
+    start: int
+    end: int
+    rows: Mapping[int, Row]
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
-    """An application as it was found."""
+    """An application as it was found: all that was ever seen of it, and what is there now."""
 
     inputs: Mapping[str, Partitions]
     """What the test wrote and got acknowledged; kept by the test, not read back."""
     manifests: Sequence[Mapping[str, Any]]
-    """All manifests in the order of their epochs, each as :func:`manifest_of` gives it."""
+    """All manifests there ever were, in the order of their epochs, each as :func:`manifest_of` gives it."""
     outputs: Mapping[str, Partitions]
+    """All records that were ever seen."""
     changelogs: Mapping[str, Partitions]
-    """By store."""
+    """The same, by store."""
     stores: Mapping[tuple[str, str], Copy]
     """Local copies by task and store."""
     sealed: Mapping[str, str]
@@ -99,6 +112,15 @@ class Facts:
     """False: a driver died and nobody has come after it; its last epoch may be published in part."""
     applied: AbstractSet[str] = frozenset()
     """Tasks whose last epoch was applied (step 10): each of their stores must be at the task's version."""
+    kept: AbstractSet[int] | None = None
+    """Epochs whose manifests are there now; None: all."""
+    retained_manifests: int = 1
+    """How many of them must be there at least."""
+    outputs_now: Mapping[str, Sequence[Held]] = field(default_factory=dict)
+    """What topics hold now; nothing is compared of a topic that is left out."""
+    changelogs_now: Mapping[str, Sequence[Held]] = field(default_factory=dict)
+    retention: AbstractSet[str] = frozenset()
+    """Outputs whose oldest records may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,175 +148,6 @@ def digest_of(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-# The programs, as folds ---------------------------------------------------------------------------------
-
-
-class Program(ABC):
-    """A topology as a fold: an epoch's records in, outputs out, state in dictionaries of bytes."""
-
-    logged: ClassVar[tuple[str, ...]]
-    """Stores with a changelog."""
-    unlogged: ClassVar[tuple[str, ...]] = ()
-    outputs: ClassVar[tuple[str, ...]]
-
-    def __init__(self, partitions: int) -> None:
-        self.partitions = partitions
-        self.state: dict[str, dict[bytes, bytes]] = {store: {} for store in (*self.logged, *self.unlogged)}
-
-    @abstractmethod
-    def epoch(self, cut: Mapping[str, Partitions]) -> dict[str, list[Row]]:
-        """Take an epoch's records in; what it writes to each topic, in order for each key."""
-
-    def shuffled(self, sent: Sequence[Sequence[Keyed]]) -> Iterator[Keyed]:
-        """Rows of several senders in the order in which the tasks that they are sent to take them."""
-        for task in range(self.partitions):
-            yield from _by_time([[row for row in rows if self.task_of(row[0]) == task] for rows in sent])
-
-    def task_of(self, key: bytes) -> int:
-        """The task that a row is sent to."""
-        return (murmur2(key) & 0x7FFFFFFF) % self.partitions
-
-
-class WordCount(Program):
-    """Words of lines, counted; one update per word and epoch."""
-
-    logged = ("counts",)
-    outputs = ("word-counts",)
-
-    def epoch(self, cut: Mapping[str, Partitions]) -> dict[str, list[Row]]:
-        """See :meth:`Program.epoch`."""
-        counts = self.state["counts"]
-        sent = [
-            [(word, b"", time) for _, line, time in rows for word in line.split()]
-            for rows in _of(cut, "lines")
-        ]
-        changed: dict[bytes, Row] = {}
-        for word, _, time in self.shuffled(sent):
-            count, before = _counted(counts.get(word))
-            counts[word] = _INT64.pack(max(time, before)) + _INT64.pack(count + 1)
-            changed[word] = (word, _INT64.pack(count + 1), max(time, before))
-        return {"word-counts": list(changed.values())}
-
-
-class Ledger(Program):
-    """Orders of customers, audited in the first level, added up by shop in the second, update by update."""
-
-    logged = ("latest", "large", "totals")
-    unlogged = ("visits",)
-    outputs = ("audited", "totals-out")
-
-    LARGE: ClassVar[int] = 100
-
-    def epoch(self, cut: Mapping[str, Partitions]) -> dict[str, list[Row]]:
-        """See :meth:`Program.epoch`."""
-        sent: list[list[Keyed]] = []
-        audited: list[Row] = []
-        for rows in _of(cut, "orders"):
-            sent.append([])
-            for customer, order, time in rows:
-                self._audit(customer, order)
-                audited.append((customer, order, time))
-                sent[-1].append((order.split(b":")[0], order, time))
-        totals = self.state["totals"]
-        updates: list[Row] = []
-        for shop, order, time in self.shuffled(sent):
-            total, before = _counted(totals.get(shop))
-            total += int(order.split(b":")[1])
-            totals[shop] = _INT64.pack(max(time, before)) + _INT64.pack(total)
-            updates.append((shop, _INT64.pack(total), max(time, before)))
-        return {"audited": audited, "totals-out": updates}
-
-    def _audit(self, customer: bytes, order: bytes) -> None:
-        latest, large, visits = (self.state[store] for store in ("latest", "large", "visits"))
-        latest[customer] = order
-        visits[customer] = _INT64.pack(_plain(visits.get(customer)) + 1)
-        if int(order.split(b":")[1]) >= self.LARGE:
-            large[customer] = _INT64.pack(_plain(large.get(customer)) + 1)
-
-
-class Stock(Program):
-    """A table of items, grouped by the shop that has them: one update per item, and per shop, and epoch."""
-
-    logged = ("items", "by-shop")
-    outputs = ("by-shop-out",)
-
-    def epoch(self, cut: Mapping[str, Partitions]) -> dict[str, list[Row]]:
-        """See :meth:`Program.epoch`."""
-        items, shops = self.state["items"], self.state["by-shop"]
-        moves: list[tuple[bytes, int, int]] = []
-        for rows in _of(cut, "stock"):
-            before = dict(items)
-            last: dict[bytes, int] = {}
-            for item, place, time in rows:
-                last[item] = time
-                if place is None:
-                    items.pop(item, None)
-                else:
-                    items[item] = _INT64.pack(time) + place
-            for item, time in last.items():
-                moves += [(shop, -amount, time) for shop, amount in _placed(before.get(item))]
-                moves += [(shop, amount, time) for shop, amount in _placed(items.get(item))]
-        changed: dict[bytes, Row] = {}
-        for shop, amount, time in moves:
-            total, earlier = _counted(shops.get(shop))
-            shops[shop] = _INT64.pack(max(time, earlier)) + _INT64.pack(total + amount)
-            changed[shop] = (shop, _INT64.pack(total + amount), max(time, earlier))
-        return {"by-shop-out": list(changed.values())}
-
-
-PROGRAMS: Final[Mapping[str, type[Program]]] = {"word count": WordCount, "ledger": Ledger, "stock": Stock}
-
-
-def _of(cut: Mapping[str, Partitions], topic: str) -> Sequence[Sequence[tuple[Any, Any, int]]]:
-    return cut.get(topic, ())
-
-
-def _counted(cell: bytes | None) -> tuple[int, int]:
-    """A number and the time it was set."""
-    if cell is None:
-        return 0, 0
-    (time,), (number,) = _INT64.unpack_from(cell), _INT64.unpack_from(cell, _INT64.size)
-    return number, time
-
-
-def _plain(cell: bytes | None) -> int:
-    return 0 if cell is None else int.from_bytes(cell, "big", signed=True)
-
-
-def _placed(cell: bytes | None) -> list[tuple[bytes, int]]:
-    if cell is None:
-        return []
-    shop, amount = cell[_INT64.size :].split(b":")
-    return [(shop, int(amount))]
-
-
-def _by_time(queues: Sequence[Sequence[Keyed]]) -> Iterator[Keyed]:
-    """Always the queue whose next row is the oldest; of equal ones the first."""
-    waiting = [list(queue) for queue in queues]
-    while any(waiting):
-        oldest = min((queue[0][2], number) for number, queue in enumerate(waiting) if queue)
-        yield waiting[oldest[1]].pop(0)
-
-
-def murmur2(data: bytes) -> int:
-    """Kafka's hash of a key, written down from its definition.
-
-    >>> murmur2(b"21") - 2**32
-    -973932308
-    """
-    multiplier, mask = 0x5BD1E995, 0xFFFFFFFF
-    value = (0x9747B28C ^ len(data)) & mask
-    whole = len(data) // 4 * 4
-    for at in range(0, whole, 4):
-        part = int.from_bytes(data[at : at + 4], "little") * multiplier & mask
-        part = (part ^ (part >> 24)) * multiplier & mask
-        value = (value * multiplier & mask) ^ part
-    if len(data) > whole:
-        value = (value ^ int.from_bytes(data[whole:], "little")) * multiplier & mask
-    value = (value ^ (value >> 13)) * multiplier & mask
-    return value ^ (value >> 15)
-
-
 # The check --------------------------------------------------------------------------------------------
 
 
@@ -317,6 +170,8 @@ def check(program: Program, facts: Facts) -> Verdict:
         _check_output(topic, rows, () if facts.settled else last_epoch.get(topic, ()), facts.outputs[topic])
     _check_changelogs(facts)
     _check_copies(program, facts)
+    _check_outputs_now(facts)
+    _check_changelogs_now(program, facts)
     return Verdict(len(facts.manifests), sum(before.values()), sum(map(len, expected.values())))
 
 
@@ -327,13 +182,13 @@ def check_versions(manifests: Sequence[Mapping[str, Any]], stores: Mapping[tuple
         _check_below_head(f"store {store} of task {task}", copy, history.get(task, {0: {}}))
 
 
-def check_snapshots(facts: Facts, snapshots: Sequence[tuple[str, str, Copy]]) -> None:
+def check_snapshots(program: Program, facts: Facts, snapshots: Sequence[tuple[str, str, Copy]]) -> None:
     """Snapshots are copies as good as any other, at versions that were committed."""
     history = _versions(facts.manifests)
     for task, store, copy in snapshots:
         what = f"snapshot {copy.version} of store {store} of task {task}"
         _must(copy.version > 0, "I7", f"{what} is of no version")
-        _check_copy(what, copy, task, store, facts, history)
+        _check_copy(what, copy, task, store, program, facts, history)
 
 
 def _cut(
@@ -372,6 +227,20 @@ def _check_chain(facts: Facts) -> None:
         for task in manifest["sealed"]:
             version = manifest["tasks"][task]["version"]
             _must(version == manifest["epoch"], "I7", f"task {task} sealed, but is at version {version}")
+    _check_kept(facts)
+
+
+def _check_kept(facts: Facts) -> None:
+    """The manifests that the head says are kept are there, and enough of them."""
+    for before, after in pairwise(facts.manifests):
+        _must(after["oldest"] >= before["oldest"], "I7", f"manifest {after['epoch']} keeps what was let go")
+    head = facts.manifests[-1]
+    oldest, epoch = head["oldest"], head["epoch"]
+    enough = max(1, epoch - facts.retained_manifests + 1)
+    _must(oldest <= enough, "I7", f"manifests are kept from epoch {oldest} on, not from {enough}")
+    if facts.kept is not None:
+        missing = sorted(set(range(oldest, epoch + 1)) - facts.kept)
+        _must(not missing, "I7", f"manifests {missing} are gone, and kept from epoch {oldest} on")
 
 
 def _check_successor(task: str, entry: Mapping[str, Any], after: Mapping[str, Any]) -> None:
@@ -390,14 +259,27 @@ def _check_successor(task: str, entry: Mapping[str, Any], after: Mapping[str, An
 
 
 def _check_named_files(facts: Facts) -> None:
-    named = {
-        entry["file"]: entry["digest"] for manifest in facts.manifests for entry in manifest["tasks"].values()
-    }
-    for file, digest in named.items():
+    """What tasks were last, and what the manifests that are kept were made of, is there."""
+    if not facts.manifests:
+        return
+    head = facts.manifests[-1]
+    needed = {entry["file"]: entry["digest"] for entry in head["tasks"].values()}
+    for manifest in _kept(facts):
+        needed |= {
+            manifest["tasks"][task]["file"]: manifest["tasks"][task]["digest"] for task in manifest["sealed"]
+        }
+    for file, digest in needed.items():
         _must(file in facts.sealed, "I7", f"{file} is named by a manifest and is not there")
         _must(facts.sealed[file] == digest, "I7", f"{file} is not the file that was named")
-    strangers = sorted(facts.referenced - set(named))
+    named = {entry["file"] for manifest in facts.manifests for entry in manifest["tasks"].values()}
+    strangers = sorted(facts.referenced - named)
     _must(not strangers, "I8", f"topics show {strangers}, which no manifest names")
+
+
+def _kept(facts: Facts) -> list[Mapping[str, Any]]:
+    """The manifests at which a store may be asked for."""
+    oldest = facts.manifests[-1]["oldest"] if facts.manifests else 1
+    return [manifest for manifest in facts.manifests if manifest["epoch"] >= oldest]
 
 
 def _check_state(program: Program, facts: Facts, manifest: Mapping[str, Any], *, is_open: bool) -> None:
@@ -416,7 +298,11 @@ def _check_state(program: Program, facts: Facts, manifest: Mapping[str, Any], *,
                 "I1",
                 f"the changelog of {store} ends before {position} ({task})",
             )
-            replayed = _replayed(rows[:position])
+            replayed = _replayed(rows[:position], segmented=store in program.segmented)
+            note = replayed.pop(NOTE, None)
+            if len(rows) >= position:
+                wanted = program.notes.get((store, _partition(task)))
+                _must(note == wanted, "I4", f"{store} of task {task} notes {note!r}, not {wanted!r}")
             twice = sorted(found.keys() & replayed.keys())
             _must(not twice, "I2", f"{store} has {twice} in two tasks")
             found |= replayed
@@ -471,12 +357,15 @@ def _check_copies(program: Program, facts: Facts) -> None:
     history = _versions(facts.manifests)
     for kind, copies in (("store", facts.stores), ("standby", facts.standbys)):
         for (task, store), copy in copies.items():
-            _check_copy(f"{kind} {store} of task {task}", copy, task, store, facts, history)
+            _check_copy(f"{kind} {store} of task {task}", copy, task, store, program, facts, history)
     for (task, store), copy in facts.stores.items():
         head = max(history.get(task, {0: {}}))
         what = f"store {store} of task {task} is at version {copy.version} after {head} was applied"
         _must(task not in facts.applied or copy.version == head, "I4", what)
+    is_whole = not facts.manifests or facts.manifests[-1]["oldest"] == 1
     for place, standby in facts.standbys.items():
+        if not is_whole and place[1] in program.unlogged:
+            continue  # made from sealed files, the first of which are gone
         active = facts.stores.get(place)
         if active is not None and active.version == standby.version:
             what = f"standby {place} at version {standby.version}: {_difference(active.rows, standby.rows)}"
@@ -490,6 +379,7 @@ def _check_copy(
     copy: Copy,
     task: str,
     store: str,
+    program: Program,
     facts: Facts,
     history: Mapping[str, Mapping[int, Mapping[str, int]]],
 ) -> None:
@@ -510,8 +400,57 @@ def _check_copy(
             "I7",
             f"{what}: version {copy.version} is at offset {named}, not {copy.position}",
         )
-    replayed = _replayed(facts.changelogs[store][_partition(task)][: copy.position])
-    _must(dict(copy.rows) == replayed, "I5", f"{what}: {_difference(replayed, copy.rows)}")
+    rows = facts.changelogs[store][_partition(task)][: copy.position]
+    replayed = _replayed(rows, segmented=store in program.segmented)
+    if copy.version == _RESTORING and _has_gaps(facts, store, _partition(task), copy.position):
+        # On its way over records that were compacted: what it lacks comes later, what it has was written.
+        strangers = set(copy.rows.items()) - {(key, value) for key, value, _ in rows}
+        _must(not strangers, "I5", f"{what} holds {sorted(strangers)[:3]}, which nobody wrote")
+    else:
+        _must(dict(copy.rows) == replayed, "I5", f"{what}: {_difference(replayed, copy.rows)}")
+
+
+def _has_gaps(facts: Facts, store: str, partition: int, position: int) -> bool:
+    held = facts.changelogs_now.get(store)
+    return held is not None and any(offset not in held[partition].rows for offset in range(position))
+
+
+def _check_outputs_now(facts: Facts) -> None:
+    """What an output holds is all that it ever held; with a retention, from some offset on."""
+    for topic, partitions in facts.outputs_now.items():
+        for number, held in enumerate(partitions):
+            _check_held(f"{topic}-{number}", held, facts.outputs[topic][number])
+            _must(
+                not held.start or topic in facts.retention, "I1", f"{topic}-{number} begins at {held.start}"
+            )
+            lost = [offset for offset in range(held.start, held.end) if offset not in held.rows]
+            _must(not lost, "I1", f"{topic}-{number} has lost the offsets {lost[:5]}")
+
+
+def _check_changelogs_now(program: Program, facts: Facts) -> None:
+    """What a changelog holds is enough to build every version that may be asked for."""
+    for store, partitions in facts.changelogs_now.items():
+        for number, held in enumerate(partitions):
+            _check_held(f"changelog of {store}-{number}", held, facts.changelogs[store][number])
+    for manifest in _kept(facts):
+        for task, entry in manifest["tasks"].items():
+            for store in entry["changelogs"].keys() & facts.changelogs_now.keys():
+                position, number = entry["changelogs"][store], _partition(task)
+                held = facts.changelogs_now[store][number]
+                if position > held.end:
+                    continue  # not published yet, which was asked about before
+                is_segmented = store in program.segmented
+                left = [row for offset, row in sorted(held.rows.items()) if offset < position]
+                found = _replayed(left, segmented=is_segmented)
+                wanted = _replayed(facts.changelogs[store][number][:position], segmented=is_segmented)
+                where = f"what is left of {store}-{number} for epoch {manifest['epoch']}"
+                _must(found == wanted, "I4", f"{where}: {_difference(wanted, found)}")
+
+
+def _check_held(what: str, held: Held, seen: Sequence[Row]) -> None:
+    _must(held.end == len(seen), "I1", f"{what} ends at {held.end}, but {len(seen)} records were seen")
+    for offset, row in held.rows.items():
+        _must(row == seen[offset], "I2", f"{what}, offset {offset}: {row} was {seen[offset]}")
 
 
 def _check_below_head(what: str, copy: Copy, versions: Mapping[int, Mapping[str, int]]) -> None:
@@ -544,7 +483,7 @@ def _versions(manifests: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, Map
     return history
 
 
-def _replayed(rows: Iterable[Row]) -> dict[bytes, bytes]:
+def _replayed(rows: Iterable[Row], *, segmented: bool) -> dict[bytes, bytes]:
     store: dict[bytes, bytes] = {}
     for key, value, _ in rows:
         assert key is not None
@@ -552,6 +491,9 @@ def _replayed(rows: Iterable[Row]) -> dict[bytes, bytes]:
             store.pop(key, None)
         else:
             store[key] = value
+    if segmented:
+        first_live = first_live_segment(store.get(NOTE))
+        return {key: value for key, value in store.items() if not is_expired(key, first_live)}
     return store
 
 

@@ -1,0 +1,208 @@
+"""An application that runs for thousands of epochs, and is killed now and then: what each of its lives does.
+
+Its state is some megabytes: the latest value of each key, none of which can be compressed. What comes in is a
+function of its place in the input, so that whoever restarts, or judges, knows it without being told.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.state.small_app import FastFiles
+
+from millstream import Processor, Record, StreamsBuilder, Topology, failpoints, serdes, stores
+from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
+from millstream.runtime.commit import DriverSettings
+from millstream.state.backends import memory
+from millstream.testing.executor import InProcessExecutor
+from millstream.testing.faults import EPOCH_POINTS, UPKEEP_POINTS
+from millstream.types import Partition
+
+APPLICATION = "app"
+INPUT, OUTPUT = (TopicPartition(topic, Partition(0)) for topic in ("in", "out"))
+CHANGELOG = TopicPartition("app-latest-changelog", Partition(0))
+KEYS = 20_000
+VALUE_BYTES = 200
+BATCH = 60
+TEND_EVERY = 40
+RETAINED = 20
+KILL_POINTS = (*EPOCH_POINTS, *UPKEEP_POINTS)
+HOUR_MS = 3_600_000
+
+
+def row_at(offset: int) -> tuple[bytes, bytes | None]:
+    """The input at an offset: first every key once, then random ones, of which some are deleted."""
+    rng = random.Random(offset)
+    key = offset if offset < KEYS else rng.randrange(KEYS)
+    is_delete = offset >= KEYS and rng.random() < 0.02
+    return b"key-%06d" % key, None if is_delete else rng.randbytes(VALUE_BYTES)
+
+
+def expected(end: int) -> dict[bytes, bytes]:
+    """What the store must hold when the input was read so far."""
+    rows = dict(row_at(offset) for offset in range(end))
+    return {key: value for key, value in rows.items() if value is not None}
+
+
+class Keep(Processor[bytes, bytes, bytes, bytes]):
+    """Keeps the latest value of each key."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        self._latest = context.state_store("latest")
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        self._latest.put(record.key, record.value)
+        self.context.forward(record.with_value(record.value[:8] if record.value else b"-"))
+
+
+def topology() -> Topology:
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.key_value("latest", key=serdes.bytes, value=serdes.bytes))
+    builder.stream("in", key=serdes.bytes, value=serdes.bytes).process(Keep, "latest").to(
+        "out", key=serdes.bytes, value=serdes.bytes
+    )
+    return builder.build()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the application holds on to, after it has tidied up."""
+
+    life: int
+    epoch: int
+    files: int
+    disk: int
+    """Bytes on disk of local stores, changelog, manifests, leases and sealed files: all but the topics that
+    a user reads and writes, which have a retention."""
+    records: int
+    """How much of the input is committed."""
+    descriptors: int
+    resident: int
+    """Bytes of memory of this process."""
+    operations: int
+    """How many files an epoch opens, in the middle."""
+    epoch_s: float
+    """How long an epoch takes, in the middle."""
+
+
+class CountingFiles(FastFiles):
+    """Counts how many files are opened."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+
+    def open(self, path: Path, flags: int) -> int:
+        self.opened += 1
+        return super().open(path, flags)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one life is to do: epochs until the input has so many records, and perhaps a kill."""
+
+    root: Path
+    backend: str
+    life: int
+    records: int
+    kill_after: int | None
+    """After how many epochs the failpoint is armed; from then on it tidies up after each."""
+    point: str
+    restart: float
+    """How often the driver is given up without a word, per epoch; another one takes over in this process."""
+
+
+def create(root: Path) -> None:
+    root.mkdir(0o700, parents=True, exist_ok=True)
+    log = FileLog(root / "log", files=FastFiles())
+    for place in (INPUT, OUTPUT):
+        log.create_topic(place.topic, TopicConfig(retention_bytes=1 << 20))
+
+
+def start(root: Path, backend: str, files: FastFiles) -> InProcessExecutor:
+    """A driver that comes an hour after the one before: its lease has run out."""
+    clock = root / "hours"
+    hours = 1 + (int(clock.read_text()) if clock.exists() else 0)
+    clock.write_text(str(hours))
+    memory._kept.clear()
+    return InProcessExecutor(
+        topology(),
+        application_id=APPLICATION,
+        log_root=root / "log",
+        state_dir=root / "state",
+        backend=backend,
+        files=files,
+        clock=lambda: hours * HOUR_MS,
+        settings=DriverSettings(retained_manifests=RETAINED, max_records=KEYS),
+    )
+
+
+def live(plan: Plan) -> None:
+    """One life: it ends when all input is there and committed, or by SIGKILL."""
+    rng = random.Random(f"life {plan.life}")
+    files = CountingFiles()
+    executor = start(plan.root, plan.backend, files)
+    opened: list[int] = []
+    seconds: list[float] = []
+    epochs = 0
+    executor.run_until_caught_up()  # what the life before has left
+    while _append(executor.log, plan.records):
+        before, began = files.opened, time.perf_counter()
+        executor.run_epoch()
+        opened.append(files.opened - before)
+        seconds.append(time.perf_counter() - began)
+        epochs += 1
+        if epochs == plan.kill_after:
+            failpoints.arm_from_environment(f"{plan.point}=kill")
+        if epochs % TEND_EVERY == 0:
+            executor.tend(min_entries=TEND_EVERY // 2)
+            note(plan, executor, opened, seconds)
+            opened, seconds = [], []
+        elif plan.kill_after is not None and epochs > plan.kill_after:
+            executor.tend(min_entries=1)
+        if rng.random() < plan.restart:
+            executor = start(plan.root, plan.backend, files)
+    executor.tend(min_entries=1)
+    note(plan, executor, opened or [0], seconds or [0.0])
+    executor.close()
+
+
+def _append(log: FileLog, records: int) -> bool:
+    """Write the next records; False if there are no more."""
+    end = log.latest(INPUT)
+    if end >= records:
+        return False
+    rows = [row_at(offset) for offset in range(end, end + (BATCH if end else KEYS))]
+    log.append(INPUT, record_batch([key for key, _ in rows], [value for _, value in rows], [0] * len(rows)))
+    return True
+
+
+def note(plan: Plan, executor: InProcessExecutor, opened: list[int], seconds: list[float]) -> None:
+    """Write down what is held."""
+    topics = [plan.root / "log/topics" / place.topic for place in (INPUT, OUTPUT)]
+    seen = Seen(
+        life=plan.life,
+        epoch=executor.driver.head.epoch,
+        files=sum(path.is_file() for path in plan.root.rglob("*")),
+        disk=_size([plan.root]) - _size(topics),
+        records=executor.driver.head.positions[0][2],
+        descriptors=len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - not a folder of files
+        resident=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+        operations=sorted(opened)[len(opened) // 2],
+        epoch_s=sorted(seconds)[len(seconds) // 2],
+    )
+    with (plan.root.parent / "seen.jsonl").open("a") as lines:
+        lines.write(json.dumps(asdict(seen)) + "\n")
+
+
+def _size(folders: Iterable[Path]) -> int:
+    """Bytes that are really taken: LMDB's file has holes."""
+    files = (path for folder in folders for path in folder.rglob("*"))
+    return sum(status.st_blocks * 512 for path in files if path.is_file() for status in [path.stat()])

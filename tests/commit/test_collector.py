@@ -1,0 +1,367 @@
+"""What upkeep deletes, against a naive model of what anybody needs.
+
+Histories are random: which tasks seal in an epoch, attempts that lose, an epoch under way, snapshots,
+followers and readers that stop anywhere. The model keeps all that was ever written, in lists
+and dictionaries.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.commit import test_planted_upkeep_bugs as bugs
+from tests.state.small_app import FastFiles, word_count
+
+from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
+from millstream.log.api import LogRecordBatch, SealedRange, Stamp
+from millstream.log.files import Limits
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.manifest import Manifest, ManifestChain, TaskEntry
+from millstream.runtime.sealed_file import SealedContent, write_sealed
+from millstream.runtime.upkeep import Upkeep, UpkeepReport
+from millstream.state.backends.memory import MemoryBackend
+from millstream.state.errors import DamagedStoreError
+from millstream.state.follow import Marker, Target, follow
+from millstream.types import Attempt, Epoch, Offset, Partition, Term, Version
+
+APPLICATION = "app"
+OUTPUT, CHANGELOG = "word-counts", "app-counts-changelog"
+PARTITIONS = 2
+TASKS = [f"0_{number}" for number in range(PARTITIONS)]
+
+State = dict[bytes, bytes]
+Row = tuple[bytes, bytes | None]
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.sampled_from([None, b"1", b"2"])),
+    min_size=1,
+    max_size=3,
+)
+
+
+def fold(rows: list[Row]) -> State:
+    """What a store holds after some writes."""
+    state: State = {}
+    for key, value in rows:
+        if value is None:
+            state.pop(key, None)
+        else:
+            state[key] = value
+    return state
+
+
+@dataclass
+class Reader:
+    """Somebody who reads an output, and has stopped somewhere."""
+
+    task: str
+    expected: list[Row]
+    batches: Iterator[LogRecordBatch]
+    found: list[Row] = field(default_factory=list)
+
+    def step(self) -> bool:
+        for batch in self.batches:
+            self.found += zip(batch.keys(), batch.values(), strict=True)  # type: ignore[arg-type]
+            return True
+        return False
+
+
+class CollectorMachine(RuleBasedStateMachine):
+    """An application's files, and all that was ever in them."""
+
+    @initialize(retained=st.integers(1, 4), segment_entries=st.integers(1, 5))
+    def begin(self, retained: int, segment_entries: int) -> None:
+        self.scratch = tempfile.TemporaryDirectory()
+        root = Path(self.scratch.name) / "log"
+        self.now = 1_000
+        self.retained = retained
+        files = FastFiles()
+        self.log = FileLog(
+            root, files=files, limits=Limits(segment_entries=segment_entries), now_ms=lambda: self.now
+        )
+        self.log.create_topic("words", TopicConfig(PARTITIONS))
+        self.log.create_topic(OUTPUT, TopicConfig(PARTITIONS))
+        self.log.create_topic(CHANGELOG, TopicConfig(PARTITIONS, is_compacted=True, delete_retention_ms=0))
+        self.folder = ApplicationFolder(root, APPLICATION, files)
+        self.folder.ensure()
+        self.chain = ManifestChain(self.folder)
+        self.plan = word_count().plan()
+        self.history: list[Manifest] = []
+        self.attempts = count()
+        self.outputs: dict[str, list[Row]] = {task: [] for task in TASKS}
+        self.changes: dict[str, list[Row]] = {task: [] for task in TASKS}
+        self.lost: list[tuple[int, Path]] = []
+        """Of attempts that lost, or whose epoch is under way: the epoch and the file."""
+        self.snapshots: list[tuple[str, TaskEntry]] = []
+        self.followers: dict[str, tuple[MemoryBackend, Offset]] = {}
+        self.readers: list[Reader] = []
+        self.commit([(task, [(b"a", b"1")], [(b"a", b"1")]) for task in TASKS], attempts=1)
+
+    # Life -------------------------------------------------------------------------------------------------
+
+    @rule(
+        writes=st.lists(
+            st.tuples(st.sampled_from(TASKS), ROWS, ROWS),
+            max_size=PARTITIONS,
+            unique_by=lambda write: write[0],
+        ),
+        attempts=st.integers(1, 2),
+    )
+    def commit(self, writes: list[tuple[str, list[Row], list[Row]]], attempts: int) -> None:
+        """An epoch; every task that seals does so as often as there are attempts, and the last one counts."""
+        head = self.history[-1] if self.history else None
+        epoch = Epoch(len(self.history) + 1)
+        self.now += 10
+        entries = dict(head.tasks) if head else {}
+        for task, out, changed in writes:
+            for attempt in range(attempts):
+                entry = self._sealed(epoch, task, out, changed)
+                if attempt < attempts - 1:
+                    self.lost.append((epoch, self.folder.log_root / entry.file))
+            entries[task] = entry
+            self.outputs[task] += out
+            self.changes[task] += changed
+        manifest = Manifest(
+            application_id=APPLICATION,
+            epoch=epoch,
+            term=Term(1),
+            parent=head.digest() if head else "",
+            fingerprint="plan",
+            clock_ms=self.now,
+            positions=(),
+            tasks=entries,
+            sealed=tuple(sorted(task for task, _, _ in writes)),
+            learned=(),
+            oldest=max(head.oldest if head else 1, epoch - self.retained + 1),
+        )
+        self.chain.witness(self.chain.place(manifest))
+        self.history.append(manifest)
+        self._publish(manifest)
+
+    @rule(task=st.sampled_from(TASKS))
+    def seal_what_is_not_committed_yet(self, task: str) -> None:
+        epoch = Epoch(len(self.history) + 1)
+        entry = self._sealed(epoch, task, [(b"x", b"y")], [])
+        self.lost.append((epoch, self.folder.log_root / entry.file))
+
+    @rule(task=st.sampled_from(TASKS))
+    def take_a_snapshot(self, task: str) -> None:
+        entry = self.history[-1].tasks[task]
+        if self._manifest_path(entry.version).exists():  # else it is known by being the last
+            self.snapshots.append((task, entry))
+
+    @precondition(lambda self: self.snapshots)
+    @rule(data=st.data())
+    def drop_a_snapshot(self, data: st.DataObject) -> None:
+        self.snapshots.pop(data.draw(st.integers(0, len(self.snapshots) - 1)))
+
+    @rule(task=st.sampled_from(TASKS), steps=st.integers(0, 2))
+    def begin_to_read(self, task: str, steps: int) -> None:
+        batches = self.log.read(self._place(OUTPUT, task), Offset(0))
+        self.readers.append(Reader(task, list(self.outputs[task]), batches))
+        for _ in range(steps):
+            self.readers[-1].step()
+
+    @precondition(lambda self: self.readers)
+    @rule()
+    def read_to_the_end(self) -> None:
+        reader = self.readers.pop(0)
+        while reader.step():
+            pass
+        assert reader.found == reader.expected
+
+    @rule(task=st.sampled_from(TASKS), data=st.data())
+    def follow_to_a_commit_that_is_kept(self, task: str, data: st.DataObject) -> None:
+        kept = [manifest for manifest in self._kept() if task in manifest.tasks]
+        entry = data.draw(st.sampled_from(kept)).tasks[task]
+        backend, position = self.followers.get(task, (MemoryBackend(), Offset(0)))
+        if position > entry.changelogs["counts"]:
+            return
+        self.followers[task] = self._followed(backend, task, entry), entry.changelogs["counts"]
+
+    # Upkeep -----------------------------------------------------------------------------------------------
+
+    @rule(min_entries=st.integers(1, 4), later=st.integers(0, 1))
+    def tend(self, min_entries: int, later: int) -> None:
+        self.now += later
+        head = self.history[-1]
+        pinned = {entry.version for _, entry in self.snapshots}
+        before = self._epochs_on_disk()
+        Upkeep(self.folder, self.log, self.plan, min_entries=min_entries).run(head, pinned)
+        kept = {manifest.epoch for manifest in self._kept()}
+        assert self._epochs_on_disk() == kept | (pinned & before), "manifests"
+        self._check_files(head)
+        self._check_topics()
+        self._check_snapshots(head)
+
+    def _check_files(self, head: Manifest) -> None:
+        needed = {entry.file for entry in head.tasks.values()}
+        needed |= {manifest.tasks[task].file for manifest in self._kept() for task in manifest.sealed}
+        missing = [file for file in needed if not (self.folder.log_root / file).exists()]
+        assert not missing, "a manifest that is kept needs them"
+        for epoch, path in self.lost:
+            assert path.exists() == (epoch > head.epoch), f"{path}: of an attempt, the head is {head.epoch}"
+        self.lost = [(epoch, path) for epoch, path in self.lost if epoch > head.epoch]
+        there = {self.folder.relative(path) for path in self.folder.log_root.glob("sealed/*/*/*")}
+        running = {self.folder.relative(path) for _, path in self.lost}
+        assert there <= needed | running | self.log.referenced_files(), "nobody needs them"
+
+    def _check_topics(self) -> None:
+        """Indexes point at what is there, and changelogs are enough for every commit that is kept."""
+        for task in TASKS:
+            batches = self.log.read(self._place(OUTPUT, task), Offset(0))
+            found = [row for batch in batches for row in zip(batch.keys(), batch.values(), strict=True)]
+            assert found == self.outputs[task]
+            for manifest in self._kept():
+                if task in manifest.tasks:
+                    self._followed(MemoryBackend(), task, manifest.tasks[task])
+
+    def _check_snapshots(self, head: Manifest) -> None:
+        """Whose a snapshot is can be told, and it can be brought to the head, or is refused."""
+        for task, entry in self.snapshots:
+            assert self.chain.read(entry.version).tasks[task] == entry
+            backend = MemoryBackend()
+            state = sorted(self._state(task, entry).items())
+            backend.write(state, marker=self._marker(entry).encoded())
+            self._followed(backend, task, head.tasks[task])
+
+    # Inside -----------------------------------------------------------------------------------------------
+
+    def _followed(self, backend: MemoryBackend, task: str, entry: TaskEntry) -> MemoryBackend:
+        """A store that was brought to a version; one that is too old for that begins anew."""
+        target = Target("counts", self._place(CHANGELOG, task), self._marker(entry))
+        try:
+            follow(backend, target, self.log)
+        except DamagedStoreError:
+            backend = MemoryBackend()
+            follow(backend, target, self.log)
+        assert dict(backend.scan()) == self._state(task, entry)
+        return backend
+
+    def _sealed(self, epoch: Epoch, task: str, out: list[Row], changed: list[Row]) -> TaskEntry:
+        place = Partition(int(task[2:]))
+        published = {
+            (topic, place): record_batch(
+                [key for key, _ in rows], [value for _, value in rows], [self.now] * len(rows)
+            )
+            for topic, rows in ((OUTPUT, out), (CHANGELOG, changed))
+            if rows
+        }
+        path = self.folder.sealed_file(epoch, task, 0, Term(1), Attempt(next(self.attempts)))
+        content = SealedContent(task, epoch, published, {}, self.now)
+        sealed = write_sealed(self.folder, path, content)
+        before = self.history[-1].tasks.get(task) if self.history else None
+        return TaskEntry(
+            version=epoch,
+            file=sealed.path,
+            digest=sealed.digest,
+            sections=sealed.sections,
+            changelogs={"counts": Offset(len(self.changes[task]) + len(changed))},
+            stream_time=0,
+            partition_times=(),
+            punctuations=(),
+            previous=(before.version, before.digest) if before else (0, ""),
+        )
+
+    def _publish(self, manifest: Manifest) -> None:
+        self.log.publish_all(
+            (
+                TopicPartition(section.topic, section.partition),
+                SealedRange(
+                    manifest.tasks[task].file,
+                    section.start,
+                    section.length,
+                    section.count,
+                    section.min_timestamp,
+                    section.max_timestamp,
+                    Stamp(APPLICATION, task, manifest.epoch),
+                ),
+            )
+            for task in manifest.sealed
+            for section in manifest.tasks[task].sections
+        )
+
+    def _kept(self) -> list[Manifest]:
+        return self.history[-self.retained :]
+
+    def _state(self, task: str, entry: TaskEntry) -> State:
+        return fold(self.changes[task][: entry.changelogs["counts"]])
+
+    def _marker(self, entry: TaskEntry) -> Marker:
+        return Marker(Version(entry.version), entry.changelogs["counts"], entry.digest)
+
+    def _place(self, topic: str, task: str) -> TopicPartition:
+        return TopicPartition(topic, Partition(int(task[2:])))
+
+    def _manifest_path(self, epoch: int) -> Path:
+        return self.folder.manifests / f"{epoch:020d}"
+
+    def _epochs_on_disk(self) -> set[int]:
+        return {int(path.name) for path in self.folder.manifests.iterdir()}
+
+    def teardown(self) -> None:
+        if hasattr(self, "scratch"):
+            while self.readers:
+                self.read_to_the_end()
+            self.scratch.cleanup()
+
+
+TestNothingThatIsNeededIsDeleted = CollectorMachine.TestCase
+TestNothingThatIsNeededIsDeleted.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None, print_blob=True
+)
+
+
+def the_collector_ignores_what_is_pinned(patch: pytest.MonkeyPatch) -> None:
+    def run(self: Upkeep, head: Manifest, pinned: object = ()) -> UpkeepReport:
+        del pinned
+        return real(self, head)
+
+    real = Upkeep.run
+    patch.setattr(Upkeep, "run", run)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        bugs.compaction_ignores_the_manifests_that_are_kept,
+        bugs.the_collector_ignores_the_manifests_that_are_kept,
+        bugs.manifests_go_one_too_early,
+        bugs.the_collector_ignores_the_indexes,
+        bugs.the_collector_takes_what_is_sealed_just_now,
+        the_collector_ignores_what_is_pinned,
+        bugs.a_changelog_does_not_say_that_deletions_are_gone,
+        bugs.folding_loses_a_record,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Exception):  # noqa: B017 - whichever it meets first
+        run_state_machine_as_test(
+            CollectorMachine,
+            settings=settings(
+                TestNothingThatIsNeededIsDeleted.settings,
+                database=None,
+                derandomize=True,
+                max_examples=500,
+                phases=[Phase.generate],
+                print_blob=False,
+            ),
+        )
