@@ -15,6 +15,7 @@ from pathlib import Path
 from millstream import Store, StreamsBuilder, StreamsConfig, Topology, serdes
 from millstream.durable.layer import OS_FILES, FileLayer, OsFileLayer
 from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.log.files import Limits
 from millstream.runtime.commit import DriverSettings
 from millstream.runtime.epoch import PlannedTask
 from millstream.runtime.step import apply_commit
@@ -80,6 +81,7 @@ class SmallApp:
     retained_manifests: int = 100
     config: StreamsConfig | None = None
     listener: RestoreListener = NO_LISTENER
+    limits: Limits | None = None
 
     @property
     def log_root(self) -> Path:
@@ -99,7 +101,7 @@ class SmallApp:
 
     def log(self) -> FileLog:
         """The log, opened as another process would."""
-        return FileLog(self.log_root, files=self.files)
+        return FileLog(self.log_root, files=self.files, limits=self.limits)
 
     def create(self) -> None:
         self.root.mkdir(mode=0o700, exist_ok=True)
@@ -123,6 +125,7 @@ class SmallApp:
             state_dir=self.state,
             backend=self.backend,
             files=self.files,
+            limits=self.limits,
             clock=lambda: now,
             settings=DriverSettings(retained_manifests=self.retained_manifests),
             config=self.config,
