@@ -45,12 +45,6 @@ def row_at(offset: int) -> tuple[bytes, bytes | None]:
     return b"key-%06d" % key, None if is_delete else rng.randbytes(VALUE_BYTES)
 
 
-def expected(end: int) -> dict[bytes, bytes]:
-    """What the store must hold when the input was read so far."""
-    rows = dict(row_at(offset) for offset in range(end))
-    return {key: value for key, value in rows.items() if value is not None}
-
-
 class Keep(Processor[bytes, bytes, bytes, bytes]):
     """Keeps the latest value of each key."""
 
