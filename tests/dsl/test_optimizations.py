@@ -45,7 +45,8 @@ def test_what_does_not_exist_is_refused(wrong: Any) -> None:
     with pytest.raises(TopologyError) as raised:
         two_counts().build(optimization=wrong)
     assert str(raised.value) == (
-        f"build(optimization={wrong!r}): give 'none', 'all', or some of merge_repartition_topics"
+        f"build(optimization={wrong!r}): give 'none', 'all', or some of reuse_ktable_source_topics, "
+        "merge_repartition_topics"
     )
 
 

@@ -63,7 +63,7 @@ def list_state(app_id: str | None, directory: StateDirectory) -> None:
 @click.argument("task")
 @_directory_option
 def show(app_id: str, task: str, directory: StateDirectory) -> None:
-    """Show the stores of a task: version, changelog offset, and about how many rows.
+    """Show the stores of a task: version, offset in the changelog (or source topic), and about how many rows.
 
     Opens the stores, so nobody else may work on the task at that moment.
 

@@ -21,6 +21,7 @@ from millstream.cli.formats import FORMATS
 from millstream.cli.produce import LineParser, open_inputs, produce_stream
 from millstream.log import FileLog, Producer, TimestampType, TopicConfig, TopicPartition, open_log
 from millstream.log.errors import TopicExistsError
+from millstream.runtime.reused_sources import compaction_bounds
 from millstream.types import Offset, Partition
 
 __all__ = ["topics"]
@@ -213,12 +214,13 @@ def tidy(names: tuple[str, ...], log: FileLog) -> None:
     Example:
       millstream topics tidy clicks
     """
+    bounds = compaction_bounds(log.root)
     for topic in names or log.topics():
         before = log.describe(topic).partitions
         rewritten = 0
         for partition in before:
             place = TopicPartition(topic, partition.partition)
-            rewritten += log.rewrite(place, min_entries=1)
+            rewritten += log.rewrite(place, min_entries=1, up_to=bounds.of(place))
             log.retain(place)
         gone = sum(
             now.earliest - then.earliest

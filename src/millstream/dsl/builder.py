@@ -12,7 +12,7 @@ from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import GlobalKTable, KTable, write_table_source
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.optimizations import chosen
-from millstream.dsl.table_state import SourceState
+from millstream.dsl.table_state import SourceState, TableSourceNode
 from millstream.offset_reset import OffsetReset
 from millstream.processors.api import Processor
 from millstream.processors.table_source import StoredTableSource
@@ -124,9 +124,12 @@ class StreamsBuilder:
                 timestamp_extractor=timestamp_extractor,
                 offset_reset=offset_reset,
             )
-            write_table_source(topology, table, state, (source,))
+            reused = topic if own.name in self._graph.topic_is_changelog else None
+            write_table_source(topology, table, state, (source,), source_topic=reused)
 
-        node = self._graph.add(GraphNode(table, write))
+        node = self._graph.add(
+            TableSourceNode(table, write, state=state, timestamp_extractor=timestamp_extractor)
+        )
         return KTable(self._graph, node, spec.key, spec.value, frozenset({source}), own.queryable_name, state)
 
     def global_table(
@@ -209,7 +212,8 @@ class StreamsBuilder:
         """The finished topology. Mistakes that need the whole picture are found here.
 
         `optimization` is Kafka's `topology.optimization`: "none", "all", or names of optimisations:
-        "merge_repartition_topics". It changes names of operators, so decide before there is state.
+        "merge_repartition_topics", "reuse_ktable_source_topics". They change names of operators, and where
+        state is restored from: decide before there is state.
 
         >>> from millstream import StreamsBuilder
         >>> builder = StreamsBuilder()

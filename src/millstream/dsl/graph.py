@@ -66,6 +66,8 @@ class Graph:
         self.nodes: list[GraphNode] = []
         """All of them, in the order in which they were added."""
         self.copartitions: list[frozenset[str]] = []
+        self.topic_is_changelog: set[str] = set()
+        """Stores of tables whose source topics do for their changelogs: chosen anew by each `build()`."""
 
     def new_name(self, prefix: str) -> str:
         """The next numbered name."""
@@ -100,6 +102,7 @@ class Graph:
     def write(self, topology: Topology, optimizations: Sequence[Callable[[Graph], None]] = ()) -> None:
         """Write all nodes into a topology, parents first, else in the order in which they were made."""
         self._merge_equal_sources()
+        self.topic_is_changelog.clear()
         for optimize in optimizations:
             optimize(self)
         written = {self._root}

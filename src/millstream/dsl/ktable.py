@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -309,7 +309,14 @@ def stored_source_table(
     return KTable(graph, node, spec.key, spec.value, source_names, materialized.queryable_name, state)
 
 
-def write_table_source(topology: Topology, name: str, state: SourceState, parents: tuple[str, ...]) -> None:
+def write_table_source(
+    topology: Topology,
+    name: str,
+    state: SourceState,
+    parents: tuple[str, ...],
+    *,
+    source_topic: str | None = None,
+) -> None:
     """Add the node that turns records into table updates, with its store if it has one."""
     if not state.stored:
         topology.add_operator(name, TableSource, parents)
@@ -317,4 +324,5 @@ def write_table_source(topology: Topology, name: str, state: SourceState, parent
     own = state.materialized
     make = partial(StoredTableSource, own.name, caching=own.caching, send_old=state.sends_old)
     topology.add_operator(name, make, parents)
-    topology.add_state_store(own.builder, name)
+    store = own.builder if source_topic is None else replace(own.builder, source_topic=source_topic)
+    topology.add_state_store(store, name)

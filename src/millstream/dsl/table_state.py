@@ -9,8 +9,11 @@ store by then.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from millstream.dsl.graph import GraphNode
 from millstream.dsl.materialized import Materialized
+from millstream.timestamps import TimestampExtractor
 
 
 class TableState:
@@ -47,6 +50,14 @@ class SourceState(TableState):
         if self.stored:
             self.sends_old = True
         return self.sends_old
+
+
+@dataclass(eq=False, kw_only=True)
+class TableSourceNode(GraphNode):
+    """The source of a table, as far as optimisations have to know it."""
+
+    state: SourceState
+    timestamp_extractor: TimestampExtractor | None
 
 
 class DerivedState(TableState):

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, overload
 
 from millstream.errors import UnknownStoreError
-from millstream.log.api import Log, TopicPartition
+from millstream.log.api import Log
 from millstream.record import ValueAndTimestamp, Windowed
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain
 from millstream.runtime.serde_book import SerdeBook
 from millstream.serdes import Serde
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.changelog import changelog_topic
 from millstream.state.errors import ChangelogCompactedError, DamagedStoreError
 from millstream.state.follow import Marker, Target, follow
 from millstream.state.opening import open_store
+from millstream.state.source_rows import target_of
 from millstream.state.specs import StoreBuilder, StoreKind
 from millstream.state.store import StateStore
 from millstream.state.versioned import VersionedRecord
@@ -98,14 +98,15 @@ class Replica:
 
     def _targets(self, head: Manifest) -> list[tuple[int, Target]]:
         """Where the copy of each partition has to get to."""
-        topic = changelog_topic(self._folder.application_id, self._spec.name)
+        name, application_id = self._spec.name, self._folder.application_id
         targets: list[tuple[int, Target]] = []
         for task_id, entry in head.tasks.items():
             number, partition = (int(part) for part in task_id.split("_"))
-            if number == self._sub.number:
-                marker = Marker(Version(entry.version), entry.changelogs.get(self._spec.name, Offset(0)))
-                place = TopicPartition(topic, Partition(partition))
-                targets.append((partition, Target(self._spec.name, place, marker, self._spec.is_segmented)))
+            if number == self._sub.number and (self._spec.has_changelog or name in entry.origins):
+                marker = Marker(Version(entry.version), entry.changelogs.get(name, Offset(0)))
+                origin = entry.origins.get(name)
+                target = target_of(self._spec, application_id, Partition(partition), marker, origin)
+                targets.append((partition, target))
         return targets
 
     def _follow(self, partition: int, target: Target) -> None:

@@ -16,12 +16,14 @@ from millstream.log.errors import InvalidPublicationError, OffsetOutOfRangeError
 from millstream.offset_reset import OffsetReset, reset_time
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.cuts import Ranges, align, meeting_partitions, quota
-from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
+from millstream.runtime.epoch import Cut, EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.lease import Lease, acquire
 from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section, TaskEntry
 from millstream.runtime.plan_changes import incompatible_changes
+from millstream.runtime.reused_sources import check_retention, reused_sources
 from millstream.runtime.upkeep import Upkeep, UpkeepReport
 from millstream.state.changelog import changelog_topic
+from millstream.state.source_rows import Origin
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Epoch, Offset, Partition
 
@@ -193,6 +195,7 @@ class Driver:
             learned=self.head.learned,
             partition_counts=dict(self.counts),
             default_partitions=self._settings.default_partitions,
+            compacted=self._compacted_where_stores_begin(cut),
         )
         self._folder.ensure_epoch(job.epoch)
         failpoints.hit("commit.planned")
@@ -338,6 +341,15 @@ class Driver:
             cut.setdefault(place.topic, {})[place.partition] = (start, ends[place])
         return cut
 
+    def _compacted_where_stores_begin(self, cut: Cut) -> dict[tuple[str, Partition], Offset]:
+        """Asked before the records are read: what compaction takes away later, tasks may have seen."""
+        return {
+            (topic, partition): self._log.compacted(TopicPartition(topic, partition)).to
+            for sub, name, topic in reused_sources(self._plan)
+            for partition in cut.get(topic, ())
+            if name not in _origins(self.head.tasks.get(sub.task_id(partition)))
+        }
+
     def _start(self, place: TopicPartition) -> Offset:
         """Where the next epoch begins to read."""
         committed = self.head.position(place.topic, place.partition)
@@ -409,6 +421,7 @@ class Driver:
         before = self.counts
         external = {topic: self._log.config(topic).partitions for topic in self._log.topics()}
         self.counts = self._plan.partitions(external, {} if head is None else head.repartitions)
+        check_retention(self._plan, self._log)
         try:
             for sub in self._plan.subtopologies:
                 for name in sub.stores:
@@ -430,7 +443,7 @@ class Driver:
     def _check_spread(self, sub: SubTopology, store: str, head: Manifest | None) -> None:
         """Refuse if the keys of a store would no longer be where they are; else it has its changelog."""
         tasks = self._plan.task_count(sub, self.counts)
-        if sub.stores[store].logging:
+        if sub.stores[store].has_changelog:
             topic = changelog_topic(self._folder.application_id, store)
             self._create(topic, TopicConfig(tasks, is_compacted=True))
             spread = self.counts[topic]
@@ -492,8 +505,9 @@ class Driver:
                 f"Since epoch {head.epoch} these have changed:\n"
                 + "".join(f"  {change}\n" for change in changes)
                 + "Nothing was touched. Likely cause: operators were removed or put in front of unnamed "
-                "ones, whose numbered names have shifted. Remedy: give stores the names they had (store="
-                "...), run the program as it was, or start this one under another app_id."
+                "ones, whose numbered names have shifted, or build(optimization=...) was changed. Remedy: "
+                "give stores the names they had (store=...), run the program as it was, or start this one "
+                "under another app_id."
             )
 
     def _check_changelogs(self, task_ids: Iterable[str]) -> None:
@@ -503,7 +517,7 @@ class Driver:
             number, partition = (int(part) for part in task_id.split("_"))
             entry = None if self._head is None else self._head.tasks.get(task_id)
             for name, spec in stores.get(number, {}).items():
-                if not spec.logging:
+                if not spec.has_changelog:
                     continue
                 place = TopicPartition(
                     changelog_topic(self._folder.application_id, name), Partition(partition)
@@ -604,17 +618,13 @@ def _entries(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> dict[
         if report.sealed is None:
             continue
         before = job.entries.get(task.task_id)
-        start = before.changelogs if before is not None else {}
-        logged = [name for name, spec in subs[task.subtopology].stores.items() if spec.logging]
+        positions, origins = _store_positions(subs[task.subtopology], task.partition, job, before, report)
         entries[task.task_id] = TaskEntry(
             version=job.epoch,
             file=report.sealed.path,
             digest=report.sealed.digest,
             sections=report.sealed.sections,
-            changelogs={
-                name: Offset(start.get(name, Offset(0)) + report.changelog_counts.get(name, 0))
-                for name in logged
-            },
+            changelogs=positions,
             stream_time=report.state.stream_time,
             partition_times=tuple(
                 (topic, Partition(partition), time)
@@ -628,8 +638,30 @@ def _entries(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> dict[
                 for (topic, partition), count in sorted(report.repartitioned.items())
             ),
             previous=(0, "") if before is None else (before.version, before.digest),
+            origins=origins,
         )
     return entries
+
+
+def _store_positions(
+    sub: SubTopology, partition: Partition, job: EpochJob, before: TaskEntry | None, report: TaskReport
+) -> tuple[dict[str, Offset], dict[str, Origin]]:
+    """Where the stores of a task stand in their changelogs, or in the source topics that do for them."""
+    start = {} if before is None else before.changelogs
+    positions: dict[str, Offset] = {}
+    origins: dict[str, Origin] = dict(_origins(before))
+    for name, spec in sub.stores.items():
+        if spec.has_changelog:
+            positions[name] = Offset(start.get(name, Offset(0)) + report.changelog_counts.get(name, 0))
+        elif spec.source_topic is not None and partition in job.cut.get(spec.source_topic, ()):
+            first, positions[name] = job.cut[spec.source_topic][partition]
+            if name not in origins:
+                origins[name] = Origin(first, job.compacted[spec.source_topic, partition])
+    return positions, origins
+
+
+def _origins(entry: TaskEntry | None) -> Mapping[str, Origin]:
+    return {} if entry is None else entry.origins
 
 
 def _merged_types(job: EpochJob, reports: Iterable[TaskReport]) -> tuple[tuple[str, str, str], ...]:

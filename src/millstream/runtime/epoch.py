@@ -47,6 +47,8 @@ class EpochJob:
     partition_counts: Mapping[str, int]
     default_partitions: int
     """Of a topic that an extractor names and that does not exist yet."""
+    compacted: Mapping[tuple[str, Partition], Offset] = field(default_factory=dict)
+    """How far source topics were compacted before the epoch, where a store begins that follows them."""
 
     def partitions_of(self, topic: str) -> int:
         """How many partitions a topic has, or will have."""

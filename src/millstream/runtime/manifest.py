@@ -23,6 +23,7 @@ from millstream.durable import FrameKind, publish_exclusive, read_bounded, repla
 from millstream.errors import MillstreamError
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.lease import LeaseLostError
+from millstream.state.source_rows import Origin
 from millstream.types import Epoch, Offset, Partition, Term
 
 __all__ = ["LostManifestError", "Manifest", "ManifestChain", "Section", "TaskEntry"]
@@ -57,7 +58,8 @@ class TaskEntry(msgspec.Struct, frozen=True):
     sections: tuple[Section, ...]
     """What of the file is published."""
     changelogs: Mapping[str, Offset]
-    """Per logged store, the next offset of its changelog: where a store at this version stands."""
+    """Per logged store, the next offset of its changelog (or of the source topic that does for one): where a
+    store at this version stands."""
     stream_time: int
     partition_times: tuple[tuple[str, Partition, int], ...]
     punctuations: tuple[tuple[str, int, int], ...]
@@ -65,6 +67,8 @@ class TaskEntry(msgspec.Struct, frozen=True):
     """How many rows came through each repartition so far: their offsets go on from here."""
     previous: tuple[int, str] = (0, "")
     """Version and digest of the task's epoch before this one, however long ago: where its store may stand."""
+    origins: Mapping[str, Origin] = {}
+    """Per store that has its source topic for a changelog, how it began."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Whether the state of one program fits another: the plan in the manifest against the plan to run.
 
 State is found by its store's name, in the sub-topology of a number. So stateless operators and stores may
-be added, but a store may not vanish, become another kind, or move to another sub-topology: its tasks and
-its keys would not be where they were.
+be added, but a store may not vanish, become another kind, follow another topic, or move to another
+sub-topology: its tasks, its keys and its offsets would not be what they were.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ def incompatible_changes(before: Mapping[str, Any], after: Mapping[str, Any]) ->
     """
     old, new = _stores(before), _stores(after)
     changes = []
-    for name, (number, kind, logging) in sorted(old.items()):
+    for name, (number, kind, log) in sorted(old.items()):
         if name not in new:
             fresh = ", ".join(repr(other) for other in sorted(new.keys() - old.keys()))
             hint = f" (new: {fresh})" if fresh else ""
             changes.append(f"store {name!r} of sub-topology {number} is gone{hint}")
             continue
-        now_number, now_kind, now_logging = new[name]
+        now_number, now_kind, now_log = new[name]
         if now_number != number:
             changes.append(f"store {name!r} was in sub-topology {number} and is in {now_number} now")
         if now_kind != kind:
             changes.append(f"store {name!r} was a {kind} store and is a {now_kind} store now")
-        if now_logging != logging:
-            changes.append(f"store {name!r} had {_log(logging)} and has {_log(now_logging)} now")
+        if now_log != log:
+            changes.append(f"store {name!r} had {log} and has {now_log} now")
     return changes + _sources(before, after) + _repartitions(before, after)
 
 
-def _stores(plan: Mapping[str, Any]) -> dict[str, tuple[int, str, bool]]:
+def _stores(plan: Mapping[str, Any]) -> dict[str, tuple[int, str, str]]:
     return {
-        store["name"]: (sub["number"], store["kind"], store["logging"])
+        store["name"]: (sub["number"], store["kind"], _log(store))
         for sub in plan["subtopologies"]
         for store in sub["stores"]
     }
@@ -79,5 +79,7 @@ def _repartitions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
     ]
 
 
-def _log(logging: bool) -> str:  # noqa: FBT001 - a value of the plan, not a switch
-    return "a changelog" if logging else "no changelog"
+def _log(store: Mapping[str, Any]) -> str:
+    if store.get("source_topic") is not None:
+        return f"its source topic {store['source_topic']!r} for a changelog"
+    return "a changelog" if store["logging"] else "no changelog"

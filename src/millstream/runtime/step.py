@@ -22,6 +22,7 @@ from millstream.runtime.local_cleaning import clean_now_and_then
 from millstream.runtime.manifest import ManifestChain, TaskEntry
 from millstream.runtime.metrics import Metrics
 from millstream.runtime.records import RawBatch, joined, record_batch_of
+from millstream.runtime.reused_sources import check_nothing_skipped, check_timestamps
 from millstream.runtime.routing import by_partition
 from millstream.runtime.sealed_file import SealedContent, SealedFile, read_sealed, write_sealed
 from millstream.runtime.serde_book import SerdeBook
@@ -80,6 +81,7 @@ def run_task(
     if not raws and not job.tick:
         return _idle(worker, job, sub, planned, entry, inputs, attempt)
     # 3.
+    check_timestamps(sub, worker.config)
     misplaced = _misplaced(worker, sub, planned, entry)
     if misplaced is not None:
         return misplaced, []
@@ -91,6 +93,7 @@ def run_task(
         book = _book(job, blobs)
         metrics = Metrics()
         sealed = _process(worker, job, sub, planned, entry, raws, backends, book, metrics)
+        check_nothing_skipped(sub, worker.log, planned.task_id, metrics)
         worker.metrics.merge(metrics)
         stages.ended("process")
         failpoints.hit("commit.processed")
@@ -116,7 +119,7 @@ def run_task(
         sealed=file,
         state=sealed.state,
         changelog_counts={
-            name: len(sealed.changelogs[name]) for name, spec in sub.stores.items() if spec.logging
+            name: len(sealed.changelogs[name]) for name, spec in sub.stores.items() if spec.has_changelog
         },
         repartitioned=inputs.repartitioned(),
         sent={(blob.topic, blob.partition): blob.sent() for blob in out},
@@ -264,6 +267,7 @@ def opened_stores(
         version=Version(entry.version if entry else 0),
         positions=dict(entry.changelogs) if entry else {},
         sealed=entry.digest if entry else "",
+        origins=entry.origins if entry else {},
     )
 
     def is_ours(version: Version, sealed: str) -> bool:
@@ -352,7 +356,7 @@ def _seal(
     }
     local: dict[str, pa.RecordBatch] = {}
     for name, spec in sub.stores.items():
-        if not sealed.changelogs[name]:
+        if not sealed.changelogs[name] or spec.source_topic is not None:
             continue
         rows = segment(sealed.changelogs[name], spec.kind, sealed.state.stream_time)
         if spec.logging:

@@ -34,6 +34,7 @@ from millstream import failpoints
 from millstream.log.api import Expired, SealedLog, TopicPartition
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain
+from millstream.runtime.reused_sources import compaction_bounds
 from millstream.state.changelog import changelog_topic
 from millstream.state.segments import dropped_by
 from millstream.topology.plan import Plan
@@ -80,9 +81,10 @@ class Upkeep:
         return UpkeepReport(removed, rewritten, self._collect(head))
 
     def _places(self, oldest: Manifest) -> Iterator[tuple[TopicPartition, Offset | None, Expired | None]]:
-        """Give the partitions that it writes or reads, changelogs with how far they may be compacted.
+        """Give the partitions that it writes or reads, with how far they may be compacted.
 
-        A store may be asked for at any manifest that is kept, so compaction ends where the oldest stands.
+        A store may be asked for at any manifest that is kept, so compaction ends where the oldest stands; of
+        a source topic, too, if a store has it for a changelog, of whatever application.
         Stores by segments write no tombstones for what expires: their changelogs are told by the note.
         """
         there = set(self._log.topics())
@@ -90,7 +92,7 @@ class Upkeep:
         for sub in subs:
             for name, spec in sub.stores.items():
                 topic = changelog_topic(self._folder.application_id, name)
-                if not spec.logging or topic not in there:
+                if not spec.has_changelog or topic not in there:
                     continue
                 for number in range(self._log.config(topic).partitions):
                     entry = oldest.tasks.get(sub.task_id(number))
@@ -100,12 +102,13 @@ class Upkeep:
         changelogs = {
             changelog_topic(self._folder.application_id, name) for sub in subs for name in sub.stores
         }
+        bounds = compaction_bounds(self._folder.log_root)
         for topic in sorted(there - changelogs):
             is_read = any(sub.source_of(topic) is not None for sub in subs)
             for number in range(self._log.config(topic).partitions):
                 place = TopicPartition(topic, Partition(number))
                 if is_read or self._publishes_to(place):
-                    yield place, None, None
+                    yield place, bounds.of(place), None
 
     def _publishes_to(self, place: TopicPartition) -> bool:
         """Whatever the plan says: sinks may choose a topic per record, and there are dead letters."""

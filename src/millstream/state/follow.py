@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -70,7 +70,8 @@ class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self)
 
 
-EMPTY: Final = Marker(Version(0), Offset(0))
+_START: Final = Offset(0)
+EMPTY: Final = Marker(Version(0), _START)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,12 @@ class Target:
     """Whether rows expire by segments."""
     scratch: Path | None = None
     """A folder for the time of a large restore, made and removed: see `millstream.state.sorted_runs`."""
+    first: Offset = _START
+    """Where a store that holds nothing begins to read."""
+    compacted_before: Offset = _START
+    """How far the log was compacted when the store began: what is missing up to there, it never had."""
+    writes_of: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    """From rows of the log to rows of keys and values as the store has them; None: they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,21 +156,24 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
         return
     if here.version >= wanted.version or here.position > wanted.position:
         raise ahead(target.store, target.changelog.partition, here, wanted)
+    start = max(here.position, target.first)
     before = log.compacted(target.changelog)
     # At the beginning, but on its way: it may have rows of a sorted restore that was killed.
     has_rows = here.position > 0 or here.version == RESTORING
-    if has_rows and here.position < before.deletes_gone_to:
+    # Compaction ends where the oldest version stands: up to there nothing has changed since the store began.
+    is_as_it_was = wanted.position <= target.compacted_before
+    if has_rows and here.position < before.deletes_gone_to and not is_as_it_was:
         raise _deletes_gone(target, here)
-    is_restore = wanted.position - here.position > BATCH_ROWS
+    is_restore = wanted.position - start > BATCH_ROWS
     is_there = False
-    watch = Watch(target, here.position, listener)
+    watch = Watch(target, start, listener)
     watch.start()
     try:
-        if target.scratch is not None and not here.position and wanted.position >= SORTED_ROWS:
+        if target.scratch is not None and not here.position and wanted.position - start >= SORTED_ROWS:
             _restore_sorted(backend, target, log, before, watch, target.scratch)
             watch.end()
             return
-        for entries, position, size in _batches(log, target, here.position):
+        for entries, position, size in _batches(log, target, start):
             is_there = position == wanted.position
             if is_there:
                 _check_not_overtaken(log, target, here, before)
@@ -191,14 +201,15 @@ def _restore_sorted(
     gone: KeyRange | None = None
     pending: list[Entry] = []
     done = pending_bytes = 0
-    with sorted_runs((rows for rows, _, _ in _read(log, target, Offset(0))), scratch) as runs:
+    with sorted_runs((rows for rows, _, _ in _read(log, target, target.first)), scratch) as runs:
         _check_not_overtaken(log, target, EMPTY, before)
         for entries, size in runs.batches(BATCH_ROWS):
             if target.segmented and entries[0][0] == NOTE_KEY and entries[0][1] is not None:
                 gone = dropped_by(entries[0][1])
             if pending:
                 _apply_sorted(backend, pending, _on_the_way(target.marker, Offset(0)), gone)
-                watch.applied(Offset(target.marker.position * done // runs.rows), pending_bytes)
+                share = (target.marker.position - target.first) * done // runs.rows
+                watch.applied(Offset(target.first + share), pending_bytes)
             pending, pending_bytes = entries, size
             done += len(entries)
         _apply_sorted(backend, pending, target.marker.encoded(), gone)
@@ -221,7 +232,7 @@ def _check_not_overtaken(log: Log, target: Target, here: Marker, before: Compact
     """
     now = log.compacted(target.changelog)
     is_new = here.version == RESTORING or here.position < target.marker.position
-    if is_new and target.marker.position < now.to:
+    if is_new and max(target.marker.position, target.compacted_before) < now.to:
         raise ChangelogCompactedError(
             f"Version {target.marker.version} of store {target.store!r} (offset {target.marker.position} of "
             f"{target.changelog}) can't be had any more: the changelog is compacted up to {now.to}. Likely "
@@ -271,7 +282,7 @@ def _read(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[pa.Rec
     position = start
     try:
         for batch in log.read(target.changelog, start, end):
-            pending.append(batch.records)
+            pending.append(batch.records if target.writes_of is None else target.writes_of(batch.records))
             rows += len(batch)
             size += batch.records.nbytes
             position = batch.next_offset

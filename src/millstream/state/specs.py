@@ -91,6 +91,8 @@ class StoreBuilder:
     """How long the segments are by which rows expire; by default it follows from the retention."""
     retain_duplicates: bool = False
     time_ordered: bool = False
+    source_topic: str | None = None
+    """The topic whose records are all that is ever written to the store: they do for a changelog."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -109,6 +111,15 @@ class StoreBuilder:
         (True, False)
         """
         return self.kind in _SEGMENTED
+
+    @property
+    def has_changelog(self) -> bool:
+        """Whether there is a topic for the store's changes alone.
+
+        >>> key_value("seen").has_changelog, key_value("seen", logging=False).has_changelog
+        (True, False)
+        """
+        return self.logging and self.source_topic is None
 
     @property
     def layout(self) -> str:

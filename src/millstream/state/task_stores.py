@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,9 @@ from typing import Final
 
 from millstream import failpoints
 from millstream.durable import disk_errors_named
-from millstream.log.api import Log, TopicPartition
+from millstream.log.api import Log
 from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier
-from millstream.state.changelog import changelog_topic
 from millstream.state.directory import Checkpoint, TaskDirectory
 from millstream.state.errors import ChangelogGapError, DamagedStoreError
 from millstream.state.follow import (
@@ -38,6 +37,7 @@ from millstream.state.overlay import Entry
 from millstream.state.segments import SEGMENT_BYTES
 from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
 from millstream.state.snapshots.restoring import Restorer, StoreOnDisk
+from millstream.state.source_rows import Origin, target_of
 from millstream.state.specs import StoreBuilder
 from millstream.types import Offset, Partition, Version
 
@@ -57,9 +57,11 @@ class TaskVersion:
     partition: Partition
     version: Version
     positions: Mapping[str, Offset]
-    """Per logged store, the next offset of its changelog."""
+    """Per logged store, the next offset of its changelog, or of the topic that does for one."""
     sealed: str = ""
     """Digest of the file that the task sealed for this version: it tells one history from another."""
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    """Per store with a source topic for a changelog, how it began. One that is missing has had no records."""
 
 
 class NewerStores(Enum):
@@ -121,7 +123,7 @@ def open_task_stores(
             if snapshots is not None and wanted.version > 0:
                 place = SnapshotPlace(wanted.application_id, directory.path.name, name, maker.name)
                 target = _target(name, spec, wanted)
-                changelog = log if spec.logging else None
+                changelog = log if _has_rows(spec, wanted) else None
                 restorer = Restorer(snapshots, place, store, target, changelog, is_known, listener)
             backend = _open(store, bring, restorer)
             opened[name] = resources.enter_context(backend)
@@ -248,7 +250,7 @@ def _bring_to_version(
     _refuse_foreign(backend, name, wanted, is_known)
     if newer is NewerStores.TAKE and _is_newer(marker_of(backend, name), wanted, is_known):
         return
-    if spec.logging:
+    if _has_rows(spec, wanted):
         follow(backend, replace(_target(name, spec, wanted), scratch=scratch), log, listener)
         return
     here = marker_of(backend, name)
@@ -256,7 +258,7 @@ def _bring_to_version(
         return
     if here.version > wanted.version:
         raise ahead(name, wanted.partition, here, Marker(wanted.version, here.position))
-    segments = local_segments(name, here.version, wanted.version)
+    segments = [] if spec.logging else local_segments(name, here.version, wanted.version)
     if segments is None:
         segments = [[(key, None) for key, _ in backend.scan()]]
     marker = Marker(wanted.version, Offset(0), wanted.sealed)
@@ -267,10 +269,15 @@ def _is_newer(here: Marker, wanted: TaskVersion, is_known: IsKnown) -> bool:
     return here.version > wanted.version and is_known(here.version, here.sealed)
 
 
+def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
+    """Whether there is a topic to follow: a source topic may have fewer partitions than there are tasks."""
+    return spec.logging and (spec.source_topic is None or spec.name in wanted.origins)
+
+
 def _target(name: str, spec: StoreBuilder, wanted: TaskVersion) -> Target:
-    changelog = TopicPartition(changelog_topic(wanted.application_id, name), wanted.partition)
     position = wanted.positions.get(name, Offset(0)) if spec.logging else Offset(0)
-    return Target(name, changelog, Marker(wanted.version, position, wanted.sealed), spec.is_segmented)
+    marker = Marker(wanted.version, position, wanted.sealed)
+    return target_of(spec, wanted.application_id, wanted.partition, marker, wanted.origins.get(name))
 
 
 def _refuse_foreign(backend: Backend, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -83,12 +83,12 @@ class Plan:
         return tuple(tuple(sub for sub in self.subtopologies if sub.level == level) for level in range(depth))
 
     def changelog_topics(self, application_id: str) -> dict[str, str]:
-        """The changelog topic of each logged store."""
+        """The changelog topic of each store that has one."""
         return {
             name: f"{application_id}-{name}-changelog"
             for sub in self.subtopologies
             for name, store in sub.stores.items()
-            if store.logging
+            if store.has_changelog
         }
 
     def partitions(
@@ -162,7 +162,7 @@ def _subtopology(
         is_global=any(name in topology.global_sources for name in names),
         nodes=nodes,
         children={name: tuple(behind) for name, behind in children.items()},
-        stores={store: known[store] for store in users},
+        stores={store: _as_used(known[store], used_by) for store, used_by in users.items()},
         connections=connections,
         units=units,
         ordered=_needs_order(nodes.values(), units),
@@ -170,6 +170,11 @@ def _subtopology(
             sink.name in nodes and source.name in nodes for sink, source in repartition_edges(topology)
         ),
     )
+
+
+def _as_used(store: StoreBuilder, users: Sequence[str]) -> StoreBuilder:
+    """A store that others may write to, besides its table, is not what its source topic says."""
+    return replace(store, source_topic=None) if len(users) > 1 else store
 
 
 def _needs_order(nodes: Iterable[Node], units: Iterable[Unit]) -> bool:
@@ -205,7 +210,12 @@ def _summary(sub: SubTopology) -> dict[str, Any]:
             for node in sub.nodes.values()
         ],
         "stores": [
-            {"name": store.name, "kind": store.layout, "logging": store.logging}
+            {
+                "name": store.name,
+                "kind": store.layout,
+                "logging": store.logging,
+                "source_topic": store.source_topic,
+            }
             for store in sub.stores.values()
         ],
     }

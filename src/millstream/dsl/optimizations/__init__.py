@@ -9,13 +9,14 @@ from collections.abc import Callable, Collection
 
 from millstream.dsl.graph import Graph
 from millstream.dsl.optimizations.merge_repartition_topics import merge_repartition_topics
+from millstream.dsl.optimizations.reuse_ktable_source_topics import reuse_ktable_source_topics
 from millstream.errors import TopologyError
 
 __all__ = ["OPTIMIZATIONS", "chosen"]
 
 Optimization = Callable[[Graph], None]
 
-OPTIMIZATIONS: tuple[Optimization, ...] = (merge_repartition_topics,)
+OPTIMIZATIONS: tuple[Optimization, ...] = (reuse_ktable_source_topics, merge_repartition_topics)
 
 
 def chosen(optimization: str | Collection[str]) -> tuple[Optimization, ...]:
