@@ -68,6 +68,7 @@ REGISTRY: Final[dict[str, str]] = {
     "commit.planned": "Step 2: the cut and the tasks of the epoch are chosen.",
     "commit.opened": "Step 3: a task's stores are at the version that was named.",
     "commit.processed": "Step 4: a task has processed its records; no local store has changed.",
+    "commit.sealing": "Step 5: a task is about to write its file; its stores are closed.",
     "commit.sealed": "Step 5: a task's file is durable; nobody knows of it yet.",
     "commit.reported": "Step 6: a task has told the driver.",
     "commit.checked": "Step 7: all reports agree; the manifest is not written.",

@@ -88,6 +88,22 @@ def test_a_lease_that_is_renewed_does_not_run_out(folder: ApplicationFolder, clo
         take(folder, clock)
 
 
+def test_a_lease_is_renewed_only_now_and_then(folder: ApplicationFolder, clock: Clock) -> None:
+    held = take(folder, clock)
+    (renewal,) = folder.leases.glob("*.renewed")
+    first = renewal.read_bytes()
+    clock.now += TTL_MS // 4 - 1
+    held.renew_if_due()
+    assert renewal.read_bytes() == first
+
+    clock.now += 1
+    held.renew_if_due()
+    assert renewal.read_bytes() != first
+    clock.now += TTL_MS - 1
+    with pytest.raises(LeaseHeldError):
+        take(folder, clock)
+
+
 def test_a_lease_that_has_run_out_is_taken_over_and_its_owner_is_told(
     folder: ApplicationFolder, clock: Clock
 ) -> None:

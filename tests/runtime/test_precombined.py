@@ -212,6 +212,7 @@ def test_rows_go_one_by_one_where_there_is_any_doubt(batch: Any) -> None:
 
 def test_counts_of_many_rows_travel_as_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column, "MANY_ROWS", 0)
+    monkeypatch.setattr(column, "FEW_ROWS", 0)
     batch = batch_of(("a", "x"), ("b", "y"), ("a", "z"))
     combined = combined_rows(batch, serdes.string, serdes.string, Counting())
     assert combined is not None

@@ -166,7 +166,7 @@ class Driver:
         2. The cut begins where the head ends. All tasks that may get records are planned, and get a folder
            to seal in.
         """
-        self.lease.renew()
+        self.lease.renew_if_due()
         if self._published != self.head.epoch:
             self.publish(self.head)  # it failed after the commit, for want of space perhaps
         if self._topics_have_grown():

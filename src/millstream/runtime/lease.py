@@ -36,6 +36,7 @@ __all__ = ["Lease", "LeaseHeldError", "LeaseLostError", "Owner", "acquire"]
 _CLAIM: Final = FrameKind(b"MSLC", version=1, max_bytes=4096)
 _RENEWAL: Final = FrameKind(b"MSLR", version=1, max_bytes=4096)
 _RENEWED: Final = ".renewed"
+_RENEWALS_PER_TERM: Final = 4
 
 
 class LeaseHeldError(MillstreamError):
@@ -75,6 +76,7 @@ class Lease:
         self._folder = folder
         self._clock = clock
         self._ttl_ms = ttl_ms
+        self._renewed_ms = clock()
 
     def verify(self) -> None:
         """Raise if a later term exists."""
@@ -90,11 +92,18 @@ class Lease:
 
     def renew(self) -> None:
         """Say that the driver is alive, for another while."""
+        now = self._clock()
         try:
-            _write_renewal(self._folder, self.term, self._clock() + self._ttl_ms)
+            _write_renewal(self._folder, self.term, now + self._ttl_ms)
         except FileNotFoundError:
             self.verify()  # a later term has tidied up
             raise
+        self._renewed_ms = now
+
+    def renew_if_due(self) -> None:
+        """Renew, unless that was done lately: it costs two syncs, and an epoch may last milliseconds."""
+        if self._clock() - self._renewed_ms >= self._ttl_ms // _RENEWALS_PER_TERM:
+            self.renew()
 
     def release(self) -> None:
         """Let go: the next driver need not wait."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column, plain_column
+from millstream.processors.columns.column import Column, are_few, plain_column
 from millstream.processors.fold import Combine, Combined
 from millstream.processors.groups import group_rows
 from millstream.runtime.column_edges import encoded
@@ -58,7 +58,7 @@ def decode_marked(
     column: Sequence[bytes | None], single: Callable[[list[bytes | None]], list[Any]]
 ) -> Sequence[Any]:
     """Values, and `Combined` in place of those that stand for several. `single` decodes the former."""
-    if isinstance(column, Column) and len(column) and (numbers := _numbers(column)) is not None:
+    if isinstance(column, Column) and not are_few(len(column)) and (numbers := _numbers(column)) is not None:
         return numbers
     whole = [data is not None and data[:1] != _SINGLE for data in column]
     if all(whole):

@@ -35,7 +35,7 @@ from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Section
 from millstream.types import Epoch, Partition
 
-__all__ = ["SealedContent", "SealedFile", "read_sealed", "write_sealed"]
+__all__ = ["NO_FILE", "SealedContent", "SealedFile", "read_sealed", "write_sealed"]
 
 _DIRECTORY: Final = FrameKind(b"MSSD", version=1, max_bytes=64 << 20)
 _TAIL: Final = struct.Struct("<Q8s")
@@ -70,6 +70,10 @@ class SealedFile:
     path: str
     digest: str
     sections: tuple[Section, ...]
+
+
+NO_FILE: Final = SealedFile("", "", ())
+"""Of a task without stores that had nothing to write but rows for a repartition: a sync less to wait for."""
 
 
 def write_sealed(folder: ApplicationFolder, path: Path, content: SealedContent) -> SealedFile:

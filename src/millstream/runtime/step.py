@@ -24,7 +24,7 @@ from millstream.runtime.metrics import Metrics
 from millstream.runtime.records import RawBatch, joined, record_batch_of
 from millstream.runtime.reused_sources import check_nothing_skipped, check_timestamps
 from millstream.runtime.routing import by_partition
-from millstream.runtime.sealed_file import SealedContent, SealedFile, read_sealed, write_sealed
+from millstream.runtime.sealed_file import NO_FILE, SealedContent, SealedFile, read_sealed, write_sealed
 from millstream.runtime.serde_book import SerdeBook
 from millstream.runtime.stages import Stages
 from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
@@ -363,6 +363,9 @@ def _seal(
             published[changelog_topic(job.application_id, name), planned.partition] = rows
         else:
             local[name] = rows
+    if not published and not local and not sub.stores:
+        return NO_FILE
+    failpoints.hit("commit.sealing")
     path = worker.folder.sealed_file(job.epoch, planned.task_id, planned.level, job.term, attempt)
     return write_sealed(
         worker.folder, path, SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)

@@ -62,6 +62,7 @@ EPOCH_POINTS: Final = (
     "commit.planned",
     "commit.opened",
     "commit.processed",
+    "commit.sealing",
     "commit.sealed",
     "commit.reported",
     "commit.checked",
@@ -112,7 +113,7 @@ UPKEEP_POINTS: Final = (
 
 STALL_SITES: Final[tuple[Site, ...]] = (
     ("commit.planned",),
-    ("commit.processed", "durable.file_written"),
+    ("commit.sealing", "durable.file_written"),
     ("commit.sealed",),
     ("commit.reported",),
     ("commit.checked",),

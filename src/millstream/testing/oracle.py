@@ -268,6 +268,10 @@ def _check_named_files(facts: Facts) -> None:
         needed |= {
             manifest["tasks"][task]["file"]: manifest["tasks"][task]["digest"] for task in manifest["sealed"]
         }
+    for entry in (entry for manifest in facts.manifests for entry in manifest["tasks"].values()):
+        rows = entry["sections"] or entry["changelogs"]
+        _must(entry["file"] or not rows, "I7", f"an entry with {rows} has no file")
+    needed.pop("", None)  # of tasks that had nothing to write
     for file, digest in needed.items():
         _must(file in facts.sealed, "I7", f"{file} is named by a manifest and is not there")
         _must(facts.sealed[file] == digest, "I7", f"{file} is not the file that was named")
