@@ -1,8 +1,8 @@
 """One task with one store in its changelog: what the cases about state measure with, without Spark.
 
-Keys are 16 random bytes, values 100 bytes of which half compress. An epoch is what a task does with a store:
-open it at the last version, which applies the segment of the epoch before, read its distinct keys at once,
-and write the new segment durably.
+Keys are 16 random bytes, values 100 bytes of which half compress. An epoch begins at the log's Arrow rows. It
+is what a task does with a store: open it at the last version, which applies the segment of the epoch before,
+read its distinct keys at once, and write the new segment durably.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.log.errors import TopicExistsError
 from millstream.state.backends import Backend, Row, supplier
-from millstream.state.changelog import changelog_topic, segment, sorted_as_columns
+from millstream.state.changelog import changelog_topic, segment
 from millstream.state.directory import TaskDirectory, open_state_directory
 from millstream.state.overlay import Entry, Overlay
 from millstream.state.snapshots import SnapshotPlace, SnapshotStorage, open_storage
@@ -31,7 +33,7 @@ from millstream.state.task_stores import NewerStores, TaskVersion, open_task_sto
 from millstream.state.written_columns import WrittenColumns
 from millstream.types import Offset, Partition, Version
 
-__all__ = ["KEY_BYTES", "VALUE_BYTES", "Keys", "OneTask", "values"]
+__all__ = ["KEY_BYTES", "VALUE_BYTES", "Drawn", "Keys", "OneTask", "drawn", "values"]
 
 APPLICATION = "bench"
 STORE = "counts"
@@ -42,6 +44,9 @@ ROWS_PER_APPEND = 100_000
 _FAR = 1_000_000
 """Versions only have to grow: another process's are passed by."""
 _PADDING = b"m" * (VALUE_BYTES // 2)
+
+Drawn: TypeAlias = tuple[pa.Array, pa.Array]
+"""The keys of an epoch's records, and the value that each of them writes, as the log has them."""
 
 
 class Keys:
@@ -75,6 +80,13 @@ def values(count: int, chance: random.Random) -> list[bytes]:
     half = VALUE_BYTES // 2
     data = chance.randbytes(half * count)
     return [data[at : at + half] + _PADDING for at in range(0, len(data), half)]
+
+
+def drawn(keys: Keys, count: int, chance: random.Random, times: int = 1) -> Drawn:
+    """The records of an epoch: so many distinct keys, each so many times, in no order."""
+    records = keys.sample(count, chance) * times
+    chance.shuffle(records)
+    return pa.array(records, pa.binary()), pa.array(values(len(records), chance), pa.binary())
 
 
 def _column(data: bytes, width: int) -> pa.Array:
@@ -150,25 +162,15 @@ class OneTask:
             newer=newer,
         )
 
-    def epoch(self, keys: list[bytes], new: list[bytes]) -> None:
-        """Read distinct keys and write them."""
+    def epoch(self, keys: pa.Array, new: pa.Array) -> None:
+        """Read the distinct keys of an epoch's records, and write the last value of each, as tables do."""
         with self.opened() as stores:
             overlay = Overlay(stores[STORE])
-            ordered = sorted(keys)
-            overlay.get_ascending(ordered)
-            overlay.put_many(zip(ordered, new, strict=True))
-            entries = overlay.sorted_entries()
-        self.seal(entries)
-
-    def epoch_of_records(self, records: list[bytes], new: list[bytes]) -> None:
-        """Fold records, several of each key, in columns, as the built-in aggregations do."""
-        with self.opened() as stores:
-            overlay = Overlay(stores[STORE])
-            columns = pa.table({"key": pa.array(records, pa.binary()), "value": pa.array(new, pa.binary())})
-            folded = sorted_as_columns(columns)
-            keys, last = (column.combine_chunks().cast(pa.binary()) for column in folded.columns)
-            overlay.get_ascending(keys.to_pylist())
-            overlay.put_columns(WrittenColumns(keys, last, pa.array([0] * len(keys), pa.int64())))
+            records = pl.DataFrame({"key": keys, "value": new})
+            last = records.group_by("key").agg(pl.col("value").last()).sort("key")
+            overlay.get_ascending(last["key"].to_list())
+            columns = (last["key"].to_arrow(), last["value"].to_arrow())
+            overlay.put_columns(WrittenColumns(*columns, pa.nulls(len(last), pa.int64()).fill_null(0)))
             entries = overlay.sorted_entries()
         self.seal(entries)
 

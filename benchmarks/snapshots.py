@@ -16,7 +16,7 @@ from multiprocessing import get_context
 
 from benchmarks.applications import workplace
 from benchmarks.figures import Figure, Scale, at_most, measured, ratio
-from benchmarks.one_task import Keys, OneTask, values
+from benchmarks.one_task import Keys, OneTask, drawn
 from benchmarks.timing import alternately, seconds
 from millstream.state.snapshots.taking import Outcome
 
@@ -106,9 +106,7 @@ def _beside(backend: str, keys: Keys, epochs: int) -> list[Figure]:
 def _epochs(task: OneTask, keys: Keys, chance: random.Random, is_over: Callable[[int], bool]) -> list[float]:
     taken: list[float] = []
     while not is_over(len(taken)):
-        drawn = keys.sample(KEYS_PER_EPOCH, chance)
-        new = values(len(drawn), chance)
-        taken.append(seconds(partial(task.epoch, drawn, new)))
+        taken.append(seconds(partial(task.epoch, *drawn(keys, KEYS_PER_EPOCH, chance))))
     return taken
 
 

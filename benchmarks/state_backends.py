@@ -18,11 +18,13 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
+
+import pyarrow as pa
 
 from benchmarks.applications import workplace
 from benchmarks.figures import Figure, Scale, at_least, at_most, measured, ratio
-from benchmarks.one_task import STORE, Keys, OneTask, values
+from benchmarks.one_task import STORE, Drawn, Keys, OneTask, drawn, values
 from benchmarks.timing import seconds
 from millstream.state.backends import supplier
 from millstream.state.backends.lmdb import LmdbSupplier
@@ -37,9 +39,6 @@ EXPIRING_ROWS = 1_000_000
 LOAD_BATCH = 50_000
 LMDB_MAP_BYTES = 32 << 30
 _MB = 1e6
-
-Drawn: TypeAlias = tuple[list[bytes], list[bytes]]
-"""The keys of an epoch's records, and the value that each of them writes."""
 
 AGAINST_KEYS = {"rocksdb": 1.5, "lmdb": 1.0}
 AGAINST_RECORDS = 5.0
@@ -92,12 +91,12 @@ def _epochs(name: str, task: OneTask, keys: Keys, *, batch: int, rounds: int) ->
     group = f"{keys.count:,} keys: an epoch"
     taken = _turns(
         {"epoch": task.epoch, "keys": partial(_one_by_one, task)},
-        lambda chance: _drawn(keys, batch, chance),
+        lambda chance: drawn(keys, batch, chance),
         rounds,
     )
     of_records = _turns(
-        {"epoch": task.epoch_of_records, "records": partial(_one_by_one, task)},
-        lambda chance: _drawn(keys, batch, chance, RECORDS_PER_KEY),
+        {"epoch": task.epoch, "records": partial(_one_by_one, task)},
+        lambda chance: drawn(keys, batch, chance, RECORDS_PER_KEY),
         max(1, rounds // 2),
     )
     ours = measured(f"{name}: epoch", taken["epoch"], group=group)
@@ -111,22 +110,18 @@ def _epochs(name: str, task: OneTask, keys: Keys, *, batch: int, rounds: int) ->
         found[2] = at_least(against_keys, AGAINST_KEYS[task.backend])
         found[5] = at_least(against_records, AGAINST_RECORDS)
     if task.backend == "lmdb":
-        drawn = _drawn(keys, batch, random.Random(6), RECORDS_PER_KEY)
+        some = drawn(keys, batch, random.Random(6), RECORDS_PER_KEY)
         each = Figure(
-            f"{name}: the same, a transaction each", seconds(partial(_transactions, task, *drawn)), "s"
+            f"{name}: the same, a transaction each",
+            seconds(partial(_transactions, task, *some)),
+            "s",
         )
         found += [each, ratio(f"{name}: a transaction each to epoch", each, records)]
     return found
 
 
-def _drawn(keys: Keys, count: int, chance: random.Random, times: int = 1) -> Drawn:
-    drawn = keys.sample(count, chance) * times
-    chance.shuffle(drawn)
-    return drawn, values(len(drawn), chance)
-
-
 def _turns(
-    works: Mapping[str, Callable[[list[bytes], list[bytes]], None]],
+    works: Mapping[str, Callable[[pa.Array, pa.Array], None]],
     draw: Callable[[random.Random], Drawn],
     rounds: int,
 ) -> dict[str, list[float]]:
@@ -135,33 +130,34 @@ def _turns(
     taken: dict[str, list[float]] = {name: [] for name in works}
     for number in range(rounds + 1):
         for name, work in works.items():
-            drawn = draw(chance)
+            keys, new = draw(chance)
             gc.collect()
-            took = seconds(partial(work, *drawn))
+            took = seconds(partial(work, keys, new))
             if number:
                 taken[name].append(took)
     return taken
 
 
-def _one_by_one(task: OneTask, keys: list[bytes], new: list[bytes]) -> None:
+def _one_by_one(task: OneTask, keys: pa.Array, new: pa.Array) -> None:
     written: dict[bytes, bytes | None] = {}
     with _library(task) as (get, put):
-        for key, value in zip(keys, new, strict=True):
+        for key, value in zip(keys.to_pylist(), new.to_pylist(), strict=True):
             get(key)
             put(key, value)
             written[key] = value
     task.seal(sorted(written.items()))
 
 
-def _transactions(task: OneTask, keys: list[bytes], new: list[bytes]) -> None:
+def _transactions(task: OneTask, keys: pa.Array, new: pa.Array) -> None:
+    records = list(zip(keys.to_pylist(), new.to_pylist(), strict=True))
     with LmdbSupplier(map_bytes=LMDB_MAP_BYTES).open(task.store_path) as opened:
         store: Any = opened
         table = store._parts[b""].data
-        for key, value in zip(keys, new, strict=True):
+        for key, value in records:
             with store._env.begin(db=table, write=True) as transaction:
                 transaction.get(key)
                 transaction.put(key, value)
-    task.seal(sorted(dict(zip(keys, new, strict=True)).items()))
+    task.seal(sorted(dict(records).items()))
 
 
 @contextmanager
@@ -213,7 +209,7 @@ def _grown_mb(task: OneTask, number: int, batch: int) -> dict[str, float]:
     keys, chance = Keys(number), random.Random(4)
     before = _held_mb()
     for _ in range(10):
-        task.epoch(*_drawn(keys, batch, chance))
+        task.epoch(*drawn(keys, batch, chance))
     with task.opened() as stores:
         stores[STORE].get_many(sorted(keys.sample(batch, chance)))
         after = _held_mb()

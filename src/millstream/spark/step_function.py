@@ -12,7 +12,6 @@ from millstream.errors import MillstreamError
 from millstream.runtime.blobs import Blob
 from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.step import Worker, run_task
-from millstream.spark.garbage import no_search_for_cycles
 from millstream.types import Attempt
 
 __all__ = ["Failed", "Passed", "Step", "assign"]
@@ -78,8 +77,7 @@ class Step:
         mine = [blob for blob in blobs if self._takes(worker, task, blob)]
         attempt = Attempt(_attempt())
         try:
-            with no_search_for_cycles():
-                report, out = run_task(worker, self.job, task, mine, attempt)
+            report, out = run_task(worker, self.job, task, mine, attempt)
         except MillstreamError as error:
             yield slot, Failed(task.task_id, error)
             return
