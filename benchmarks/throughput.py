@@ -154,5 +154,5 @@ def _group(work: _Work) -> str:
 
 
 def _has_pandas() -> bool:
-    """Whether what `transformWithState` needs is installed: the extra `bench` brings it."""
+    """Whether what `transformWithState` needs is installed: `make bench` sees to it."""
     return find_spec("pandas") is not None and find_spec("google") is not None
