@@ -105,7 +105,7 @@ def test_the_same_driver_goes_on_when_there_is_space_again(memory_path: Path) ->
         assert app.run() == app.expected()
     else:
         pytest.fail(f"an epoch needs more than {MOST} bytes")
-    assert met == set(PLACES.values())
+    assert met == set(PLACES.values()) - {"lease"}  # that was renewed when the driver started
 
 
 def lmdb_is_full(self: object, txn: object, entries: object) -> None:

@@ -132,10 +132,13 @@ def test_files_that_were_read_once_are_not_read_again(kept: OneTask, monkeypatch
     kept.commit(counts={b"%06d" % number: os.urandom(50) for number in range(10_000)})
     kept.take()
     assert sum(read) > 500_000
-    read.clear()
-    kept.commit(counts={b"one more": b"1"})
-    kept.take()
-    assert 0 < sum(read) < 50_000
+    rounds: list[int] = []
+    for number in range(3):  # RocksDB may write all rows anew in one of them, when it compacts
+        read.clear()
+        kept.commit(counts={b"%d more" % number: b"1"})
+        kept.take()
+        rounds.append(sum(read))
+    assert 0 < min(rounds) < 50_000
 
 
 @pytest.mark.parametrize("backend", ["rocksdb"])
