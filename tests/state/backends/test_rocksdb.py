@@ -15,6 +15,7 @@ from rocksdict import BlockBasedOptions, Options
 from millstream.errors import StoreError
 from millstream.state.backends import rocksdb
 from millstream.state.backends.rocksdb import RocksDbBackend, RocksDbSupplier
+from millstream.state.backends.rocksdb_journals import damaged_journal
 from millstream.state.errors import DamagedStoreError, StoreDiskFullError, StoreInUseError
 
 ROWS = [(b"%06d" % n, b"x" * 50) for n in range(20_000)]
@@ -138,6 +139,51 @@ def test_damage_is_found_and_named(tmp_path: Path, how: str) -> None:
             DamagedStoreError, match=r"(?s)is damaged \(Corruption: .* Remedy: remove the folder"
         ):
             use(tmp_path / "store")
+
+
+def test_a_manifest_that_rocksdb_would_read_for_ever_is_damaged(tmp_path: Path) -> None:
+    """One flipped bit makes an ordinary record one of a recycled file."""
+    with RocksDbSupplier().open(tmp_path / "store") as store:
+        store.write(ROWS[:10], marker=b"v1")
+    (manifest,) = (tmp_path / "store").glob("MANIFEST-*")
+    data = manifest.read_bytes()
+    records, position = [], 0
+    while position < len(data):
+        records.append(position)
+        position += 7 + int.from_bytes(data[position + 4 : position + 6], "little")
+    assert len(records) > 3
+    for record in records:
+        flipped = bytearray(data)
+        flipped[record + 6] ^= 4
+        manifest.write_bytes(flipped)
+        message = rf"is damaged \({manifest.name} has a record of a kind .* at byte {record}\)"
+        with pytest.raises(DamagedStoreError, match=message):
+            RocksDbSupplier().open(tmp_path / "store")
+    manifest.write_bytes(data)
+    assert ROWS[:10] == _all_rows(tmp_path / "store")
+
+
+def test_journals_are_looked_through_block_by_block(tmp_path: Path) -> None:
+    def record(kind: int, length: int) -> bytes:
+        return bytes(4) + length.to_bytes(2, "little") + bytes([kind]) + bytes(length)
+
+    full_block = record(1, (32 << 10) - 7 - 3) + bytes(3)  # three bytes are too few for a record
+    journal = tmp_path / "000007.log"
+    for data, place in (
+        (b"", None),
+        (full_block + record(1, 5), None),
+        (full_block + record(1, 5) + record(7, 1), (32 << 10) + 12),
+        (record(1, 40_000)[:100], None),
+        (record(1, 5) + b"torn", None),
+    ):
+        journal.write_bytes(data)
+        found = damaged_journal(tmp_path)
+        assert (None if found is None else int(found.split()[-1])) == place
+
+
+def _all_rows(path: Path) -> list[tuple[bytes, bytes]]:
+    with RocksDbSupplier().open(path) as store:
+        return list(store.scan())
 
 
 def _read_all_by_key(path: Path) -> None:

@@ -52,6 +52,7 @@ from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.base import CheckedBackend
 from millstream.state.backends.config_setter import ConfigSetter
 from millstream.state.backends.folder import StoreFolder, restored_folder, store_folder
+from millstream.state.backends.rocksdb_journals import damaged_journal
 from millstream.state.backends.zero_keys import lift, lift_entries, lift_keys, lower_page
 from millstream.state.errors import DamagedStoreError, StoreDiskFullError, StoreInUseError
 
@@ -87,6 +88,9 @@ class RocksDbBackend(CheckedBackend):
     ) -> None:
         for name in _INGEST_FILES:
             (path / name).unlink(missing_ok=True)  # left by a process that was killed
+        problem = damaged_journal(path)
+        if problem is not None:
+            raise _damaged(path, problem)
         with _errors_named(path):
             # Families are named explicitly: else rocksdict opens an existing database with the options that
             # it finds in its folder, without our cache, filters and bounds.
@@ -381,11 +385,15 @@ def _named(path: Path, text: str) -> StoreError:
             "state directory without holding the task's lock. Remedy: end that process."
         )
     if text.startswith(("Corruption", "IO error: No such file")):
-        return DamagedStoreError(
-            f"The store {path} is damaged ({text}). Likely cause: files in it were changed or removed, or a "
-            "fault of the disk. Remedy: remove the folder; the store is then restored from its changelog."
-        )
+        return _damaged(path, text)
     return StoreError(
         f"RocksDB could not work on the store {path}: {text}. Remedy: if it says no more to you than to us, "
         "remove the folder; the store is then restored from its changelog."
+    )
+
+
+def _damaged(path: Path, how: str) -> DamagedStoreError:
+    return DamagedStoreError(
+        f"The store {path} is damaged ({how}). Likely cause: files in it were changed or removed, or a "
+        "fault of the disk. Remedy: remove the folder; the store is then restored from its changelog."
     )
