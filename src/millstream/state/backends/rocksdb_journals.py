@@ -1,8 +1,8 @@
 """A look at RocksDB's journals (its manifest and its log) before RocksDB reads them.
 
-A record of a journal has a byte that says what it is. One that is damaged so that it looks like a record of a
-recycled file (5 to 8; such files are never made here) lets RocksDB read the same place for ever, and a process
-that opens the store hangs. So these are looked for first. Whatever else is damaged RocksDB finds itself.
+A record of a journal has a byte that says what it is. One that is damaged so that it looks like a record of
+a recycled file (5 to 8; such files are never made here) lets RocksDB read the same place for ever, and a
+process that opens the store hangs. So these are looked for first. What else is damaged RocksDB finds itself.
 """
 
 from __future__ import annotations
