@@ -42,6 +42,10 @@ EMBEDDED: dict[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
     "spark.rdd.compress": "false",
+    # What Spark remembers of past jobs. Its usual thousand is gone through in minutes, and of no use.
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "200",
+    "spark.ui.retainedTasks": "2000",
 }
 """Settings of the session that is made when none is given."""
 
