@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +20,10 @@ from millstream.durable import (
     publish_exclusive,
     read_bounded,
     replace_durably,
+    synced_meanwhile,
 )
+from millstream.durable.actions import SYNC_STEP_BYTES
+from millstream.durable.layer import OsFileLayer
 from millstream.testing.faulty_files import FaultyFiles
 
 Action = Callable[..., int]
@@ -135,3 +140,34 @@ def test_a_crash_before_the_link_leaves_a_name_that_is_known_as_temporary(tmp_pa
     with failpoints.armed("durable.file_synced"), pytest.raises(failpoints.InjectedCrash):
         publish_exclusive(tmp_path / "file", [b"new"])
     assert [is_temporary(name) for name in names(tmp_path)] == [True]
+
+
+class CountedSyncs(OsFileLayer):
+    """Notes how long the file is at each sync."""
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+
+    def fsync(self, fd: int) -> None:
+        self.lengths.append(os.fstat(fd).st_size)
+        super().fsync(fd)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_large_file_is_synced_in_steps(tmp_path: Path, action: Action) -> None:
+    files = CountedSyncs()
+    chunk = bytes(SYNC_STEP_BYTES // 2)
+    assert action(tmp_path / "file", [chunk] * 5, files=files) == 5 * len(chunk)
+    written = [length for length in files.lengths if length >= len(chunk)]
+    assert written == [2 * len(chunk), 4 * len(chunk), 5 * len(chunk)]
+
+
+def test_a_file_that_somebody_else_writes_is_synced_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda _fd: synced.set())
+    with synced_meanwhile(tmp_path / "file"):  # it may not be there yet
+        (tmp_path / "file").write_bytes(b"some")
+        assert synced.wait(60)
+    assert not [thread for thread in threading.enumerate() if thread.name == "millstream-sync"]

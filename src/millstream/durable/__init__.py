@@ -18,6 +18,7 @@ from millstream.durable.actions import (
     read_bounded,
     replace_durably,
     sync_folder,
+    synced_meanwhile,
     temporary_name,
     write_all,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "read_bounded",
     "replace_durably",
     "sync_folder",
+    "synced_meanwhile",
     "temporary_name",
     "write_all",
 ]

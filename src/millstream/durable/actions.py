@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,11 +33,14 @@ __all__ = [
     "read_bounded",
     "replace_durably",
     "sync_folder",
+    "synced_meanwhile",
     "temporary_name",
     "write_all",
 ]
 
 _TEMPORARY: Final = ".tmp"
+SYNC_STEP_BYTES: Final = 4 << 20
+_SYNC_BREAK_S: Final = 0.005
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -185,11 +189,41 @@ def is_temporary(name: str) -> bool:
     return name.startswith(".") and name.endswith(_TEMPORARY)
 
 
+def _write_in_steps(fd: int, chunks: Iterable[Chunk], files: FileLayer) -> int:
+    """Write a new file; sync a large one now and then, or its last sync would hold up everybody else's."""
+    length = synced = 0
+    for chunk in chunks:
+        length = write_all(fd, [chunk], length, files=files)
+        if length - synced >= SYNC_STEP_BYTES:
+            files.fsync(fd)
+            synced = length
+    return length
+
+
+@contextmanager
+def synced_meanwhile(path: Path) -> Iterator[None]:
+    """Sync a file again and again while somebody else writes it: the same for files that others write."""
+    over = threading.Event()
+
+    def sync() -> None:
+        while not over.wait(_SYNC_BREAK_S):
+            with suppress(FileNotFoundError), opened(path, os.O_RDONLY) as fd:
+                os.fsync(fd)
+
+    thread = threading.Thread(target=sync, name="millstream-sync", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def _write_new(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> int:
     with disk_errors_named(path):
         fd = files.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
-            length = write_all(fd, chunks, 0, files=files)
+            length = _write_in_steps(fd, chunks, files)
             failpoints.hit("durable.file_written")
             files.fsync(fd)
         except OSError:

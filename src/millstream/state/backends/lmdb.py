@@ -35,6 +35,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import lmdb
 
+from millstream.durable import synced_meanwhile
 from millstream.durable.layer import FILE_MODE, FOLDER_MODE
 from millstream.errors import StoreError
 from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
@@ -168,7 +169,7 @@ class LmdbBackend(CheckedBackend):
 
     def _copy_to(self, folder: Path, txn: lmdb.Transaction[bytes] | None = None) -> None:
         folder.mkdir(FOLDER_MODE)
-        with _errors_named(self._path):
+        with _errors_named(self._path), synced_meanwhile(folder / _DATA_FILE):
             self._env.copy(str(folder), compact=True, txn=txn)
 
     @contextmanager
