@@ -29,6 +29,7 @@ BASE = (
     "metrics",
     "failpoints",
     "offset_reset",
+    "meanwhile",
 )
 
 # From the bottom to the top. "package" is millstream/__init__.py, the list of public names.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+
+from millstream.meanwhile import repeated
 
 __all__ = ["Figures", "Watcher"]
 
@@ -63,19 +64,10 @@ class Watcher:
     @contextmanager
     def following(self, figures: Callable[[], Figures]) -> Iterator[None]:
         """Ask for figures a few times a second and show them, for the length of a `with` block."""
-        stop = threading.Event()
-
-        def follow() -> None:
-            while not stop.wait(_FOLLOW_EVERY_S):
-                self.show(figures())
-
-        thread = threading.Thread(target=follow, name="watcher", daemon=True)
-        thread.start()
         try:
-            yield
+            with repeated(lambda: self.show(figures()), _FOLLOW_EVERY_S, "watcher"):
+                yield
         finally:
-            stop.set()
-            thread.join()
             self.show(figures())
 
     def __exit__(

@@ -13,15 +13,15 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from millstream import failpoints
 from millstream.durable.errors import DamagedFileError, DiskFullError
 from millstream.durable.layer import OS_FILES, Chunk, FileLayer
+from millstream.meanwhile import repeated
 
 __all__ = [
     "create_exclusive",
@@ -200,23 +200,14 @@ def _write_in_steps(fd: int, chunks: Iterable[Chunk], files: FileLayer) -> int:
     return length
 
 
-@contextmanager
-def synced_meanwhile(path: Path) -> Iterator[None]:
+def synced_meanwhile(path: Path) -> AbstractContextManager[None]:
     """Sync a file again and again while somebody else writes it: the same for files that others write."""
-    over = threading.Event()
 
     def sync() -> None:
-        while not over.wait(_SYNC_BREAK_S):
-            with suppress(FileNotFoundError), opened(path, os.O_RDONLY) as fd:
-                os.fsync(fd)
+        with suppress(FileNotFoundError), opened(path, os.O_RDONLY) as fd:
+            os.fsync(fd)
 
-    thread = threading.Thread(target=sync, name="millstream-sync", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return repeated(sync, _SYNC_BREAK_S, "millstream-sync")
 
 
 def _write_new(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> int:

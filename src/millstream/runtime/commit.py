@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream import failpoints
-from millstream.errors import MillstreamError, MixedTypesError
+from millstream.errors import MillstreamError
 from millstream.log.api import SealedLog, SealedRange, Stamp, TopicConfig, TopicPartition
 from millstream.log.errors import InvalidPublicationError, OffsetOutOfRangeError
 from millstream.offset_reset import OffsetReset, reset_time
@@ -18,24 +18,25 @@ from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.cuts import Ranges, align, meeting_partitions, quota
 from millstream.runtime.epoch import Cut, EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.lease import Lease, acquire
-from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section, TaskEntry
+from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section
 from millstream.runtime.plan_changes import incompatible_changes
+from millstream.runtime.reports import (
+    EpochMismatchError,
+    MisplacedError,
+    advanced,
+    all_present,
+    check_consumed_is_named,
+    entries_after,
+    merged_types,
+    origins_of,
+)
 from millstream.runtime.reused_sources import check_retention, reused_sources
 from millstream.runtime.upkeep import Upkeep, UpkeepReport
 from millstream.state.changelog import changelog_topic
-from millstream.state.source_rows import Origin
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Epoch, Offset, Partition
 
 __all__ = ["Driver", "EpochMismatchError", "MisplacedError", "PlanChangedError", "PlanNotSupportedError"]
-
-
-class EpochMismatchError(MillstreamError):
-    """The reports of an epoch do not fit together: it has to run again."""
-
-
-class MisplacedError(MillstreamError):
-    """A task ran where its state is not, while its state is elsewhere: the epoch is planned anew."""
 
 
 class PlanNotSupportedError(MillstreamError):
@@ -209,8 +210,8 @@ class Driver:
         7. Every planned task has reported once; what each consumed is what the named senders sent; then
            the manifest is written. This is the commit.
         """
-        done = _all_present(job, reports)
-        _check_consumed_is_named(self._plan, job, done)
+        done = all_present(job, reports)
+        check_consumed_is_named(self._plan, job, done)
         failpoints.hit("commit.checked")
         manifest = Manifest(
             application_id=job.application_id,
@@ -219,10 +220,10 @@ class Driver:
             parent=self.head.digest(),
             fingerprint=self._plan.fingerprint,
             clock_ms=job.clock_ms,
-            positions=_advanced(self.head.positions, job),
-            tasks={**self.head.tasks, **_entries(self._plan, job, done)},
+            positions=advanced(self.head.positions, job),
+            tasks={**self.head.tasks, **entries_after(self._plan, job, done)},
             sealed=tuple(sorted(name for name, report in done.items() if report.sealed is not None)),
-            learned=_merged_types(job, done.values()),
+            learned=merged_types(job, done.values()),
             plan=self._plan.summary,
             repartitions=self._repartitions(),
             oldest=max(self.head.oldest, job.epoch - self._settings.retained_manifests + 1),
@@ -347,7 +348,7 @@ class Driver:
             (topic, partition): self._log.compacted(TopicPartition(topic, partition)).to
             for sub, name, topic in reused_sources(self._plan)
             for partition in cut.get(topic, ())
-            if name not in _origins(self.head.tasks.get(sub.task_id(partition)))
+            if name not in origins_of(self.head.tasks.get(sub.task_id(partition)))
         }
 
     def _start(self, place: TopicPartition) -> Offset:
@@ -547,131 +548,3 @@ class Driver:
                             "backup than its topics. Remedy: restore both from the same backup, or start the "
                             "application under another app_id."
                         )
-
-
-def _all_present(job: EpochJob, reports: Sequence[TaskReport | Misplaced]) -> dict[str, TaskReport]:
-    done: dict[str, TaskReport] = {}
-    for report in reports:
-        if isinstance(report, Misplaced):
-            message = (
-                f"task {report.task_id} ran on instance {report.instance}, where its state is not; it is on "
-                f"{report.expected_instance}"
-            )
-            raise MisplacedError(message)
-        if report.task_id in done:
-            message = f"epoch {job.epoch}: task {report.task_id} reported twice"
-            raise EpochMismatchError(message)
-        done[report.task_id] = report
-    planned = {task.task_id for task in job.tasks}
-    if set(done) != planned:
-        missing, foreign = sorted(planned - set(done)), sorted(set(done) - planned)
-        message = f"epoch {job.epoch}: no report of {missing}, and unplanned reports of {foreign}"
-        raise EpochMismatchError(message)
-    return done
-
-
-def _check_consumed_is_named(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> None:
-    """What each task took in from a repartition is what the named attempts sent. Equal digests are equal."""
-    for task in job.tasks:
-        expected = {
-            (topic, sender): done[sender].sent[topic, task.partition]
-            for topic, sender in _senders(plan, job, task)
-        }
-        if dict(done[task.task_id].consumed) != expected:
-            message = (
-                f"epoch {job.epoch}: task {task.task_id} consumed rows of another attempt than those that "
-                "are named: the epoch has to run again"
-            )
-            raise EpochMismatchError(message)
-
-
-def _senders(plan: Plan, job: EpochJob, task: PlannedTask) -> list[tuple[str, str]]:
-    subs = {sub.number: sub for sub in plan.subtopologies}
-    topics = [
-        topic
-        for source in subs[task.subtopology].sources
-        for topic in source.topics
-        if topic in plan.repartition_topics and task.partition < job.partition_counts[topic]
-    ]
-    return [
-        (topic, other.task_id)
-        for topic in topics
-        for other in job.tasks
-        if any(sink.topic == topic for sink in subs[other.subtopology].sinks)
-    ]
-
-
-def _advanced(
-    positions: Iterable[tuple[str, Partition, Offset]], job: EpochJob
-) -> tuple[tuple[str, Partition, Offset], ...]:
-    advanced = {(topic, partition): offset for topic, partition, offset in positions}
-    for topic, parts in job.cut.items():
-        advanced.update(((topic, partition), end) for partition, (_, end) in parts.items())
-    return tuple((topic, partition, offset) for (topic, partition), offset in sorted(advanced.items()))
-
-
-def _entries(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> dict[str, TaskEntry]:
-    subs: dict[int, SubTopology] = {sub.number: sub for sub in plan.subtopologies}
-    entries: dict[str, TaskEntry] = {}
-    for task in job.tasks:
-        report = done[task.task_id]
-        if report.sealed is None:
-            continue
-        before = job.entries.get(task.task_id)
-        positions, origins = _store_positions(subs[task.subtopology], task.partition, job, before, report)
-        entries[task.task_id] = TaskEntry(
-            version=job.epoch,
-            file=report.sealed.path,
-            digest=report.sealed.digest,
-            sections=report.sealed.sections,
-            changelogs=positions,
-            stream_time=report.state.stream_time,
-            partition_times=tuple(
-                (topic, Partition(partition), time)
-                for (topic, partition), time in sorted(report.state.partition_times.items())
-            ),
-            punctuations=tuple(
-                (node, number, due) for (node, number), due in sorted(report.state.punctuations.items())
-            ),
-            repartitioned=tuple(
-                (topic, partition, count)
-                for (topic, partition), count in sorted(report.repartitioned.items())
-            ),
-            previous=(0, "") if before is None else (before.version, before.digest),
-            origins=origins,
-        )
-    return entries
-
-
-def _store_positions(
-    sub: SubTopology, partition: Partition, job: EpochJob, before: TaskEntry | None, report: TaskReport
-) -> tuple[dict[str, Offset], dict[str, Origin]]:
-    """Where the stores of a task stand in their changelogs, or in the source topics that do for them."""
-    start = {} if before is None else before.changelogs
-    positions: dict[str, Offset] = {}
-    origins: dict[str, Origin] = dict(_origins(before))
-    for name, spec in sub.stores.items():
-        if spec.has_changelog:
-            positions[name] = Offset(start.get(name, Offset(0)) + report.changelog_counts.get(name, 0))
-        elif spec.source_topic is not None and partition in job.cut.get(spec.source_topic, ()):
-            first, positions[name] = job.cut[spec.source_topic][partition]
-            if name not in origins:
-                origins[name] = Origin(first, job.compacted[spec.source_topic, partition])
-    return positions, origins
-
-
-def _origins(entry: TaskEntry | None) -> Mapping[str, Origin]:
-    return {} if entry is None else entry.origins
-
-
-def _merged_types(job: EpochJob, reports: Iterable[TaskReport]) -> tuple[tuple[str, str, str], ...]:
-    merged = {(name, part): kind for name, part, kind in job.learned}
-    for report in reports:
-        for name, part, kind in report.learned:
-            known = merged.setdefault((name, part), kind)
-            if known != kind:
-                raise MixedTypesError(
-                    f"serdes.auto: the {part}s of {name!r} are {known} in one task and {kind} in task "
-                    f"{report.task_id}. Remedy: convert them to one type, or give {name!r} an explicit serde."
-                )
-    return tuple((name, part, kind) for (name, part), kind in sorted(merged.items()))

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
 
+from millstream.meanwhile import repeated
 from millstream.state.follow import Progress
 
 __all__ = ["RestoreNotes", "restores_in", "restores_told"]
@@ -70,27 +70,17 @@ class RestoreNotes:
         return self._folder / f"{_PREFIX}{_ODD.sub('_', progress.store)}-{progress.partition}"
 
 
-@contextmanager
-def restores_told(folder: Path, listeners: Sequence[Callable[[Progress], None]]) -> Iterator[None]:
+def restores_told(
+    folder: Path, listeners: Sequence[Callable[[Progress], None]]
+) -> AbstractContextManager[None]:
     """Tell listeners of restores that go on, a few times a second, for the length of a `with` block."""
-    if not listeners:
-        yield
-        return
-    over = threading.Event()
 
     def tell() -> None:
-        while not over.wait(_EVERY_S):
-            for progress in restores_in(folder):
-                for listener in listeners:
-                    listener(progress)
+        for progress in restores_in(folder):
+            for listener in listeners:
+                listener(progress)
 
-    thread = threading.Thread(target=tell, name="millstream-restores", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return repeated(tell, _EVERY_S, "millstream-restores") if listeners else nullcontext()
 
 
 def restores_in(folder: Path) -> list[Progress]:
