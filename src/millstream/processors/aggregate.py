@@ -17,7 +17,7 @@ from typing import Any
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import are_many
 from millstream.processors.fold import Combine, Combined, Reducing, combine_for
-from millstream.processors.groups import Groups, fold_in_columns, group_rows
+from millstream.processors.groups import Groups, fold_in_columns, group_rows, stand_for_several
 from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls
 
 
@@ -40,7 +40,7 @@ class Folding(TableOperator):
                 return None
             if self._fold_groups(batch, self.combine):
                 return None
-        self._may_be_combined = self.combine is not None and Combined in set(map(type, batch.values))
+        self._may_be_combined = self.combine is not None and stand_for_several(batch.values)
         keys, batch = self.with_key_bytes(batch)
         cells = self.store.load_settled(keys)
         fold = self._fold_to_last if self.caching else self._fold_each

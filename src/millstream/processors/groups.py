@@ -13,11 +13,11 @@ from typing import Any
 
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, are_many
-from millstream.processors.fold import Combine, Counting
+from millstream.processors.fold import Combine, Combined, Counting
 from millstream.serdes import Serde
 from millstream.state.keyvalue import TimestampedKeyValueStore
 
-__all__ = ["Groups", "fold_in_columns", "group_rows"]
+__all__ = ["Groups", "fold_in_columns", "group_rows", "stand_for_several"]
 
 _PYTHON_TYPES = {"String": str, "Binary": bytes, "Int64": int}
 _EQUAL_BY_BYTES = frozenset({str, bytes, int})
@@ -53,6 +53,13 @@ def group_rows(batch: Batch, key_serde: Serde[Any], combine: Combine) -> Groups 
     ordered = sorted(last.items(), key=itemgetter(1))
     rows = [row for _, row in ordered]
     return Groups(rows, [found[key] for key, _ in ordered], _largest(batch, last, ordered))
+
+
+def stand_for_several(values: Sequence[Any]) -> bool:
+    """Whether some of the values stand for several ones: see `Combined`."""
+    if isinstance(values, Column):
+        return values.shown_as is Combined
+    return Combined in set(map(type, values))
 
 
 def fold_in_columns(store: TimestampedKeyValueStore[Any], batch: Batch, combine: Combine) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column, chain_columns
+from millstream.processors.columns.column import Column, chain_columns, take_rows
 from millstream.serdes import Serde
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ class MergedColumns:
         order = frame.select(pl.arg_sort_by("time", maintain_order=True)).to_series()
         self._order = order
         self._parts = frame["part"].gather(order)
-        self._keys = keys.series().gather(order)
-        self._values = values.series().gather(order)
+        rows = Column.of_series(order)
+        self._keys, self._values = take_rows(keys, rows), take_rows(values, rows)
         self.timestamps = Column.of_series(timestamps.series().gather(order))
         self._headers = _headers(parts, order)
         self._places: list[int] | None = None
@@ -131,7 +131,7 @@ class MergedColumns:
     def batches(self, start: int, end: int, *, ordered: bool) -> dict[str, Batch]:
         """Rows from `start` to `end` by source node."""
         if len(set(self._sources)) == 1:
-            return {self._sources[0]: self._batch(slice(start, end), range(start, end), ordered=ordered)}
+            return {self._sources[0]: self._batch(range(start, end), ordered=ordered)}
         import polars as pl  # noqa: PLC0415 - see above
 
         sources = list(dict.fromkeys(self._sources))
@@ -140,21 +140,25 @@ class MergedColumns:
         found: dict[str, Batch] = {}
         for number in of_row.unique(maintain_order=True).to_list():
             rows = (of_row == number).arg_true().cast(pl.Int64) + start
-            found[sources[number]] = self._batch(rows, Column.of_series(rows), ordered=ordered)
+            found[sources[number]] = self._batch(Column.of_series(rows), ordered=ordered)
         return found
 
-    def _batch(self, rows: slice | pl.Series, origins: Sequence[int], *, ordered: bool) -> Batch:
+    def _batch(self, origins: range | Column, *, ordered: bool) -> Batch:
         headers = None
         if self._headers is not None:
             headers = [self._headers[origin] for origin in origins]
         return Batch(
-            keys=Column.of_series(self._keys[rows]),
-            values=Column.of_series(self._values[rows]),
-            timestamps=Column.of_series(self.timestamps.series()[rows]),
+            keys=_some(self._keys, origins),
+            values=_some(self._values, origins),
+            timestamps=_some(self.timestamps, origins),
             headers=headers if headers is not None and any(headers) else None,
             origins=origins,
             order=[(origin,) for origin in origins] if ordered else None,
         )
+
+
+def _some(column: Sequence[Any], rows: range | Column) -> Sequence[Any]:
+    return column[rows.start : rows.stop] if isinstance(rows, range) else take_rows(column, rows)
 
 
 def _headers(parts: Sequence[DecodedPart], order: pl.Series) -> list[Any] | None:

@@ -13,7 +13,8 @@ from millstream.processors.columns.column import Column
 from millstream.processors.columns.folded_groups import FoldedGroups, rows_by_key
 from millstream.processors.columns.folds import ColumnFold, CountFold, LargestFold, SmallestFold, SumFold
 from millstream.processors.columns.key_columns import key_bytes
-from millstream.processors.fold import Builtin, Combine, Combined
+from millstream.processors.fold import Builtin, Combine
+from millstream.processors.groups import stand_for_several
 from millstream.state.keyvalue import TimestampedKeyValueStore
 
 __all__ = ["fold_rows"]
@@ -30,11 +31,10 @@ _TYPES: dict[type, pl.DataType] = {int: pl.Int64(), str: pl.String(), bytes: pl.
 def fold_rows(store: TimestampedKeyValueStore[Any], batch: Batch, key_type: type, combine: Combine) -> bool:
     """Fold a batch into a cached table; False if that has to be done otherwise: nothing has happened then."""
     values = batch.values
-    if isinstance(values, Column):
-        if values.shown_as is Combined:
-            combine, values = combine.again, Column.of_series(values.series())
-    elif Combined in set(map(type, values)):  # besides others: from several senders
-        return False
+    if stand_for_several(values):
+        if not isinstance(values, Column):
+            return False  # some of them, perhaps: from several senders
+        combine, values = combine.again, Column.of_series(values.series())
     name = combine.builtin
     if name is None:
         return False
