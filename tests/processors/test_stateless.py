@@ -60,6 +60,10 @@ def second(key: Any, value: Any) -> Any:
     return value
 
 
+def needs_more(key: Any, value: Any, *, more: Any) -> Any:
+    return value
+
+
 class Second:
     def __call__(self, key: Any, value: Any) -> Any:
         return value
@@ -83,6 +87,7 @@ async def promises_a_value(key: Any, value: Any) -> Any:
         (lambda _, word: word.lower(), False),
         (lambda _, word, again=None: word, False),
         (gives_values, False),
+        (needs_more, False),
         (promises_a_value, False),
         (Second(), False),
         (max, False),

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.properties.engine import Results, run_engine, run_oracle
 from tests.properties.generate import is_legal, random_spec
-from tests.properties.inputs import Epoch, describe_epochs, random_epochs
+from tests.properties.inputs import Epoch, describe_epochs, punctual, random_epochs
 from tests.properties.spec import Spec, describe
 
 Epochs = tuple[Epoch, ...]
@@ -48,8 +48,8 @@ def commits_are_invisible(spec: Spec, epochs: Epochs) -> str | None:
 
 def size_is_invisible(spec: Spec, epochs: Epochs) -> str | None:
     """Batches that are taken for large ones, and go in columns where they can, give the same."""
-    for chosen in (spec, spec.uncached()):
-        few, many = run_engine(chosen, epochs), run_engine(chosen, epochs, as_if_many=True)
+    for chosen, given in ((spec, epochs), (spec, punctual(epochs)), (spec.uncached(), epochs)):
+        few, many = run_engine(chosen, given), run_engine(chosen, given, as_if_many=True)
         if found := difference("as if there were many", many, "few rows", few):
             return found
     return None

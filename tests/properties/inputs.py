@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.properties.oracle_nodes import Headers
 from tests.properties.spec import Spec
@@ -50,6 +50,20 @@ def random_epochs(spec: Spec, records: int = 44) -> tuple[Epoch, ...]:
         now += rng.choice((0, 3, 10, 25))
         epochs.append(Epoch(now, tuple(rows)))
     return tuple(epochs)
+
+
+def punctual(epochs: tuple[Epoch, ...]) -> tuple[Epoch, ...]:
+    """The same records, none of them late: what goes through repartitions can be combined."""
+    times: dict[tuple[str, int], int] = {}
+    changed = []
+    for epoch in epochs:
+        rows = []
+        for row in epoch.records:
+            place = (row.topic, row.partition)
+            times[place] = max(row.timestamp, times.get(place, 0))
+            rows.append(replace(row, timestamp=times[place]))
+        changed.append(replace(epoch, records=tuple(rows)))
+    return tuple(changed)
 
 
 def _row(rng: random.Random, topic: str, partition: int, offset: int, base: int) -> Input:

@@ -10,14 +10,24 @@ from tests.properties.check import Epochs, difference, report_on
 from tests.properties.column_build import build_in_columns
 from tests.properties.engine import Results, run_engine, run_oracle
 from tests.properties.generate import random_column_spec
+from tests.properties.inputs import punctual
 from tests.properties.spec import Spec
 
 TEST_FILE = "tests/properties/test_tiers.py"
 
 
-def run_columns(spec: Spec, epochs: Epochs, share: float, max_rows: int | None = None) -> Results:
+def run_columns(
+    spec: Spec, epochs: Epochs, share: float, max_rows: int | None = None, *, as_if_many: bool = False
+) -> Results:
     built, _ = build_in_columns(spec, share)
-    return run_engine(spec, epochs, max_rows=max_rows, fresh_tasks=max_rows is not None, built=built)
+    return run_engine(
+        spec,
+        epochs,
+        max_rows=max_rows,
+        fresh_tasks=max_rows is not None,
+        built=built,
+        as_if_many=as_if_many,
+    )
 
 
 def tiers_are_equal(spec: Spec, epochs: Epochs) -> str | None:
@@ -30,6 +40,17 @@ def tiers_are_equal(spec: Spec, epochs: Epochs) -> str | None:
             ("both tiers", run_columns(chosen, epochs, share=0.5)),
         ):
             if wrong := difference(name, found, "oracle", oracle):
+                return wrong
+    return None
+
+
+def column_sizes_are_invisible(spec: Spec, epochs: Epochs) -> str | None:
+    """Batches that are taken for large ones give the same, late records among them or not."""
+    for given in (epochs, punctual(epochs)):
+        oracle = run_oracle(spec, given)
+        for share in (1, 0.5):
+            many = run_columns(spec, given, share, as_if_many=True)
+            if wrong := difference("as if there were many", many, "oracle", oracle):
                 return wrong
     return None
 
@@ -47,7 +68,10 @@ def column_batches_are_invisible(spec: Spec, epochs: Epochs) -> str | None:
 def test_tiers_of_seed(seed: int) -> None:
     print(f"seed {seed}")
     report = report_on(
-        seed, random_column_spec(seed), (tiers_are_equal, column_batches_are_invisible), TEST_FILE
+        seed,
+        random_column_spec(seed),
+        (tiers_are_equal, column_sizes_are_invisible, column_batches_are_invisible),
+        TEST_FILE,
     )
     if report is not None:
         pytest.fail(report, pytrace=False)

@@ -207,7 +207,8 @@ def answers_the_value(mapper: Callable[[Any, Any], Any]) -> bool:
     if not isinstance(mapper, FunctionType):
         return False
     code, known = mapper.__code__, _SECOND.__code__
-    return code.co_code == known.co_code and code.co_argcount == 2 and not code.co_flags & _ODD  # noqa: PLR2004
+    takes_two = code.co_argcount == 2 and not code.co_kwonlyargcount and not code.co_flags & _ODD  # noqa: PLR2004
+    return takes_two and code.co_code == known.co_code
 
 
 _SECOND: Final[Any] = lambda _, value: value  # noqa: E731 - it is compared with what users write
