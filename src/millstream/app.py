@@ -25,7 +25,9 @@ from millstream.runtime.application_folder import ApplicationFolder
 from millstream.spark.epochs import EpochFailedError, EpochLoop, EpochResult
 from millstream.spark.restores import restores_in, restores_told
 from millstream.spark.totals import Totals
+from millstream.state.cleaning import clean
 from millstream.state.directory import open_state_directory
+from millstream.state.errors import StateDirectoryError
 from millstream.state.follow import Progress
 from millstream.topology.topology import Topology
 
@@ -214,8 +216,16 @@ class Streams:
         """
         self._check_state(State.CREATED, State.NOT_RUNNING, State.ERROR)
         if self._config.state_dir.is_dir():
-            open_state_directory(self._config.state_dir)  # refuses a folder that is not ours
+            directory = open_state_directory(self._config.state_dir)  # refuses a folder that is not ours
             if self._state_folder.is_dir():
+                clean(directory, self.app_id, unused_for_ms=0)
+                left = directory.tasks(self.app_id)
+                if left:
+                    raise StateDirectoryError(
+                        f"Tasks {', '.join(left)} of application {self.app_id!r} are being worked on in "
+                        f"{self._state_folder}. Their state stays; that of all others was deleted. Likely "
+                        "cause: the application runs in another process. Remedy: stop it first."
+                    )
                 shutil.rmtree(self._state_folder)
 
     def store(self, name: str) -> StoreReplica:

@@ -104,6 +104,11 @@ def test_a_topic_is_deleted_when_it_is_asked_for(run: Run) -> None:
     assert "There is no topic 'words'" in run("topics", "delete", "words", "--yes", status=1).stderr
 
 
+def test_the_changelog_of_an_application_is_left_to_it(run: Run) -> None:
+    told = run("topics", "tidy").stderr.splitlines()
+    assert "count-counts-changelog: left to application 'count', whose changelog it is." in told
+
+
 def test_the_changelog_of_an_application_is_not_deleted_by_mistake(run: Run) -> None:
     refused = run("topics", "delete", "count-counts-changelog", "--yes", status=1)
     assert "it holds the state of application 'count', which could not start without it" in refused.stderr

@@ -230,6 +230,16 @@ def test_tidying_topics_by_hand_does_not_either(tmp_path: Path) -> None:
     assert app.restored() == fold([(b"ann", b"rome"), (b"bob", b"oslo")])
 
 
+def test_a_topic_that_holds_a_table_is_not_deleted_by_mistake(tmp_path: Path) -> None:
+    app = stalled(tmp_path / "app")
+    command = ["delete", USERS.topic, "--yes", "--log", f"file:{app.root / 'log'}"]
+    refused = CliRunner().invoke(topics, command)
+    assert refused.exit_code == 1
+    assert "has it for the changelog of a table" in refused.output
+    assert USERS.topic in app.log().topics()
+    assert CliRunner().invoke(topics, [*command, "--force"]).exit_code == 0
+
+
 def test_nothing_is_compacted_that_anybody_reads_if_an_application_cant_be_asked(tmp_path: Path) -> None:
     app = stalled(tmp_path / "app")
     for manifest in (app.root / "log" / "applications" / "app" / "manifests").iterdir():

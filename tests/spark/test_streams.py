@@ -33,6 +33,7 @@ from millstream.console import line_of
 from millstream.errors import ConfigError, MillstreamError, ProcessingError, UnknownStoreError
 from millstream.spark.epochs import EpochFailedError, EpochResult
 from millstream.spark.session import check_context
+from millstream.state.directory import open_state_directory
 from millstream.state.errors import StateDirectoryError
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -276,6 +277,22 @@ def test_cleanup_deletes_its_own_state_and_nothing_else(lab: Lab) -> None:
     with lab.app(one_level()) as again:
         again.run(until="caught-up")
         assert dict(again.store("counts").all()) == counted(parts)
+
+
+def test_cleanup_leaves_what_somebody_works_on(tmp_path: Path) -> None:
+    config = StreamsConfig(state_dir=tmp_path / "state")
+    app = Streams(one_level(), app_id="copy", log=tmp_path / "log", config=config)
+    directory = open_state_directory(tmp_path / "state")
+    busy, idle = directory.task("copy", "0_0"), directory.task("copy", "0_1")
+    with idle.lock(timeout_ms=0):
+        pass
+    with busy.lock(timeout_ms=0):
+        with pytest.raises(StateDirectoryError, match=r"Tasks 0_0 of application 'copy' are being worked on"):
+            app.cleanup()
+        assert busy.path.exists()
+        assert not idle.path.exists()
+    app.cleanup()
+    assert not (tmp_path / "state" / "copy").exists()
 
 
 def test_cleanup_refuses_a_folder_without_our_marker(tmp_path: Path) -> None:

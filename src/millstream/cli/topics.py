@@ -140,7 +140,9 @@ def alter(topic: str, log: FileLog, partitions: int) -> None:
 @click.argument("topic")
 @_log_option
 @click.option("--yes", is_flag=True, help="Don't ask.")
-@click.option("--force", is_flag=True, help="Also the changelog of an application that is there.")
+@click.option(
+    "--force", is_flag=True, help="Also a topic that holds the state of an application that is there."
+)
 def delete(topic: str, log: FileLog, *, yes: bool, force: bool) -> None:
     """Delete a topic and all its records, for good.
 
@@ -158,6 +160,12 @@ def delete(topic: str, log: FileLog, *, yes: bool, force: bool) -> None:
             f"{topic!r} is a changelog: it holds the state of application {owner!r}, which could not start "
             "without it. Nothing was deleted. Remedy: delete another topic; if the application is not to run "
             "any more, say --force."
+        )
+    if not force and compaction_bounds(log.root).of(TopicPartition(topic, Partition(0))) is not None:
+        raise click.ClickException(
+            f"{topic!r} is read by an application that has it for the changelog of a table: it holds its "
+            "state. Nothing was deleted. Remedy: delete another topic; if the application is not to run any "
+            "more, say --force."
         )
     if not yes:
         click.confirm(f"Delete topic {topic!r} and its {records:,} records for good?", abort=True, err=True)
@@ -208,7 +216,8 @@ def describe(topic: str, log: FileLog) -> None:
 def tidy(names: tuple[str, ...], log: FileLog) -> None:
     """Bring small files together, compact, and apply the retention of topics (default: of all).
 
-    Applications do this for the topics that they read and write. It may run while others read and write.
+    Applications do this for the topics that they read and write, and they alone do it for their changelogs:
+    they know which versions are still needed. It may run while others read and write.
 
     \b
     Example:
@@ -216,6 +225,10 @@ def tidy(names: tuple[str, ...], log: FileLog) -> None:
     """
     bounds = compaction_bounds(log.root)
     for topic in names or log.topics():
+        owner = _owner_of_changelog(topic, log)
+        if owner is not None:
+            click.echo(f"{topic}: left to application {owner!r}, whose changelog it is.", err=True)
+            continue
         before = log.describe(topic).partitions
         rewritten = 0
         for partition in before:

@@ -6,7 +6,7 @@ never read; what it names is published, in epoch order and exactly once, before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream import failpoints
@@ -79,7 +79,7 @@ class Driver:
         *,
         clock: Callable[[], int],
         settings: DriverSettings | None = None,
-        pinned: Callable[[], Collection[int]] = tuple,
+        pinned: Callable[[], Container[int]] = tuple,
     ) -> None:
         self._folder = folder
         self._pinned = pinned

@@ -6,8 +6,8 @@ Nothing waits for a snapshot, and nothing depends on one: a failure is a warning
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -28,7 +28,15 @@ from millstream.state.snapshots.taking import Outcome, Taker, problems, take_sna
 from millstream.state.task_stores import NewerStores, maker_of
 from millstream.types import Epoch, Version
 
-__all__ = ["SnapshotSchedule", "pinned_epochs", "schedule_of", "snapshot_task", "storage_of", "warn_of"]
+__all__ = [
+    "PinnedEpochs",
+    "SnapshotSchedule",
+    "pinned_epochs",
+    "schedule_of",
+    "snapshot_task",
+    "storage_of",
+    "warn_of",
+]
 
 _LOGGER = logging.getLogger("millstream")
 _LOCK_WAIT_MS: Final = 10_000
@@ -79,6 +87,25 @@ def pinned_epochs(storage: SnapshotStorage | None, application_id: str) -> Colle
     A storage that can't be asked is an error: then no manifest may be removed.
     """
     return () if storage is None else retained_versions(storage, application_id)
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedEpochs:
+    """The epochs of snapshots: of those that are there, and of those at work.
+
+    These may be of any version from the one on with which they began.
+
+    >>> pinned = PinnedEpochs({3, 7}, at_work_since=9)
+    >>> 7 in pinned, 8 in pinned, 12 in pinned
+    (True, False, True)
+    """
+
+    listed: Container[int]
+    at_work_since: int | None = None
+
+    def __contains__(self, epoch: object) -> bool:
+        at_work = self.at_work_since is not None and isinstance(epoch, int) and epoch >= self.at_work_since
+        return at_work or epoch in self.listed
 
 
 class SnapshotSchedule:

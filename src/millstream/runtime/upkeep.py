@@ -26,7 +26,7 @@ be older than the truth, and then it deletes less. A crash anywhere leaves files
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class Upkeep:
         self._chain = ManifestChain(folder)
         self._min_entries = MIN_ENTRIES if min_entries is None else min_entries
 
-    def run(self, head: Manifest, pinned: Collection[int] = ()) -> UpkeepReport:
+    def run(self, head: Manifest, pinned: Container[int] = ()) -> UpkeepReport:
         """Do all of it once. ``pinned`` are epochs whose manifests somebody else needs."""
         # 1.
         removed = self._chain.fold(head, pinned)

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from millstream.runtime.beside import Beside
 from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
 from millstream.runtime.epoch import EpochJob, TaskReport
 from millstream.runtime.manifest import Manifest
-from millstream.runtime.snapshots import pinned_epochs, schedule_of, storage_of
+from millstream.runtime.snapshots import PinnedEpochs, pinned_epochs, schedule_of, storage_of
 from millstream.runtime.stages import Stages
 from millstream.spark.clock import Ticks, now_ms
 from millstream.spark.failures import EpochFailedError, SparkGoneError, given_up
@@ -99,7 +98,7 @@ class EpochLoop:
                 default_partitions=config.default_partitions,
                 offset_reset=config.offset_reset,
             ),
-            pinned=partial(pinned_epochs, self._snapshot_storage, application_id),
+            pinned=self._pinned,
         )
         config_setter(config.rocksdb_config_setter)  # refused here, and not by the first worker
         self._program = Program(
@@ -191,6 +190,11 @@ class EpochLoop:
         schedule = schedule_of(self._config, self._snapshot_storage, self.driver.head)
         if schedule is not None:
             self._snapshots = SnapshotJobs(self._context, self._slots, self._make_worker, schedule)
+
+    def _pinned(self) -> PinnedEpochs:
+        """The epochs that snapshots need. First those at work: when they are done, they are listed."""
+        since = None if self._snapshots is None else self._snapshots.at_work_since
+        return PinnedEpochs(pinned_epochs(self._snapshot_storage, self._application_id), since)
 
     def _end_snapshots(self) -> None:
         jobs, self._snapshots = self._snapshots, None

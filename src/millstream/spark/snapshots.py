@@ -46,6 +46,12 @@ class SnapshotJobs:
         self._thread: threading.Thread | None = None
         self._group = ""
         self._over = threading.Event()
+        self._oldest = 0
+
+    @property
+    def at_work_since(self) -> int | None:
+        """The oldest version that a snapshot at work may be of; None if none is at work."""
+        return self._oldest if self._thread is not None and self._thread.is_alive() else None
 
     def after(self, job: EpochJob, manifest: Manifest, reports: Sequence[TaskReport]) -> None:
         """An epoch is over: begin the snapshots that are due, unless the last ones are still at work."""
@@ -69,6 +75,7 @@ class SnapshotJobs:
             if task.task_id in due
         ]
         self._group = f"millstream-{job.application_id}-snapshots"
+        self._oldest = min(take.entry.version for take in takes)
         self._thread = threading.Thread(target=self._run, args=(takes,), name=self._group, daemon=True)
         self._thread.start()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -119,9 +120,21 @@ def by_prefix(store: str, options: Options, table: BlockBasedOptions) -> None:
     options.set_prefix_extractor(SliceTransform.create_fixed_prefix(4))
 
 
+def recycling(store: str, options: Options, table: BlockBasedOptions) -> None:
+    del store, table
+    options.set_recycle_log_file_num(2)
+
+
+def elsewhere(store: str, options: Options, table: BlockBasedOptions) -> None:
+    del store, table
+    options.set_wal_dir(tempfile.mkdtemp())
+
+
 @pytest.mark.parametrize(
     ("setter", "message"),
     [
+        (recycling, "a recycled file can't be told from a damaged one"),
+        (elsewhere, "a store is one folder, which can be removed and copied"),
         (
             forgetful,
             "set compaction_style=kCompactionStyleFIFO for the store {}: that compaction deletes rows.",

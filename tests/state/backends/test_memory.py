@@ -90,6 +90,14 @@ def test_rows_of_a_dropped_segment_are_freed_by_the_writes_that_follow() -> None
         assert sum(map(sys.getrefcount, keys)) == held - 2 * len(keys)  # the rows, and their order
 
 
+def test_dropped_segments_do_not_pile_up() -> None:
+    with MemoryBackend(segment_bytes=SEGMENT_BYTES) as store:
+        for number in range(0, 400, 4):
+            rows = [(segment_prefix(number + one), b"v") for one in range(4)]
+            store.write(rows, marker=b"%d" % number, drop=(b"\0", segment_prefix(number)))
+        assert len(store._content.dropped) <= 4
+
+
 def test_a_store_by_segments_comes_back_by_segments(tmp_path: Path) -> None:
     rows = [(segment_prefix(number), b"v") for number in range(5)]
     with MemorySupplier().open(tmp_path / "store", segment_bytes=SEGMENT_BYTES) as store:

@@ -131,9 +131,13 @@ class _Content:
                 self.parts[name].drop(*dropped)
 
     def free(self, rows: int) -> None:
-        """Free the memory of so many dropped rows."""
-        if self.dropped and self.dropped[-1].free(rows):
+        """Free the memory of so many dropped rows, of one segment or of several."""
+        while self.dropped and rows > 0:
+            held = len(self.dropped[-1].rows)
+            if not self.dropped[-1].free(rows):
+                return
             self.dropped.pop()
+            rows -= held
 
 
 class MemoryBackend(CheckedBackend):

@@ -76,6 +76,8 @@ _STOP_AT_LEVEL_0_FILES: Final = 20
 _FORBIDDEN: Final = {
     "compaction_style=kCompactionStyleFIFO": "that compaction deletes rows",
     "prefix_extractor=(?!nullptr)": "scans would not see all rows",
+    "recycle_log_file_num=(?!0$)": "a recycled file can't be told from a damaged one",
+    "wal_dir=.": "a store is one folder, which can be removed and copied",
 }
 """What RocksDB's options file must not say."""
 
