@@ -201,7 +201,7 @@ def a_crash_after_publishing(world: World) -> None:
 
 
 def ignores_whose_rows_were_consumed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("millstream.runtime.commit._check_consumed_is_named", lambda *_: None)
+    patch.setattr("millstream.runtime.commit.check_consumed_is_named", lambda *_: None)
 
 
 class Price(Processor[str, str, str, str]):
