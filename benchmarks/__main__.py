@@ -36,7 +36,7 @@ CASES = {
     "snapshots": "Snapshots: restores from them, and epochs beside them",
 }
 """Each is a function of that name in the module of that name."""
-QUICK = ("row_tier", "column_tier", "throughput", "small_epochs", "start_up")
+QUICK = ("row_tier", "column_tier", "throughput", "small_epochs")
 RESULTS = Path(__file__).parent / "results"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 

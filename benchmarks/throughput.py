@@ -74,7 +74,7 @@ def throughput(scale: Scale) -> list[Figure]:
     ours: dict[str, Figure] = {}
     native: dict[str, Figure] = {}
     with workplace() as root:
-        for number in range(_TURNS):
+        for number in range(scale.of(_TURNS, 1)):
             folder = root / str(number)
             folder.mkdir()
             with spark_context(folder) as spark:
