@@ -43,8 +43,7 @@ def save_cells(
 ) -> None:
     """Write values and timestamps of distinct keys in ascending order, none of them a delete."""
     codec = codec_to_write(store.value_serde, values.dtype) if isinstance(values, pl.Series) else None
-    in_columns = codec is not None and codec.dtype is not None
-    if codec is None or not in_columns or not isinstance(values, pl.Series) or values.null_count():
+    if codec is None or codec.dtype is None or not isinstance(values, pl.Series) or values.null_count():
         cells = [None if value is None else (value, time) for value, time in zip(values, times, strict=True)]
         store.save(dict(zip(keys.to_list(), cells, strict=True)))
         return
