@@ -49,7 +49,7 @@ BATCH_MB = 96
 """The rows of an epoch of 50,000 keys, as columns and as objects, whatever the backend."""
 MEMORY_MB = {
     "rocksdb": RocksDbSupplier().cache_bytes / _MB + BATCH_MB,
-    "lmdb": 50_000 * 4096 / _MB + BATCH_MB,  # no setting bounds it: a page for each key of a transaction
+    "lmdb": LmdbSupplier().step_rows[1] * 4096 / _MB + BATCH_MB,  # a page for each row of a step
 }
 
 

@@ -81,6 +81,7 @@ REGISTRY: Final[dict[str, str]] = {
     "upkeep.manifest_removed": "A manifest that is no longer kept is deleted; others may still be there.",
     "upkeep.file_collected": "A sealed file that nobody needs is deleted; others may still be there.",
     "state.task_renamed": "A task's folder is out of the way for deletion; it still exists.",
+    "state.step_written": "A store has taken one step of a write that may be done in steps.",
     "follow.batch_applied": "A follower has applied one batch of the changelog and can go on behind it.",
     # state/snapshots/: copies of stores on other storage
     "snapshot.copied": "A task's stores are copied locally, and its lock is let go; nothing is stored yet.",

@@ -47,6 +47,13 @@ UNREACHED |= {
     if name.startswith("snapshot.")
 }
 POINTS = [name for name in failpoints.REGISTRY if name not in UNREACHED]
+LMDB_ONLY = ["state.step_written"]
+SITES = [
+    (backend, point)
+    for backend in ("lmdb", "rocksdb")
+    for point in POINTS
+    if backend == "lmdb" or point not in LMDB_ONLY
+]
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +109,7 @@ def test_every_failpoint_is_passed_in_a_life(hits: Counter[str]) -> None:
 
 
 @pytest.mark.parametrize("action", ["raise", "torn-raise"])
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+@pytest.mark.parametrize(("backend", "point"), SITES)
 def test_a_crash_at_any_site_is_recovered_from(
     histories: dict[str, World],
     hits: Counter[str],
@@ -147,7 +153,7 @@ def test_a_killed_process_is_recovered_from(
 ) -> None:
     for skip in first_or_last(hits[point], action):
         # Every other hit on the other backend: each of them meets each failpoint in the long run.
-        backend = ("lmdb", "rocksdb")[(POINTS.index(point) + skip) % 2]
+        backend = "lmdb" if point in LMDB_ONLY else ("lmdb", "rocksdb")[(POINTS.index(point) + skip) % 2]
         with histories[backend].copy_to(tmp_path / str(skip)) as world:
             kill_a_child(world, f"{point}={action}@{skip}")
             recover(world)

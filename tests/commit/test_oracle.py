@@ -180,6 +180,9 @@ LIES: dict[str, tuple[str, Callable[[Facts], Facts]]] = {
     "a store above the head": ("I7", with_store(version=9)),
     "a store that is at another offset than its version": ("I7", with_store(position=0)),
     "a store whose marker was not advanced": ("I4", not_applied),
+    "a store on its way with a row of nobody": ("I5", with_store(version=-1, rows={b"customer0": b"shop9"})),
+    "a store on its way without the rows of its offset": ("I5", with_store(version=-1, rows={})),
+    "a store on its way to nowhere": ("I7", with_store(version=-1, toward=99)),
     "a standby with other rows": (
         "I5",
         lambda facts: replace(facts, standbys={("0_0", "latest"): Copy(0, 0, {b"a": b"b"})}),

@@ -17,7 +17,7 @@ from millstream.state import changelog, follow
 from millstream.state.backends import supplier
 from millstream.state.errors import ChangelogGapError, StoreAheadError
 from millstream.state.follow import RESTORING, Marker, marker_of
-from millstream.state.task_stores import TaskVersion, versions_on_disk
+from millstream.state.task_stores import NewerStores, TaskVersion, versions_on_disk
 from millstream.types import Offset, Partition, Version
 
 ROWS = 5_000
@@ -51,6 +51,13 @@ def behind(task: OneTask, monkeypatch: pytest.MonkeyPatch) -> OneTask:
         keys = [b"%05d" % (n * 2 + batch * 1_000) for n in range(ROWS)]
         task.commit(counts={key: None if key[-1:] == b"4" else b"%d" % batch for key in keys})
     return task
+
+
+@pytest.fixture
+def lmdb_behind(behind: OneTask) -> OneTask:
+    """The same, where batches are written in steps."""
+    behind.backend = "lmdb"
+    return behind
 
 
 def position(batches: int) -> Offset:
@@ -118,6 +125,39 @@ def test_a_follower_that_was_killed_goes_on_behind_its_last_batch(behind: OneTas
     assert stands_at(behind) == Marker(Version(BATCHES), position(BATCHES))
     with behind.opened() as stores:
         assert behind.expected() == rows_of(stores)
+
+
+def test_a_follower_that_crashed_within_a_batch_applies_it_again(lmdb_behind: OneTask) -> None:
+    for version in range(1, BATCHES + 1):
+        wanted = TaskVersion(APPLICATION, Partition(0), Version(version), {"counts": position(version)}, "x")
+        for passed in (0, 1):
+            with (
+                failpoints.armed("state.step_written", skip=passed),
+                pytest.raises(InjectedCrash),
+                lmdb_behind.opened(wanted),
+            ):
+                pass
+            assert stands_at(lmdb_behind) == Marker(RESTORING, position(version - 1), "x", Version(version))
+        with lmdb_behind.opened(wanted):
+            pass
+    with lmdb_behind.opened() as stores:
+        assert lmdb_behind.expected() == rows_of(stores)
+
+
+def test_a_store_with_rows_of_a_newer_version_is_not_taken_for_an_older_one(lmdb_behind: OneTask) -> None:
+    first, second = (
+        TaskVersion(APPLICATION, Partition(0), Version(n), {"counts": position(n)}, f"{n}") for n in (1, 2)
+    )
+    lmdb_behind.digests = {1: first.sealed, 2: second.sealed}
+    with lmdb_behind.opened(first):
+        pass
+    with failpoints.armed("state.step_written"), pytest.raises(InjectedCrash), lmdb_behind.opened(second):
+        pass
+    for newer in NewerStores:
+        with pytest.raises(StoreAheadError), lmdb_behind.opened(first, newer=newer):
+            pass
+    with lmdb_behind.opened(second) as stores:
+        assert marker_of(stores["counts"], "counts").version == second.version
 
 
 def test_a_store_in_the_middle_of_a_restore_has_no_version(behind: OneTask) -> None:

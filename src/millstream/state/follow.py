@@ -154,7 +154,9 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     wanted = target.marker
     if (here.version, here.position) == (wanted.version, wanted.position):
         return
-    if here.version >= wanted.version or here.position > wanted.position:
+    # One that is on its way may hold rows of the version that it was to get to.
+    newest = max(here.version + 1, here.toward)
+    if newest > wanted.version or here.position > wanted.position:
         raise ahead(target.store, target.changelog.partition, here, wanted)
     start = max(here.position, target.first)
     before = log.compacted(target.changelog)
@@ -178,7 +180,16 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
             if is_there:
                 _check_not_overtaken(log, target, here, before)
             marker = wanted.encoded() if is_there else _on_the_way(wanted, position)
-            apply_changes(backend, entries, marker, segmented=target.segmented, bulk=is_restore)
+            # Half of a batch is as if it were not there: it is read and applied again from its start.
+            apply_changes(
+                backend,
+                entries,
+                marker,
+                segmented=target.segmented,
+                bulk=is_restore,
+                between=_on_the_way(wanted, start),
+            )
+            start = position
             failpoints.hit("follow.batch_applied")
             watch.applied(position, size)
         if not is_there:

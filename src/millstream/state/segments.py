@@ -110,18 +110,25 @@ def dropped_by(note: bytes) -> KeyRange | None:
 
 
 def apply_changes(
-    backend: Backend, entries: Sequence[Entry], marker: bytes, *, segmented: bool, bulk: bool = False
+    backend: Backend,
+    entries: Sequence[Entry],
+    marker: bytes,
+    *,
+    segmented: bool,
+    bulk: bool = False,
+    between: bytes | None = None,
 ) -> None:
     """Write sorted changes and a marker to a backend, and drop the segments that have expired with them.
 
-    The changes may be those of one epoch, or of any number of epochs folded into one.
+    The changes may be those of one epoch, or of any number of epochs folded into one. With ``between`` they
+    need not be written all at once (:meth:`Backend.write`).
     """
     drop = None
     if segmented and entries and entries[0][0] == NOTE_KEY and entries[0][1] is not None:
         note = decode_note(entries[0][1])
         drop = _newly_expired(backend, note)
         entries = with_note(note, entries[1:])
-    (backend.bulk_load if bulk else backend.write)(entries, marker=marker, drop=drop)
+    (backend.bulk_load if bulk else backend.write)(entries, marker=marker, drop=drop, between=between)
 
 
 def _newly_expired(backend: Backend, note: Note) -> KeyRange | None:

@@ -33,6 +33,7 @@ from millstream.runtime.lease import LeaseHeldError, LeaseLostError
 from millstream.runtime.manifest import Manifest, TaskEntry
 from millstream.runtime.snapshots import snapshot_task
 from millstream.runtime.step import Worker, apply_commit, run_task
+from millstream.state.backends.lmdb import LmdbSupplier
 from millstream.state.changelog import changelog_topic
 from millstream.state.directory import open_state_directory
 from millstream.state.errors import ChangelogCompactedError, StoreAheadError
@@ -56,6 +57,8 @@ MAX_RECORDS: Final = 3
 """Of each partition in an epoch: so that input is left when a fault strikes."""
 RECORDS_OF_AN_EPOCH: Final = MAX_RECORDS * PARTITIONS
 
+_IN_SMALL_STEPS: Final = LmdbSupplier(step_rows=(1, 1))
+"""So that few records are enough for a crash between two steps of a write."""
 TOO_LATE: Final = (StoreAheadError, ChangelogCompactedError)
 """How a task is refused that asks for a version of the past."""
 OVERTAKEN: Final = (LeaseLostError, LeaseHeldError, *TOO_LATE)
@@ -624,7 +627,7 @@ class World:
             application_id=APPLICATION_ID,
             log_root=self.log_root,
             state_dir=self.state,
-            backend=self.backend,
+            backend=_IN_SMALL_STEPS if self.backend == _IN_SMALL_STEPS.name else self.backend,
             settings=DriverSettings(
                 max_records=max_records,
                 lease_ttl_ms=LEASE_TTL_MS,

@@ -75,7 +75,7 @@ def copies_in(state: Path, plan: Plan, application_id: str, backend: str) -> dic
                     found = opened.marker()
                     marker = _NOTHING if found is None else json.loads(found)
                     rows = dict(opened.scan())
-                copies[folder.name, store] = Copy(marker["version"], marker["position"], rows)
+                copies[folder.name, store] = _copy(marker, rows)
     return copies
 
 
@@ -96,5 +96,9 @@ def snapshot_copies(
             (here / file["name"]).write_bytes(stored.read_bytes())
         with supplier(backend).restore(here, scratch / f"{number}-store") as opened:
             marker = json.loads(opened.marker() or b"")
-            copies.append((task, store, Copy(marker["version"], marker["position"], dict(opened.scan()))))
+            copies.append((task, store, _copy(marker, dict(opened.scan()))))
     return copies
+
+
+def _copy(marker: Mapping[str, int], rows: Mapping[bytes, bytes]) -> Copy:
+    return Copy(marker["version"], marker["position"], rows, marker.get("toward", 0))

@@ -76,6 +76,8 @@ class Copy:
     version: int
     position: int
     rows: Mapping[bytes, bytes]
+    toward: int = 0
+    """The version to which it is on its way, if it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,14 +406,23 @@ def _check_copy(
             "I7",
             f"{what}: version {copy.version} is at offset {named}, not {copy.position}",
         )
-    rows = facts.changelogs[store][_partition(task)][: copy.position]
-    replayed = _replayed(rows, segmented=store in program.segmented)
-    if copy.version == _RESTORING and _has_gaps(facts, store, _partition(task), copy.position):
-        # On its way over records that were compacted: what it lacks comes later, what it has was written.
-        strangers = set(copy.rows.items()) - {(key, value) for key, value, _ in rows}
-        _must(not strangers, "I5", f"{what} holds {sorted(strangers)[:3]}, which nobody wrote")
-    else:
+    rows = facts.changelogs[store][_partition(task)]
+    replayed = _replayed(rows[: copy.position], segmented=store in program.segmented)
+    if copy.version != _RESTORING:
         _must(dict(copy.rows) == replayed, "I5", f"{what}: {_difference(replayed, copy.rows)}")
+        return
+    # On its way it may have some of the rows up to where it goes: those that it has were written.
+    _must(copy.toward in {0, *versions}, "I7", f"{what} is on its way to {copy.toward}, which is unknown")
+    there = versions[copy.toward or head].get(store, 0)
+    strangers = set(copy.rows.items()) - {(key, value) for key, value, _ in rows[:there]}
+    _must(not strangers, "I5", f"{what} holds {sorted(strangers)[:3]}, which nobody wrote")
+    if _has_gaps(facts, store, _partition(task), copy.position):
+        return  # over records that were compacted: what it lacks comes later
+    # And all other rows are those of where it stands, unless they have expired on the way.
+    arrived = _replayed(rows[:there], segmented=store in program.segmented)
+    changed = {key for key, _, _ in rows[copy.position : there]} | (replayed.keys() - arrived.keys())
+    same, found = ({k: v for k, v in kept.items() if k not in changed} for kept in (replayed, copy.rows))
+    _must(found == same, "I5", f"{what}: {_difference(same, found)}")
 
 
 def _has_gaps(facts: Facts, store: str, partition: int, position: int) -> bool:

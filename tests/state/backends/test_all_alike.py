@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millstream.state.backends import NAMES, Backend, Entry, KeyRange, supplier
+from millstream.state.backends.lmdb import LmdbSupplier
 
 # Near each edge of the encodings: 509 and 511 bytes are LMDB's, 502 the chunk of a long key.
 STEMS = [
@@ -53,7 +54,7 @@ class BackendsAlike(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="alike-", dir=FOLDER))
         self.numbers = count()
-        self.suppliers = {name: supplier(name) for name in NAMES}
+        self.suppliers = {name: supplier(name) for name in NAMES} | {"lmdb": LmdbSupplier(step_rows=(2, 3))}
         self.paths = {name: self.folder / f"{name}-0" for name in NAMES}
         self.stores = {name: self._open(name) for name in NAMES}
         self.rows: dict[bytes, bytes] = {}
@@ -137,9 +138,11 @@ class BackendsAlike(RuleBasedStateMachine):
         return self.suppliers[name].open(self.paths[name], segment_bytes=self.segment_bytes)
 
     def _apply(self, entries: list[Entry], *, bulk: bool, drop: KeyRange | None = None) -> None:
-        self.marker = b"%d" % next(self.numbers) if entries else b""
+        number = next(self.numbers)
+        self.marker = b"%d" % number if entries else b""
+        between = b"between" if number % 2 else None
         for store in self.stores.values():
-            (store.bulk_load if bulk else store.write)(entries, marker=self.marker, drop=drop)
+            (store.bulk_load if bulk else store.write)(entries, self.marker, drop, between)
         if drop is not None:
             self.rows = {key: value for key, value in self.rows.items() if not drop[0] <= key < drop[1]}
         for key, value in entries:

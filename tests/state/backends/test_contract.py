@@ -47,6 +47,15 @@ def test_a_write_without_entries_advances_the_marker_only(store: Backend) -> Non
     assert list(store.scan()) == [(b"a", b"1")]
 
 
+def test_a_write_that_may_be_done_in_steps_ends_like_any_other(store: Backend) -> None:
+    rows = [(b"%06d" % n, b"v") for n in range(5_000)]
+    for write in (store.write, store.bulk_load):
+        store.write([(b"000", b"old")], marker=b"v1")
+        write(rows, marker=b"v2", drop=(b"000", b"0000"), between=b"between")
+        assert store.marker() == b"v2"
+        assert list(store.scan()) == rows
+
+
 def test_entries_may_come_from_any_iterable_and_keys_from_any_sequence(store: Backend) -> None:
     store.write(((key, b"v") for key in (b"a", b"b")), marker=b"v1")
     store.bulk_load(((key, b"v") for key in (b"c", b"d")), marker=b"v2")

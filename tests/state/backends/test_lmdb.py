@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import subprocess
 import sys
 from itertools import combinations, product
@@ -12,7 +13,9 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from millstream import failpoints
 from millstream.durable import DiskFullError
+from millstream.failpoints import InjectedCrash
 from millstream.state.backends.lmdb import LmdbBackend, LmdbSupplier
 from millstream.state.errors import DamagedStoreError, StoreDiskFullError
 
@@ -54,6 +57,40 @@ def test_scans_are_exact_for_every_pair_of_rows_and_bounds_around_a_long_key(tmp
                 ]
                 assert expected == list(store.scan(start, end))
                 assert expected[::-1] == list(store.scan_reverse(start, end))
+
+
+def test_between_two_steps_of_a_write_the_marker_says_so(tmp_path: Path) -> None:
+    with LmdbSupplier(step_rows=(10, 10)).open(tmp_path / "store") as store:
+        store.write([(b"old", b"")], marker=b"v1")
+        with failpoints.armed("state.step_written", skip=1), pytest.raises(InjectedCrash):
+            store.write(ROWS[:35], marker=b"v2", drop=(b"o", b"p"), between=b"between")
+        assert store.marker() == b"between"
+        assert list(store.scan()) == ROWS[:20]
+        store.write(ROWS[:35], marker=b"v2", drop=(b"o", b"p"), between=b"between")
+        assert store.marker() == b"v2"
+        assert list(store.scan()) == ROWS[:35]
+
+
+def test_a_write_that_may_not_be_done_in_steps_is_atomic(tmp_path: Path) -> None:
+    with LmdbSupplier(step_rows=(10, 10)).open(tmp_path / "store") as store:
+        with failpoints.armed("state.step_written") as step:
+            store.write(ROWS[:35], marker=b"v1")
+        assert not step.fired
+
+
+def test_in_steps_the_file_stays_small_however_many_keys_a_write_changes(tmp_path: Path) -> None:
+    def size_after_writes(name: str, between: bytes | None) -> int:
+        chance = random.Random(1)
+        with LmdbSupplier().open(tmp_path / name) as store:
+            store.bulk_load(ROWS, marker=b"", between=b"")
+            loaded = store.size().bytes
+            for _ in range(10):
+                changed = sorted(chance.sample(range(len(ROWS)), len(ROWS) // 10))
+                store.write([(ROWS[n][0], chance.randbytes(200)) for n in changed], b"", between=between)
+            return 100 * store.size().bytes // loaded
+
+    assert size_after_writes("in steps", b"between") < 125
+    assert size_after_writes("at once", None) > 200
 
 
 def test_the_map_grows_when_a_write_does_not_fit(tmp_path: Path) -> None:

@@ -72,13 +72,29 @@ class Backend(Protocol):
     def get_many(self, keys: Sequence[bytes], /) -> list[bytes | None]:
         """Return the values of strictly ascending keys, in their order; None where there is none."""
 
-    def write(self, entries: Iterable[Entry], /, marker: bytes, drop: KeyRange | None = None) -> None:
+    def write(
+        self,
+        entries: Iterable[Entry],
+        /,
+        marker: bytes,
+        drop: KeyRange | None = None,
+        between: bytes | None = None,
+    ) -> None:
         """Apply strictly ascending entries and set the marker, atomically. What is deleted may be absent.
 
-        All rows in the range ``drop`` are removed first, in the same atomic step.
+        All rows in the range ``drop`` are removed first, in the same atomic step. Where ``between`` is given
+        the write may be done in steps, the first of them with the drop: until the last one, ``between`` is
+        the marker. Whoever gives it can do all of the write again.
         """
 
-    def bulk_load(self, entries: Iterable[Entry], /, marker: bytes, drop: KeyRange | None = None) -> None:
+    def bulk_load(
+        self,
+        entries: Iterable[Entry],
+        /,
+        marker: bytes,
+        drop: KeyRange | None = None,
+        between: bytes | None = None,
+    ) -> None:
         """Do what :meth:`write` does, the fastest way for one of many large batches (a restore).
 
         Fastest if each batch lies behind the last one. 50,000 entries and more are a good batch; it is held

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from millstream import failpoints
 from millstream.durable import ensure_private_folder
 from millstream.state.backends.api import Backend, Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.folder import StoreFolder, whole_folder
@@ -48,13 +49,27 @@ class CheckedBackend(Backend, ABC):
         check_ascending(wanted)
         return self._get_many(wanted) if wanted else []
 
-    def write(self, entries: Iterable[Entry], /, marker: bytes, drop: KeyRange | None = None) -> None:
-        """Check, end open scans, then :meth:`_write`."""
-        self._write(self._checked(entries), marker, _not_empty(drop))
+    def write(
+        self,
+        entries: Iterable[Entry],
+        /,
+        marker: bytes,
+        drop: KeyRange | None = None,
+        between: bytes | None = None,
+    ) -> None:
+        """Check, end open scans, then :meth:`_write`, in steps if that is allowed."""
+        self._in_steps(self._write, entries, marker, drop, between)
 
-    def bulk_load(self, entries: Iterable[Entry], /, marker: bytes, drop: KeyRange | None = None) -> None:
-        """Check, end open scans, then :meth:`_bulk_load`."""
-        self._bulk_load(self._checked(entries), marker, _not_empty(drop))
+    def bulk_load(
+        self,
+        entries: Iterable[Entry],
+        /,
+        marker: bytes,
+        drop: KeyRange | None = None,
+        between: bytes | None = None,
+    ) -> None:
+        """Check, end open scans, then :meth:`_bulk_load`, in steps if that is allowed."""
+        self._in_steps(self._bulk_load, entries, marker, drop, between)
 
     def marker(self) -> bytes | None:
         """Check, then :meth:`_marker`."""
@@ -140,6 +155,10 @@ class CheckedBackend(Backend, ABC):
     def _bulk_load(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         self._write(entries, marker, drop)
 
+    def _rows_of_a_step(self) -> int | None:
+        """How many entries to write at once where a write may be done in steps; None: all of them."""
+        return None
+
     @abstractmethod
     def _marker(self) -> bytes | None:
         """The marker of the last write."""
@@ -185,6 +204,25 @@ class CheckedBackend(Backend, ABC):
                 f"The store {self._folder} is closed. Likely cause: it, or a scan of it, was kept beyond the "
                 "task that opened it. Remedy: open it again."
             )
+
+    def _in_steps(
+        self,
+        write: Callable[[list[Entry], bytes, KeyRange | None], None],
+        entries: Iterable[Entry],
+        marker: bytes,
+        drop: KeyRange | None,
+        between: bytes | None,
+    ) -> None:
+        rows, gone = self._checked(entries), _not_empty(drop)
+        most = None if between is None else self._rows_of_a_step()
+        if between is None or most is None or len(rows) <= most:
+            write(rows, marker, gone)
+            return
+        for start in range(0, len(rows), most):
+            end = start + most
+            write(rows[start:end], between if end < len(rows) else marker, gone)
+            failpoints.hit("state.step_written")
+            gone = None
 
     def _checked(self, entries: Iterable[Entry]) -> list[Entry]:
         self._check_open()

@@ -17,6 +17,11 @@ address space, and grows by doubling when a write does not fit. Transactions are
 one, so that it can grow, and so that freed pages are used again. Other processes may have the store open:
 they learn of the growth at their next transaction.
 
+A transaction copies each page that it changes, and only the transaction after the next may use the old ones
+again. If all of a large batch were one transaction, the file would get twice as large for it, and the batch
+would take half as long again, because no page is still in the processor's cache when it is needed. So a batch
+that need not be atomic is written in steps that change a small part of the file each.
+
 LMDB keeps no checksums: damage inside a page can go unnoticed by it.
 """
 
@@ -61,6 +66,7 @@ _MOST_SEGMENTS: Final = 1000
 _MOST_TABLES: Final = 2 * _MOST_SEGMENTS + 8
 _ROWS_PER_DELETE: Final = 1000
 _SAMPLED: Final = 1000
+_STEPS_OF_ALL_PAGES: Final = 16
 _ROOM_PER_BYTE: Final = 3
 """How much of the map a bulk load may take: new pages are about half full, and changed ones are copied."""
 _MARKER: Final = b"marker"
@@ -78,8 +84,11 @@ _DAMAGE: Final = (
 class LmdbBackend(CheckedBackend):
     """A store in an LMDB environment of its own."""
 
-    def __init__(self, folder: StoreFolder, path: Path, map_bytes: int, segment_bytes: int) -> None:
+    def __init__(
+        self, folder: StoreFolder, path: Path, segment_bytes: int, map_bytes: int, step_rows: tuple[int, int]
+    ) -> None:
         self._path = path
+        self._step_rows = step_rows
         self._pins = 0
         with _errors_named(path):
             self._env = _open_environment(path, map_bytes)
@@ -121,6 +130,10 @@ class LmdbBackend(CheckedBackend):
                 raise
             else:
                 return
+
+    def _rows_of_a_step(self) -> int:
+        fewest, most = self._step_rows
+        return min(most, max(fewest, int(self._env.info()["last_pgno"]) // _STEPS_OF_ALL_PAGES))
 
     def _bulk_load(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         sample = entries[:: len(entries) // _SAMPLED + 1]
@@ -341,11 +354,13 @@ class LmdbSupplier:
 
     map_bytes: int = 16 << 20
     """How large the map of a new store is; it grows as needed."""
+    step_rows: tuple[int, int] = (100, 2000)
+    """The fewest and the most rows of a step; in between, a small part of the number of pages."""
 
     def open(self, path: Path, *, segment_bytes: int = 0) -> LmdbBackend:
         """Open the store; about 0.5 ms."""
         folder = store_folder(path, _NAME, _FORMAT)
-        return LmdbBackend(folder, path, self.map_bytes, segment_bytes)
+        return LmdbBackend(folder, path, segment_bytes, self.map_bytes, self.step_rows)
 
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> LmdbBackend:
         """Make a store from a snapshot: a copy of its file."""
