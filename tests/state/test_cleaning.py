@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from millstream import failpoints
+from millstream.durable import held_lock
 from millstream.runtime import local_cleaning
 from millstream.runtime.epoch import EpochJob, PlannedTask
 from millstream.runtime.local_cleaning import clean_now_and_then
@@ -144,3 +145,44 @@ def test_it_is_looked_for_now_and_then_only(directory: StateDirectory) -> None:
     make_old(directory.path / "app" / "0_2")
     assert clean_now_and_then(directory, 60 * 60_000 // 2, job) == []
     assert clean_now_and_then(directory, -1, job) == []
+
+
+REMAINS = [".restoring/data.mdb", ".sorting/0.run", ".snapshots/counts/data.mdb", "lmdb/.removed-1/data.mdb"]
+
+
+@pytest.fixture
+def remains(directory: StateDirectory) -> list[Path]:
+    """What was left in a task's folder by processes that were killed in restores and snapshots."""
+    files = [directory.path / "app/0_2" / name for name in REMAINS]
+    for file in files:
+        file.parent.mkdir(mode=0o700, parents=True)
+        file.write_bytes(b"half")
+    (directory.path / "app/0_2/.snapshots/lmdb-counts.digests").write_bytes(b"known")
+    return files
+
+
+@pytest.mark.usefixtures("never_looked")
+@pytest.mark.parametrize("delay_ms", [60_000, -1])
+def test_what_killed_restores_and_snapshots_left_is_deleted(
+    directory: StateDirectory, remains: list[Path], delay_ms: int
+) -> None:
+    clean_now_and_then(directory, delay_ms, job_of(t0_0=None, t0_1=None, t0_2=None))
+    assert [file for file in remains if file.parent.exists()] == []
+    assert directory.tasks("app") == ["0_0", "0_1", "0_2"]
+    assert (directory.path / "app/0_2/lmdb/counts/data.mdb").exists()
+    assert (directory.path / "app/0_2/.snapshots/lmdb-counts.digests").exists()
+
+
+@pytest.mark.usefixtures("never_looked")
+def test_what_a_restore_or_a_snapshot_at_work_has_made_is_left_alone(
+    directory: StateDirectory, remains: list[Path]
+) -> None:
+    restoring, sorting, copying, removed = remains
+    with directory.task("app", "0_2").lock(timeout_ms=0):
+        clean_now_and_then(directory, 0, job_of(t0_0=None, t0_1=None, t0_2=None))
+    assert [file.exists() for file in remains] == [True, True, False, True]
+    copying.parent.mkdir()
+    with held_lock(copying.parents[1] / ".lock", timeout_ms=0):
+        clean_now_and_then(directory, 0, job_of(t0_0=None, t0_1=None, t0_2=None))
+    assert not any(folder.exists() for folder in (restoring, sorting, removed))
+    assert copying.parent.exists()

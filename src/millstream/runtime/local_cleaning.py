@@ -2,7 +2,8 @@
 
 Every process of a host that runs tasks looks now and then, and not after every task. What is deleted was not
 used for the configured time, is not locked, and its task is known to have its state elsewhere, or is none of
-the application's any more. A task that merely had nothing to do keeps its state.
+the application's any more. A task that merely had nothing to do keeps its state. What killed processes left
+beside the stores goes, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from millstream.runtime.epoch import EpochJob
-from millstream.state.cleaning import clean
+from millstream.state.cleaning import clean, remove_remains
 from millstream.state.directory import StateDirectory
 
 __all__ = ["clean_now_and_then"]
@@ -26,11 +27,14 @@ _looked_at: dict[Path, float] = {}
 
 
 def clean_now_and_then(directory: StateDirectory, delay_ms: int, job: EpochJob) -> list[str]:
-    """Delete what is not needed here; once a minute at most, or once per delay if that is shorter."""
+    """Delete what is not needed here; once a minute at most, or once per delay if that is shorter.
+
+    With a negative delay, only what killed processes left.
+    """
     folder = directory.path / job.application_id
     now = time.monotonic()
-    pause = min(_LONGEST_PAUSE_S, delay_ms / 1000)
-    if delay_ms < 0 or now - _looked_at.get(folder, now - pause) < pause:
+    pause = _LONGEST_PAUSE_S if delay_ms < 0 else min(_LONGEST_PAUSE_S, delay_ms / 1000)
+    if now - _looked_at.get(folder, now - pause) < pause:
         return []
     _looked_at[folder] = now
     homes = {planned.task_id: planned.expected_instance for planned in job.tasks}
@@ -40,8 +44,11 @@ def clean_now_and_then(directory: StateDirectory, delay_ms: int, job: EpochJob) 
             return task not in job.entries
         return homes[task] not in (None, directory.instance_id)
 
+    removed: list[str] = []
     try:
-        removed = clean(directory, job.application_id, unused_for_ms=delay_ms, may_go=may_go)
+        remove_remains(directory, job.application_id)
+        if delay_ms >= 0:
+            removed = clean(directory, job.application_id, unused_for_ms=delay_ms, may_go=may_go)
     except OSError:  # whoever cannot tidy up can still work
         _logger.warning("Local state in %s could not be cleaned up", folder, exc_info=True)
         return []

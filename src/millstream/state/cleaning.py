@@ -10,16 +10,23 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from millstream import failpoints
-from millstream.state.directory import Checkpoint, StateDirectory, TaskDirectory
+from millstream.durable import LockTimeoutError, held_lock
+from millstream.state.directory import (
+    LOCK_FILE,
+    SNAPSHOTS_FOLDER,
+    Checkpoint,
+    StateDirectory,
+    TaskDirectory,
+)
 from millstream.state.errors import StateDirectoryError, TaskLockedError
 
-__all__ = ["LocalTask", "clean", "existing_state_directory", "local_tasks"]
+__all__ = ["LocalTask", "clean", "existing_state_directory", "local_tasks", "remove_remains"]
 
 _REMOVED = ".removed-"
 
@@ -87,9 +94,29 @@ def clean(
                 failpoints.hit("state.task_renamed")
                 removed.append(task)
     # 2.
-    for garbage in folder.glob(f"{_REMOVED}*"):
-        shutil.rmtree(garbage, ignore_errors=True)
+    _remove(folder.glob(f"{_REMOVED}*"))
     return removed
+
+
+def remove_remains(directory: StateDirectory, app_id: str) -> None:
+    """Delete what killed processes left in the folders of tasks: half a restore, copies for a snapshot.
+
+    The next restore or snapshot would, too; but there may be none. What somebody is at is locked, and stays.
+    """
+    for name in directory.tasks(app_id):
+        task = TaskDirectory(directory.path / app_id / name)
+        if task.remains():
+            with suppress(TaskLockedError), task.lock(timeout_ms=0):
+                _remove(task.remains())
+        if task.remains_of_snapshots():
+            lock = task.path / SNAPSHOTS_FOLDER / LOCK_FILE
+            with suppress(LockTimeoutError), held_lock(lock, timeout_ms=0):
+                _remove(task.remains_of_snapshots())
+
+
+def _remove(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _described(app_id: str, task: str, path: Path) -> LocalTask:

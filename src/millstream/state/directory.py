@@ -6,6 +6,9 @@
     <state_dir>/<app_id>/<task>/.lock        held by whoever works on the task
     <state_dir>/<app_id>/<task>/.checkpoint  readable: version and changelog positions (no authority)
     <state_dir>/<app_id>/<task>/.unsynced    in which boot the stores were written without a sync
+    <state_dir>/<app_id>/<task>/.restoring/  files of a snapshot, while a store is made from them
+    <state_dir>/<app_id>/<task>/.sorting/    rows of a changelog, while a store is restored by key
+    <state_dir>/<app_id>/<task>/.snapshots/  copies of stores, while snapshots are taken; has its own lock
     <state_dir>/<app_id>/<task>/<backend>/<store>/
 
 as Kafka Streams has it. Folders have mode 0700 and files 0600; a folder that somebody else owns or may write
@@ -49,13 +52,27 @@ from millstream.errors import StoreError
 from millstream.state.errors import StateDirectoryError, TaskLockedError
 from millstream.types import Offset, Version
 
-__all__ = ["Checkpoint", "LockOwner", "StateDirectory", "TaskDirectory", "boot_id", "open_state_directory"]
+__all__ = [
+    "LOCK_FILE",
+    "RESTORING_FOLDER",
+    "SNAPSHOTS_FOLDER",
+    "SORTING_FOLDER",
+    "Checkpoint",
+    "LockOwner",
+    "StateDirectory",
+    "TaskDirectory",
+    "boot_id",
+    "open_state_directory",
+]
 
 _INSTANCE_FILE: Final = ".instance"
-_LOCK_FILE: Final = ".lock"
+LOCK_FILE: Final = ".lock"
 _CHECKPOINT_FILE: Final = ".checkpoint"
 _UNSYNCED_FILE: Final = ".unsynced"
 _REMOVED: Final = ".removed-"
+RESTORING_FOLDER: Final = ".restoring"
+SORTING_FOLDER: Final = ".sorting"
+SNAPSHOTS_FOLDER: Final = ".snapshots"
 _SMALL_FILE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,248}")
 _TASK: Final = re.compile(r"[0-9]+_[0-9]+")
@@ -173,13 +190,22 @@ class TaskDirectory:
         for garbage in path.parent.glob(f"{_REMOVED}*"):
             shutil.rmtree(garbage)
 
+    def remains(self) -> list[Path]:
+        """Return the folders that somebody who works here makes and removes: there, if they were killed."""
+        remains = [self.path / name for name in (RESTORING_FOLDER, SORTING_FOLDER)]
+        return [*filter(Path.is_dir, remains), *self.path.glob(f"*/{_REMOVED}*")]
+
+    def remains_of_snapshots(self) -> list[Path]:
+        """Return the same of somebody who takes snapshots: under the lock in the folder of snapshots."""
+        return [path for path in (self.path / SNAPSHOTS_FOLDER).glob("*") if path.is_dir()]
+
     @contextmanager
     def lock(self, *, timeout_ms: int) -> Iterator[LockOwner | None]:
         """Keep other processes, and other threads, out of the directory for the length of a ``with`` block.
 
         The kernel lets go of a dead owner's lock. Gives the owner that ended without letting go, or None.
         """
-        descriptor = _locked(self.path / _LOCK_FILE, timeout_ms)
+        descriptor = _locked(self.path / LOCK_FILE, timeout_ms)
         try:
             died = _read_owner(os.pread(descriptor, _SMALL_FILE_BYTES, 0))
             os.ftruncate(descriptor, 0)

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from millstream import failpoints
 from millstream.durable import disk_errors_named
 from millstream.log.api import Log
 from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier
-from millstream.state.directory import Checkpoint, TaskDirectory
+from millstream.state.directory import SORTING_FOLDER, Checkpoint, TaskDirectory
 from millstream.state.errors import ChangelogGapError, DamagedStoreError
 from millstream.state.follow import (
     NO_LISTENER,
@@ -43,7 +42,6 @@ from millstream.types import Offset, Partition, Version
 
 __all__ = ["LocalSegments", "NewerStores", "TaskVersion", "maker_of", "open_task_stores", "versions_on_disk"]
 
-_SCRATCH: Final = ".sorting"
 
 LocalSegments = Callable[[str, Version, Version], list[list[Entry]] | None]
 """Writes of an unlogged store after one version up to another; None if they are not to be had."""
@@ -115,7 +113,7 @@ def open_task_stores(
                 listener=listener,
                 is_known=is_known,
                 newer=newer,
-                scratch=directory.path / _SCRATCH,
+                scratch=directory.path / SORTING_FOLDER,
             )
             maker = maker_of(spec, default_backend, rocksdb_config_setter)
             store = StoreOnDisk(directory, maker, name, SEGMENT_BYTES if spec.is_segmented else 0)

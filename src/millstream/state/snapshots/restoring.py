@@ -19,7 +19,7 @@ from millstream.durable import UnsafeFolderError, disk_errors_named, ensure_priv
 from millstream.durable.layer import FILE_MODE
 from millstream.log.api import Log
 from millstream.state.backends.api import Adopting, Backend, BackendSupplier
-from millstream.state.directory import TaskDirectory
+from millstream.state.directory import RESTORING_FOLDER, TaskDirectory
 from millstream.state.errors import DamagedStoreError, StoreFormatError
 from millstream.state.follow import RestoreListener, Target, Watch, marker_of
 from millstream.state.snapshots.catalogue import listing
@@ -38,7 +38,6 @@ from millstream.types import Offset, Version
 __all__ = ["Restorer", "StoreOnDisk"]
 
 _LOGGER = logging.getLogger("millstream")
-_FOLDER: Final = ".restoring"
 _BEFORE_ALL: Final = Offset(-1)
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
@@ -108,7 +107,7 @@ class Restorer:
                 failpoints.hit("snapshot.restored")
                 return backend
             finally:
-                shutil.rmtree(self.store.directory.path / _FOLDER, ignore_errors=True)
+                shutil.rmtree(self.store.directory.path / RESTORING_FOLDER, ignore_errors=True)
         return None
 
     def _candidates(self, beyond: Offset) -> Iterator[Snapshot]:
@@ -142,7 +141,7 @@ class Restorer:
         return name.version < wanted.version and self.is_known(name.version, name.sealed)
 
     def _fetched(self, snapshot: Snapshot) -> Path:
-        folder = self.store.directory.path / _FOLDER
+        folder = self.store.directory.path / RESTORING_FOLDER
         shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
         watch = Watch(
             Target(self.wanted.store, self.wanted.changelog, snapshot.marker),

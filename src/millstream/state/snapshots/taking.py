@@ -21,7 +21,7 @@ from millstream.durable import disk_errors_named, ensure_private_folder, held_lo
 from millstream.errors import MillstreamError
 from millstream.state.backends.api import Backend
 from millstream.state.backends.folder import FORMAT_FILE, Format
-from millstream.state.directory import TaskDirectory
+from millstream.state.directory import LOCK_FILE, SNAPSHOTS_FOLDER, TaskDirectory
 from millstream.state.follow import Marker, marker_of
 from millstream.state.snapshots.catalogue import Listing, listing
 from millstream.state.snapshots.digests import Digests, chunks_of
@@ -36,8 +36,6 @@ from millstream.types import Version
 
 __all__ = ["Outcome", "Taker", "take_snapshots"]
 
-_FOLDER: Final = ".snapshots"
-_LOCK: Final = ".lock"
 _NOTHING: Final = Version(0)
 
 IsKnown = Callable[[Version, str], bool]
@@ -115,22 +113,21 @@ class _Copy:
 @contextmanager
 def _workshop(directory: TaskDirectory) -> Iterator[Path]:
     """A folder beside the stores, empty but for the books; for one process at a time."""
-    workshop = directory.path / _FOLDER
+    workshop = directory.path / SNAPSHOTS_FOLDER
     with disk_errors_named(workshop):
         ensure_private_folder(workshop)
-        with held_lock(workshop / _LOCK, timeout_ms=0):
-            _empty(workshop)  # what a killed process left
+        with held_lock(workshop / LOCK_FILE, timeout_ms=0):
+            _empty(directory)  # what a killed process left
             try:
                 yield workshop
             finally:
                 with suppress(OSError):
-                    _empty(workshop)
+                    _empty(directory)
 
 
-def _empty(workshop: Path) -> None:
-    for path in workshop.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
+def _empty(directory: TaskDirectory) -> None:
+    for path in directory.remains_of_snapshots():
+        shutil.rmtree(path)
 
 
 def _begun(
