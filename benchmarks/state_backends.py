@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -89,20 +89,12 @@ def _open(task: OneTask) -> None:
 
 def _epochs(name: str, task: OneTask, keys: Keys, *, batch: int, rounds: int) -> list[Figure]:
     group = f"{keys.count:,} keys: an epoch"
-    taken = _turns(
-        {"epoch": task.epoch, "keys": partial(_one_by_one, task)},
-        lambda chance: drawn(keys, batch, chance),
-        rounds,
-    )
-    of_records = _turns(
-        {"epoch": task.epoch, "records": partial(_one_by_one, task)},
-        lambda chance: drawn(keys, batch, chance, RECORDS_PER_KEY),
-        max(1, rounds // 2),
-    )
+    taken = _turns(task, lambda chance: drawn(keys, batch, chance), rounds)
+    of_records = _turns(task, lambda chance: drawn(keys, batch, chance, RECORDS_PER_KEY), max(1, rounds // 2))
     ours = measured(f"{name}: epoch", taken["epoch"], group=group)
-    by_key = measured(f"{name}: the same, key by key", taken["keys"], group=group)
+    by_key = measured(f"{name}: the same, key by key", taken["one by one"], group=group)
     records = measured(f"{name}: epoch, 10 records per key", of_records["epoch"])
-    by_record = measured(f"{name}: the same, record by record", of_records["records"])
+    by_record = measured(f"{name}: the same, record by record", of_records["one by one"])
     against_keys = ratio(f"{name}: key by key to epoch", by_key, ours)
     against_records = ratio(f"{name}: record by record to epoch", by_record, records)
     found = [ours, by_key, against_keys, records, by_record, against_records]
@@ -120,15 +112,21 @@ def _epochs(name: str, task: OneTask, keys: Keys, *, batch: int, rounds: int) ->
     return found
 
 
-def _turns(
-    works: Mapping[str, Callable[[pa.Array, pa.Array], None]],
-    draw: Callable[[random.Random], Drawn],
-    rounds: int,
-) -> dict[str, list[float]]:
-    """Time each work on what is drawn anew for it, taking turns, after one round of warming up."""
+def _turns(task: OneTask, draw: Callable[[random.Random], Drawn], rounds: int) -> dict[str, list[float]]:
+    """Time both ways on what is drawn anew for each, taking turns, after one round of warming up.
+
+    Before each round comes an epoch that is not timed. What was written one by one is in the changelog, too,
+    and the next epoch applies it beside the segment of the last one; after that an epoch has one segment to
+    apply, as every epoch of an application has.
+    """
     chance = random.Random(3)
+    works: dict[str, Callable[[pa.Array, pa.Array], None]] = {
+        "epoch": task.epoch,
+        "one by one": partial(_one_by_one, task),
+    }
     taken: dict[str, list[float]] = {name: [] for name in works}
     for number in range(rounds + 1):
+        task.epoch(*draw(chance))
         for name, work in works.items():
             keys, new = draw(chance)
             gc.collect()

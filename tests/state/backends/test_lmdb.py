@@ -169,6 +169,18 @@ def test_a_file_that_was_cut_is_damage_and_not_the_end_of_the_process(tmp_path: 
         LmdbSupplier().open(tmp_path / "store")
 
 
+def test_a_file_whose_last_pages_were_freed_by_the_write_that_needed_them_is_whole(tmp_path: Path) -> None:
+    zeros, river = b"\0" * 510, (b"river" * 103)[:511] + b"\0\0"
+    many = [(b"many-%06d" % n, b"%d" % n * (n % 7)) for n in range(188)]
+    with LmdbSupplier().open(tmp_path / "store") as store:
+        store.write(many[88:], marker=b"v1")
+        store.write([(zeros, b""), (river, b"")], marker=b"v2")
+        store.write(many[:100], marker=b"v3")
+        store.write([], marker=b"v4", drop=(b"", b"\xff"))
+    with LmdbSupplier().open(tmp_path / "store") as store:
+        assert (store.marker(), list(store.scan())) == (b"v4", [])
+
+
 def test_a_file_of_something_else_is_damage(tmp_path: Path) -> None:
     LmdbSupplier().open(tmp_path / "store").close()
     (tmp_path / "store" / "data.mdb").write_bytes(b"not a tree" * 10_000)

@@ -129,6 +129,7 @@ class LmdbBackend(CheckedBackend):
                 self._find_parts()
                 raise
             else:
+                self._write_to_the_end()
                 return
 
     def _rows_of_a_step(self) -> int:
@@ -218,6 +219,16 @@ class LmdbBackend(CheckedBackend):
         except lmdb.MapResizedError:
             self._env.set_mapsize(0)  # another process has made it larger: take what it says
             return self._env.begin(write=write)
+
+    def _write_to_the_end(self) -> None:
+        """Make the file as long as it says it is.
+
+        A transaction that needs new pages and frees the last of them again counts them, but does not write
+        them: nobody will read them before somebody has written them. Only :func:`_check_whole` can't know.
+        """
+        size, expected = _file_bytes(self._env, self._path)
+        if size < expected:
+            os.truncate(self._path / _DATA_FILE, expected)
 
     def _grow(self) -> None:
         larger = 2 * int(self._env.info()["map_size"])
@@ -430,10 +441,15 @@ def _segment_of(table: bytes) -> bytes | None:
 
 def _check_whole(env: lmdb.Environment, path: Path) -> None:
     """Refuse a file that is shorter than it says: to read behind its end would kill the process (SIGBUS)."""
-    expected = (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"])
-    size = (path / _DATA_FILE).stat().st_size
+    size, expected = _file_bytes(env, path)
     if size < expected:
         raise _damaged(path, f"the file has {size} of {expected} bytes")
+
+
+def _file_bytes(env: lmdb.Environment, path: Path) -> tuple[int, int]:
+    """How long the file is, and how long it has to be for its pages."""
+    expected = (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"])
+    return (path / _DATA_FILE).stat().st_size, expected
 
 
 def _is_long(*keys: bytes | None) -> bool:
