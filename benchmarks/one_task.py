@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.log.errors import TopicExistsError
-from millstream.state.backends import Backend, Row, supplier
+from millstream.state.backends import Backend, BackendSupplier, Row, supplier
 from millstream.state.changelog import changelog_topic, segment
 from millstream.state.directory import TaskDirectory, open_state_directory
 from millstream.state.overlay import Entry, Overlay
@@ -102,6 +102,8 @@ class OneTask:
     backend: str
     version: int = 0
     position: int = 0
+    maker: BackendSupplier | None = None
+    """Opens its store; None: with the settings that the backend has by itself."""
     _log: FileLog | None = field(default=None, repr=False)
 
     @property
@@ -156,7 +158,7 @@ class OneTask:
             {STORE: key_value(STORE)},
             wanted,
             self.log,
-            default_backend=self.backend,
+            default_backend=self.maker or self.backend,
             local_segments=lambda _store, _after, _to: None,
             snapshots=storage,
             newer=newer,

@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -47,8 +48,11 @@ OPEN_S = {"rocksdb": 0.010, "lmdb": 0.001}
 EXPIRY_S = 0.050
 BATCH_MB = 96
 """The rows of an epoch of 50,000 keys, as columns and as objects, whatever the backend."""
+CACHE_OVERHEAD = 1.25
+"""What a byte of RocksDB's cache may take in memory: blocks of all lengths leave gaps between them."""
+SMALL_CACHE = RocksDbSupplier(cache_bytes=8 << 20, write_buffer_bytes=4 << 20)
 MEMORY_MB = {
-    "rocksdb": RocksDbSupplier().cache_bytes / _MB + BATCH_MB,
+    "rocksdb": CACHE_OVERHEAD * RocksDbSupplier().cache_bytes / _MB + BATCH_MB,
     "lmdb": LmdbSupplier().step_rows[1] * 4096 / _MB + BATCH_MB,  # a page for each row of a step
 }
 
@@ -193,13 +197,28 @@ def _expiry(backend: str, number: int) -> Figure:
 
 
 def _memory(name: str, task: OneTask, keys: Keys, *, batch: int) -> list[Figure]:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:
-        grown = child.submit(_grown_mb, task, keys.count, batch).result()
-    task.caught_up()
-    return [
+    grown = _grown_elsewhere(task, keys, batch)
+    found = [
         at_most(Figure(f"{name}: memory after 10 epochs", grown["Anonymous"], "MB"), MEMORY_MB[task.backend]),
         Figure(f"{name}: pages of files, which the system may take back", grown["Files"], "MB"),
     ]
+    if task.backend == "rocksdb":
+        small = _grown_elsewhere(replace(task, maker=SMALL_CACHE), keys, batch)["Anonymous"]
+        task.caught_up()
+        larger_mb = (RocksDbSupplier().cache_bytes - SMALL_CACHE.cache_bytes) / _MB
+        found += [
+            Figure(f"{name}: the same with a cache of 8 MiB", small, "MB"),
+            Figure(f"{name}: memory for a byte of cache", (grown["Anonymous"] - small) / larger_mb, "x"),
+        ]
+    return found
+
+
+def _grown_elsewhere(task: OneTask, keys: Keys, batch: int) -> dict[str, float]:
+    _open(task)  # else the first epoch would apply more than one segment
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as child:
+        grown = child.submit(_grown_mb, task, keys.count, batch).result()
+    task.caught_up()
+    return grown
 
 
 def _grown_mb(task: OneTask, number: int, batch: int) -> dict[str, float]:
