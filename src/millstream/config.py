@@ -78,8 +78,8 @@ class StreamsConfig:
     tick_ms
         The step of the wall clock that punctuators see.
     upkeep_interval_epochs
-        After how many epochs topics are compacted and folded, retention is applied and old files are deleted,
-        beside the epochs; 0: never.
+        After how many epochs at most topics are compacted and folded, retention is applied and old files are
+        deleted, beside the epochs; sooner where much of the state has changed; 0: never.
     spark_settings
         More settings for the Spark that Millstream makes when none is given.
 

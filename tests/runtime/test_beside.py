@@ -19,10 +19,37 @@ def test_it_comes_after_every_so_many_epochs() -> None:
         assert len(done) == expected
 
 
+def test_it_comes_early_if_there_is_much_and_then_counts_anew() -> None:
+    done: list[int] = []
+    beside = Beside("upkeep", lambda: done.append(1), interval=3, clock=lambda: 0)
+    turns = [(False, 0), (True, 1), (False, 1), (False, 1), (False, 2), (True, 3)]
+    for has_much, expected in turns:
+        beside.epoch_ended(has_much=has_much)
+        beside.wait()
+        assert len(done) == expected
+
+
+def test_before_it_comes_early_it_rests_as_long_as_it_took() -> None:
+    now = 100.0
+    done: list[float] = []
+
+    def work() -> None:
+        nonlocal now
+        done.append(now)
+        now += 20
+
+    beside = Beside("upkeep", work, interval=1000, clock=lambda: now)
+    for _ in range(60):
+        beside.epoch_ended(has_much=True)
+        beside.wait()
+        now += 1
+    assert done == [100, 140, 180]
+
+
 def test_an_interval_of_zero_means_never() -> None:
     beside = Beside("upkeep", lambda: pytest.fail("it ran"), interval=0)
     for _ in range(5):
-        beside.epoch_ended()
+        beside.epoch_ended(has_much=True)
     beside.wait()
 
 

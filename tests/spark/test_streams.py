@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import signal
@@ -387,13 +388,26 @@ def test_two_threads_may_close_it(lab: Lab) -> None:
     until(lambda: app.state is ENDED, "the application has ended")
 
 
+def test_upkeep_comes_early_if_epochs_are_large(lab: Lab) -> None:
+    """Megabytes of state: more than what is spare."""
+    chance = random.Random(32)
+    rows = [(f"key-{number}", chance.randbytes(3_000).hex()) for number in range(400)]
+    lab.topic("in", [rows * 9])
+    builder = StreamsBuilder()
+    builder.table("in", key=serdes.string, value=serdes.string, store="latest")
+    with lab.app(builder.build(), max_records_per_epoch=400, upkeep_interval_epochs=1_000) as app:
+        app.run(until="caught-up")
+    manifests = (lab.folder / "log" / "applications").glob("*/manifests/*")
+    assert len(list(manifests)) < 9, "all manifests are still there"
+
+
 def test_upkeep_goes_on_beside_the_epochs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("millstream.runtime.upkeep.MIN_ENTRIES", 2)
     lab.topic("in", parts := words(60, seed=31))
     with lab.app(two_levels(), max_records_per_epoch=4, upkeep_interval_epochs=3) as app:
         app.run(until="caught-up")
     check_exact(lab, "two_levels", parts)
-    assert list((lab.folder / "log" / "topics").glob("*-changelog/*/*-*.segment")), "nothing was rewritten"
+    assert list((lab.folder / "log" / "topics").glob("*/*/*-*.segment")), "nothing was rewritten"
     shutil.rmtree(lab.state_dir)
     lab.append("in", [("to", "sea")])
     lab.run(two_levels())

@@ -306,6 +306,10 @@ class FileLog:
 
     # What keeps topics small ----------------------------------------------------------------------------
 
+    def size(self, topic_partition: TopicPartition) -> int:
+        """Return how many bytes the records of a partition take, wherever they are."""
+        return self._partition(topic_partition).size()
+
     def retain(self, topic_partition: TopicPartition) -> Offset:
         """Let go of what the topic's retention does not keep; return the first offset that is left.
 

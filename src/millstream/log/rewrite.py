@@ -56,9 +56,9 @@ MAX_KEYS: Final = 5_000_000
 """How many distinct keys one pass of a compaction holds in memory; the next pass goes on."""
 _BUCKET_MS: Final = 3_600_000
 """Tombstones go by the time of their entry, so while they stay, each hour has entries of its own."""
-MIN_DIRTY: Final = 0.25
-"""Compaction waits until this part of the bytes was written since the last one: a changelog is then at most a
-third larger than its live rows. Kafka waits for a half, but has no local store on the same disk."""
+MIN_DIRTY: Final = 0.12
+"""Compaction waits until this part of the bytes was written since the last one: a changelog is then hardly
+larger than its live rows. Kafka waits for a half, but has no local store on the same disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +143,18 @@ class Rewriter:
     def _fold(self, up_to: int) -> bool:
         """Join segments; those that can't be compacted yet stay for themselves.
 
-        Else each would grow together with newer ones for ever, and never end before the bound.
+        Else each would grow together with newer ones for ever, and never end before the bound. The sealed
+        files behind the bound are kept anyway: a copy of many of their rows would only take space.
         """
         closed = self._closed()
         groups = list(_foldable([segment for segment in closed if segment.end <= up_to], self._target_bytes))
-        groups += [[segment] for segment in closed if segment.end > up_to and not segment.is_folded]
+        groups += [
+            [segment]
+            for segment in closed
+            if segment.index.base < up_to < segment.end
+            and segment.bytes <= SMALL_BYTES
+            and not segment.is_folded
+        ]
         for group in groups:
             self._rewrite(group, _KeepAll())
         return bool(groups)

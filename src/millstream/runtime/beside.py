@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 __all__ = ["Beside"]
@@ -15,20 +16,31 @@ class Beside:
     """Does some work in a thread of its own after every so many epochs.
 
     If it is not done when its turn comes again, that turn is left out. A failure is told as a warning: the
-    epochs go on, and the next turn tries again.
+    epochs go on, and the next turn tries again. Its turn may come early, but not so early that it would be at
+    work for more than half of the time.
     """
 
-    def __init__(self, what: str, work: Callable[[], object], *, interval: int) -> None:
+    def __init__(
+        self,
+        what: str,
+        work: Callable[[], object],
+        *,
+        interval: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._what = what
         self._work = work
         self._interval = interval
+        self._clock = clock
         self._left = interval
+        self._rests_until = clock()
         self._thread: threading.Thread | None = None
 
-    def epoch_ended(self) -> None:
-        """Count an epoch, and begin the work if it is its turn."""
+    def epoch_ended(self, *, has_much: bool = False) -> None:
+        """Count an epoch; begin the work if it is its turn, or if there is much to do and it has rested."""
         self._left -= 1
-        if self._left or not self._interval:
+        is_early = has_much and self._clock() >= self._rests_until
+        if not self._interval or (self._left > 0 and not is_early):
             return
         self._left = self._interval
         if self._thread is None or not self._thread.is_alive():
@@ -42,9 +54,12 @@ class Beside:
             self._thread = None
 
     def _run(self) -> None:
+        began = self._clock()
         try:
             self._work()
         except Exception as error:  # noqa: BLE001 - told, not raised: nobody waits for this thread
             _LOGGER.warning(
                 "The %s failed; the epochs go on, and it is tried again later: %s", self._what, error
             )
+        ended = self._clock()
+        self._rests_until = ended + (ended - began)

@@ -20,6 +20,7 @@ from millstream.runtime.epoch import Cut, EpochJob, Misplaced, PlannedTask, Task
 from millstream.runtime.lease import Lease, acquire
 from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section
 from millstream.runtime.plan_changes import incompatible_changes
+from millstream.runtime.recent_epochs import RecentEpochs
 from millstream.runtime.reports import (
     EpochMismatchError,
     MisplacedError,
@@ -65,7 +66,9 @@ class DriverSettings:
     offset_reset: OffsetReset = "earliest"
     """Where a source that was never read begins, unless it says so itself."""
     retained_manifests: int = 100
-    """How many epochs a store may be behind, and still be known as one of this history."""
+    """How many epochs a store may be behind at most, and still be known as one of this history."""
+    spare_bytes: int = 4 << 20
+    """What the epochs that are kept may take where state is small: see `millstream.runtime.recent_epochs`."""
 
 
 class Driver:
@@ -92,6 +95,11 @@ class Driver:
         self._head: Manifest | None = None
         self._published = Epoch(0)
         self._first_offsets: dict[TopicPartition, Offset] = {}
+        self._recent = RecentEpochs(
+            most=self._settings.retained_manifests,
+            spare_bytes=self._settings.spare_bytes,
+            state_bytes=self._changelog_bytes,
+        )
         self.counts: dict[str, int] = {}
         """Partitions of every topic, repartitions included."""
         self.has_backlog = False
@@ -142,6 +150,7 @@ class Driver:
             self._chain.settle(head)
             self._head = head
             if head is not None:
+                self._recent.resume(self._chain.kept(head))
                 self.publish(head)
             self._commit(self._fence(head), () if head is None else head.tasks)
         except Exception:
@@ -213,6 +222,7 @@ class Driver:
         done = all_present(job, reports)
         check_consumed_is_named(self._plan, job, done)
         failpoints.hit("commit.checked")
+        entries = entries_after(self._plan, job, done)
         manifest = Manifest(
             application_id=job.application_id,
             epoch=job.epoch,
@@ -221,12 +231,12 @@ class Driver:
             fingerprint=self._plan.fingerprint,
             clock_ms=job.clock_ms,
             positions=advanced(self.head.positions, job),
-            tasks={**self.head.tasks, **entries_after(self._plan, job, done)},
-            sealed=tuple(sorted(name for name, report in done.items() if report.sealed is not None)),
+            tasks={**self.head.tasks, **entries},
+            sealed=tuple(sorted(entries)),
             learned=merged_types(job, done.values()),
             plan=self._plan.summary,
             repartitions=self._repartitions(),
-            oldest=max(self.head.oldest, job.epoch - self._settings.retained_manifests + 1),
+            oldest=max(self.head.oldest, self._recent.oldest_with(job.epoch, entries.values())),
         )
         self._commit(manifest, manifest.sealed)
         return self.head
@@ -241,6 +251,7 @@ class Driver:
         self.lease.verify()
         # The epoch is committed by the manifest alone: what fails from here on does not undo it.
         self._head = self._chain.place(manifest)
+        self._recent.committed(self._head)
         self._chain.witness(self._head)
 
     # Step 8 -------------------------------------------------------------------------------------------
@@ -278,18 +289,45 @@ class Driver:
 
     # Step 10 ------------------------------------------------------------------------------------------
 
+    @property
+    def has_much_to_tend(self) -> bool:
+        """Whether so much was sealed since the last time that it is worth tidying up now."""
+        return self._recent.have_much
+
     def tend(self, *, min_entries: int | None = None) -> UpkeepReport:
         """Tidy up behind the head: see :mod:`millstream.runtime.upkeep`. May run beside the epochs."""
         head = self.head
         self.lease.verify()
+        has_much = self._recent.have_much
+        if has_much and min_entries is None:
+            min_entries = 1
         upkeep = Upkeep(self._folder, self._log, self._plan, min_entries=min_entries)
         try:
-            return upkeep.run(head, self._pinned())
+            report = upkeep.run(head, self._pinned())
         except FileNotFoundError:
             self.lease.verify()  # another driver tidies up here by now
             raise
+        if has_much:
+            self._recent.tidied_up(self.head.epoch)
+        return report
 
     # Inside -------------------------------------------------------------------------------------------
+
+    def _changelog_bytes(self) -> int | None:
+        """How much state there is; None if some of it is in sealed files only, which must not go early."""
+        specs = {name: spec for sub in self._plan.subtopologies for name, spec in sub.stores.items()}
+        if not all(spec.logging for spec in specs.values()):
+            return None
+        topics = [
+            changelog_topic(self._folder.application_id, name)
+            for name, spec in specs.items()
+            if spec.has_changelog
+        ]
+        return sum(
+            self._log.size(TopicPartition(topic, Partition(number)))
+            for topic in topics
+            for number in range(self.counts[topic])
+        )
 
     def _fence(self, head: Manifest | None) -> Manifest:
         return Manifest(

@@ -142,7 +142,7 @@ class EpochLoop:
         if self._snapshots is not None:
             self._snapshots.after(job, manifest, reports)
         self._ticks.ended(reports, ticked=due)
-        self._upkeep.epoch_ended()
+        self._upkeep.epoch_ended(has_much=self.driver.has_much_to_tend)
         counters: Counter[tuple[str, str]] = Counter()
         task_stages: dict[str, float] = {}
         for report in reports:

@@ -1,0 +1,97 @@
+"""How many epochs are kept, by what they have sealed."""
+
+from __future__ import annotations
+
+from millstream.runtime.manifest import Manifest, Section, TaskEntry
+from millstream.runtime.recent_epochs import RecentEpochs
+from millstream.types import Epoch, Partition, Term
+
+
+def entry(epoch: int, size: int) -> TaskEntry:
+    section = Section("app-counts-changelog", Partition(0), 0, size, 1, 0, 0)
+    return TaskEntry(Epoch(epoch), f"{epoch}", "", (section,), {}, 0, (), ())
+
+
+def commit(recent: RecentEpochs, epoch: int, size: int) -> Manifest:
+    """An epoch of one task that sealed so many bytes."""
+    sealed = {"0_0": entry(epoch, size)}
+    oldest = recent.oldest_with(epoch, sealed.values())
+    manifest = Manifest("app", Epoch(epoch), Term(1), "", "", 0, (), sealed, ("0_0",), (), oldest=oldest)
+    recent.committed(manifest)
+    return manifest
+
+
+def oldest_ones(recent: RecentEpochs, sizes: list[int]) -> list[int]:
+    return [commit(recent, epoch, size).oldest for epoch, size in enumerate(sizes, 1)]
+
+
+def of_state(state_bytes: int | None, *, spare_bytes: int = 0, most: int = 100) -> RecentEpochs:
+    return RecentEpochs(most=most, spare_bytes=spare_bytes, state_bytes=lambda: state_bytes)
+
+
+def test_epochs_are_kept_up_to_a_sixteenth_of_the_state() -> None:
+    assert oldest_ones(of_state(1600), [20] * 8) == [1, 1, 1, 1, 1, 2, 3, 4]
+
+
+def test_what_is_spare_may_be_taken_however_small_the_state_is() -> None:
+    assert oldest_ones(of_state(1600, spare_bytes=200), [20] * 12) == [1] * 10 + [2, 3]
+
+
+def test_there_are_two_however_large_they_are() -> None:
+    assert oldest_ones(of_state(1600), [500] * 5) == [1, 1, 2, 3, 4]
+
+
+def test_there_are_no_more_than_wanted_however_small_they_are() -> None:
+    for most in (1, 2, 5):
+        assert oldest_ones(of_state(0, spare_bytes=1000, most=most), [1] * 7)[-1] == 7 - most + 1
+
+
+def test_all_are_kept_where_state_can_not_be_told() -> None:
+    recent = of_state(None)
+    assert oldest_ones(recent, [500] * 10) == [1] * 10
+    assert not recent.have_much
+
+
+def test_an_epoch_that_is_not_committed_does_not_count() -> None:
+    recent = of_state(120)
+    oldest_ones(recent, [5, 5, 5])
+    for _ in range(3):
+        assert recent.oldest_with(4, [entry(4, 5)]) == 3
+    assert not recent.have_much
+
+
+def test_there_is_much_to_do_when_a_sixth_is_new() -> None:
+    recent = of_state(120)
+    oldest_ones(recent, [5] * 4)
+    assert not recent.have_much
+    commit(recent, 5, 1)
+    assert recent.have_much
+
+
+def test_and_again_when_all_epochs_that_are_kept_stand_behind_what_was_closed() -> None:
+    recent = of_state(120)
+    oldest_ones(recent, [5] * 5)
+    recent.tidied_up(5)
+    assert not recent.have_much
+    assert commit(recent, 6, 5).oldest == 5
+    assert recent.have_much
+    recent.tidied_up(6)
+    for epoch in (7, 8, 9):
+        assert not recent.have_much
+        commit(recent, epoch, 5)
+    assert not recent.have_much
+    commit(recent, 10, 1)
+    assert recent.have_much, "all that came since segments were closed is new"
+
+
+def test_it_goes_on_with_what_is_there() -> None:
+    before = of_state(800)
+    kept = [commit(before, epoch, 25) for epoch in range(1, 5)]
+    assert kept[-1].oldest == 3
+    after = of_state(800)
+    after.resume(kept[2:])
+    assert commit(after, 5, 25).oldest == 4
+    assert not after.have_much
+    for epoch in range(6, 9):
+        commit(after, epoch, 25)
+    assert after.have_much
