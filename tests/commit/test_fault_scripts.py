@@ -106,6 +106,9 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
     assert {step.site for step in stalls if step.during == "opening"} == set(OPENING_STALL_SITES)
     assert {one.application for one in scripts} == set(APPLICATIONS)
     assert {one.backend for one in scripts} == {"memory", "lmdb", "rocksdb"}
+    by_key = [one for one in scripts if one.sorted_rows is not None]
+    assert {one.application for one in by_key} == set(APPLICATIONS)
+    assert 0 < len(by_key) < len(scripts)
 
 
 @pytest.mark.parametrize("application", APPLICATIONS)
@@ -131,7 +134,7 @@ def test_what_keeps_state_small_really_removes_things(tmp_path: Path, applicatio
         if offset not in held.rows
     ]
     assert gone
-    if application == "stock":
+    if application in ("stock", "inventory"):
         assert any(value is None for _, value, _ in gone), "tombstones"
 
 

@@ -1,8 +1,8 @@
 """Small applications for fault tests. Each has a fold of the same name in the oracle, written independently.
 
 All have two levels and two partitions; together they use stores of several kinds, with and without caching,
-one store without a changelog, epochs that change one store of a task and not the other, deletes, and windows
-that expire.
+one store without a changelog, one that has its source topic for one, epochs that change one store of a task
+and not the other, deletes, and windows that expire.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Application:
     build: Callable[[], Topology]
     record: Callable[[random.Random], tuple[int, bytes | None, bytes | None]]
     """A random record: its partition, key and value."""
+    is_input_compacted: bool = False
 
 
 def word_count() -> Topology:
@@ -84,6 +85,15 @@ class Audit(Processor[str, str, str, str]):
 
 def stock() -> Topology:
     """A cached table, grouped by a part of its values."""
+    return _stock().build()
+
+
+def inventory() -> Topology:
+    """The same, and the table has its source topic for a changelog."""
+    return _stock().build(optimization="reuse_ktable_source_topics")
+
+
+def _stock() -> StreamsBuilder:
     builder = StreamsBuilder()
     items: KTable[str, str] = builder.table(
         "stock", store=Store("items", key=serdes.string, value=serdes.string)
@@ -100,7 +110,7 @@ def stock() -> Topology:
         store=Store("by-shop", key=serdes.string, value=serdes.int64),
     )
     totals.to_stream().to("by-shop-out", key=serdes.string, value=serdes.int64)
-    return builder.build()
+    return builder
 
 
 def footfall() -> Topology:
@@ -173,6 +183,7 @@ APPLICATIONS: Final[Mapping[str, Application]] = {
         Application("word count", "lines", ("word-counts",), word_count, _line),
         Application("ledger", "orders", ("audited", "totals-out"), ledger, _order),
         Application("stock", "stock", ("by-shop-out",), stock, _item),
+        Application("inventory", "stock", ("by-shop-out",), inventory, _item, is_input_compacted=True),
         Application("footfall", "visits", ("windows-out", "by-place-out"), footfall, _visit),
     )
 }

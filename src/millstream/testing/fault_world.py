@@ -11,14 +11,16 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 from unittest import mock
+
+import pyarrow as pa
 
 from millstream import failpoints
 from millstream.config import StreamsConfig
@@ -39,13 +41,22 @@ from millstream.state.directory import open_state_directory
 from millstream.state.errors import ChangelogCompactedError, StoreAheadError
 from millstream.state.follow import Progress
 from millstream.state.snapshots.storage import FolderStorage
+from millstream.state.sorted_runs import SortedRuns, sorted_runs
 from millstream.testing import oracle
 from millstream.testing.chronicle import Chronicle
 from millstream.testing.executor import InProcessExecutor, run_level
 from millstream.testing.fault_programs import APPLICATIONS, PARTITIONS
 from millstream.testing.faulty_files import FaultyFiles
-from millstream.testing.observation import copies_in, held_by, manifests_in, sealed_in, snapshot_copies
+from millstream.testing.observation import (
+    copies_in,
+    held_by,
+    manifests_in,
+    sealed_in,
+    snapshot_copies,
+    table_rows_of,
+)
 from millstream.testing.oracle import Facts, Held, Row, Verdict
+from millstream.testing.oracle_programs import table_row
 from millstream.testing.stalls import Site, Stalled
 from millstream.types import Attempt, Partition
 
@@ -151,6 +162,8 @@ class World:
     """How long changelogs keep tombstones."""
     retention_bytes: int | None = None
     """Of the outputs."""
+    sorted_rows: int | None = None
+    """From so many records on an empty store is restored by key; None: not in such a small world."""
 
     def __post_init__(self) -> None:
         self.application = APPLICATIONS[self.name]
@@ -193,6 +206,8 @@ class World:
             self._resources.enter_context(mock.patch(f"millstream.durable.layer.OsFileLayer.{sync}"))
         for user in ("millstream.state.directory.boot_id", "millstream.runtime.lease.boot_id"):
             self._resources.enter_context(mock.patch(user, self._boot_id))
+        if self.sorted_rows is not None:
+            self._resources.enter_context(_restores_by_key(self.sorted_rows, self.happened))
         return self
 
     def __exit__(
@@ -209,7 +224,8 @@ class World:
     def create_topics(self) -> Self:
         """Make the application's topics."""
         log = self.log()
-        log.create_topic(self.application.input, TopicConfig(partitions=PARTITIONS))
+        is_compacted = self.application.is_input_compacted
+        log.create_topic(self.application.input, TopicConfig(PARTITIONS, is_compacted=is_compacted))
         for topic in self.application.outputs:
             log.create_topic(topic, TopicConfig(partitions=PARTITIONS, retention_bytes=self.retention_bytes))
         if self.delete_retention_ms != DELETE_RETENTION_MS:  # else the driver makes them
@@ -305,6 +321,7 @@ class World:
             retained_manifests=self.retained_manifests,
             delete_retention_ms=self.delete_retention_ms,
             retention_bytes=self.retention_bytes,
+            sorted_rows=self.sorted_rows,
         )
         other.chronicle = self.chronicle.copied()
         other.inputs = [list(rows) for rows in self.inputs]
@@ -570,11 +587,16 @@ class World:
     def facts(self, *, settled: bool = True) -> Facts:
         """Everything that can be seen from outside, and all that was ever seen."""
         held = self.note()
+        rows = {store: self.chronicle.topics[topic] for store, topic in self.changelogs().items()}
+        rows_now = {store: held[topic] for store, topic in self.changelogs().items()}
+        for store, topic in self.program().followed.items():
+            rows[store] = [[table_row(row) for row in partition] for partition in self.inputs]
+            rows_now[store] = table_rows_of(held_by(self.log_root, topic, self.files))
         return Facts(
             inputs={self.application.input: self.inputs},
             manifests=self.chronicle.manifests,
             outputs={topic: self.chronicle.topics[topic] for topic in self.application.outputs},
-            changelogs={store: self.chronicle.topics[topic] for store, topic in self.changelogs().items()},
+            changelogs=rows,
             stores=self._copies(self.state),
             standbys=self._copies(self.standby),
             sealed=sealed_in(self.log_root),
@@ -585,7 +607,7 @@ class World:
             kept={manifest["epoch"] for manifest in self._manifests()},
             retained_manifests=self.retained_manifests,
             outputs_now={topic: held[topic] for topic in self.application.outputs},
-            changelogs_now={store: held[topic] for store, topic in self.changelogs().items()},
+            changelogs_now=rows_now,
             retention=frozenset() if self.retention_bytes is None else {*self.application.outputs},
         )
 
@@ -604,7 +626,7 @@ class World:
             name: changelog_topic(APPLICATION_ID, name)
             for sub in self.plan.subtopologies
             for name, spec in sub.stores.items()
-            if spec.logging
+            if spec.has_changelog
         }
 
     def program(self) -> oracle.Program:
@@ -716,3 +738,25 @@ class World:
                 opened.truncate(self.rng.randint(0, max(0, size - 1)))
         elif fate == "zeroed":
             file.write_bytes(bytes(size))
+
+
+@contextmanager
+def _restores_by_key(rows: int, happened: Counter[str]) -> Iterator[None]:
+    """Let restores of so many rows and more be by key, in several runs of several blocks; count them."""
+    run_rows = max(2, rows // 2)
+
+    def small(parts: Iterable[list[pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
+        for batch in (batch for part in parts for batch in part):
+            yield from ([batch.slice(at, run_rows)] for at in range(0, len(batch), run_rows))
+
+    def counted(parts: Iterable[list[pa.RecordBatch]], folder: Path) -> AbstractContextManager[SortedRuns]:
+        happened["restored by key"] += 1
+        return sorted_runs(small(parts), folder)
+
+    with (
+        mock.patch("millstream.state.follow.SORTED_ROWS", rows),
+        mock.patch("millstream.state.follow.BATCH_ROWS", run_rows),
+        mock.patch("millstream.state.sorted_runs._BLOCK_ROWS", 2),
+        mock.patch("millstream.state.follow.sorted_runs", counted),
+    ):
+        yield

@@ -436,9 +436,12 @@ class Script:
     steps: tuple[Step, ...]
     retained_manifests: int = 3
     snapshots_retained: int = 1
+    sorted_rows: int | None = None
 
     def __str__(self) -> str:
         kept = f"{self.retained_manifests} manifests and {self.snapshots_retained} snapshots retained"
+        if self.sorted_rows is not None:
+            kept += f", restores of {self.sorted_rows} rows by key"
         steps = "\n".join(f"  {number:2} {step}" for number, step in enumerate(self.steps))
         return f"seed {self.seed}: {self.application} on {self.backend}, {kept}\n{steps}"
 
@@ -473,7 +476,8 @@ def script(seed: int) -> Script:
         elif isinstance(step, PowerCut) or _ends_in_a_power_cut(step):
             stalled = 0
     kept = rng.choice((2, 3, 4)), rng.choice((1, 2, 3))
-    return Script(seed, application, backend, (*steps, *([Wake()] * stalled)), *kept)
+    sorted_rows = rng.choice((None, 1, 5, 12))
+    return Script(seed, application, backend, (*steps, *([Wake()] * stalled)), *kept, sorted_rows)
 
 
 def _ends_in_a_power_cut(step: Step) -> bool:
@@ -564,6 +568,7 @@ def scripted_world(script: Script, folder: Path) -> World:
         retained_manifests=script.retained_manifests,
         delete_retention_ms=0,
         retention_bytes=_RETENTION_BYTES,
+        sorted_rows=script.sorted_rows,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,19 @@ from millstream.log.files import FileLog
 from millstream.state.backends import supplier
 from millstream.state.directory import TaskDirectory
 from millstream.testing.oracle import Copy, Held, Row, digest_of, manifest_of
+from millstream.testing.oracle_programs import table_row
 from millstream.topology.plan import Plan
 from millstream.types import Partition
 
-__all__ = ["copies_in", "held_by", "manifests_in", "rows_of", "sealed_in", "snapshot_copies"]
+__all__ = [
+    "copies_in",
+    "held_by",
+    "manifests_in",
+    "rows_of",
+    "sealed_in",
+    "snapshot_copies",
+    "table_rows_of",
+]
 
 _NOTHING = {"version": 0, "position": 0}
 
@@ -45,6 +55,13 @@ def held_by(log_root: Path, topic: str, files: FileLayer) -> list[Held]:
 def rows_of(log_root: Path, topic: str, files: FileLayer) -> list[list[Row]]:
     """All records that a topic holds, by partition."""
     return [list(held.rows.values()) for held in held_by(log_root, topic, files)]
+
+
+def table_rows_of(topic: Iterable[Held]) -> list[Held]:
+    """What the records of a table's source topic write to its store, at their offsets."""
+    return [
+        replace(held, rows={offset: table_row(row) for offset, row in held.rows.items()}) for held in topic
+    ]
 
 
 def manifests_in(folder: Path) -> list[dict[str, Any]]:

@@ -100,7 +100,7 @@ class Facts:
     outputs: Mapping[str, Partitions]
     """All records that were ever seen."""
     changelogs: Mapping[str, Partitions]
-    """The same, by store."""
+    """The same, by store. Of one that follows an input: what the test wrote there, as rows of the store."""
     stores: Mapping[tuple[str, str], Copy]
     """Local copies by task and store."""
     sealed: Mapping[str, str]
@@ -170,7 +170,7 @@ def check(program: Program, facts: Facts) -> Verdict:
         before = positions
     for topic, rows in expected.items():
         _check_output(topic, rows, () if facts.settled else last_epoch.get(topic, ()), facts.outputs[topic])
-    _check_changelogs(facts)
+    _check_changelogs(program, facts)
     _check_copies(program, facts)
     _check_outputs_now(facts)
     _check_changelogs_now(program, facts)
@@ -290,7 +290,7 @@ def _kept(facts: Facts) -> list[Mapping[str, Any]]:
 
 def _check_state(program: Program, facts: Facts, manifest: Mapping[str, Any], *, is_open: bool) -> None:
     """The changelogs up to the manifest's positions, replayed, are the fold of its input."""
-    for store in program.logged:
+    for store in (*program.logged, *program.followed):
         found: dict[bytes, bytes] = {}
         complete = True
         for task, entry in manifest["tasks"].items():
@@ -341,16 +341,16 @@ def _check_output(topic: str, expected: Sequence[Row], unsure: Sequence[Row], fo
         _must(condition=False, invariant="I3", what=where)
 
 
-def _check_changelogs(facts: Facts) -> None:
-    """Nothing stands in a changelog behind what the head names."""
+def _check_changelogs(program: Program, facts: Facts) -> None:
+    """Nothing stands in a changelog behind what the head names. An input goes on."""
     if not facts.manifests:
         return
     named: Counter[tuple[str, int]] = Counter()
     for task, entry in facts.manifests[-1]["tasks"].items():
         for store, position in entry["changelogs"].items():
             named[store, _partition(task)] = position
-    for store, partitions in facts.changelogs.items():
-        for partition, rows in enumerate(partitions):
+    for store in program.logged:
+        for partition, rows in enumerate(facts.changelogs[store]):
             end = named[store, partition]
             _must(
                 len(rows) <= end,

@@ -14,6 +14,7 @@ __all__ = [
     "NOTE",
     "PROGRAMS",
     "Footfall",
+    "Inventory",
     "Ledger",
     "Partitions",
     "Program",
@@ -23,6 +24,7 @@ __all__ = [
     "first_live_segment",
     "is_expired",
     "murmur2",
+    "table_row",
 ]
 
 Row: TypeAlias = tuple[bytes | None, bytes | None, int]
@@ -45,6 +47,8 @@ class Program(ABC):
 
     logged: ClassVar[tuple[str, ...]]
     """Stores with a changelog."""
+    followed: ClassVar[Mapping[str, str]] = {}
+    """Stores that have an input topic for a changelog: what its records write is a table."""
     unlogged: ClassVar[tuple[str, ...]] = ()
     segmented: ClassVar[tuple[str, ...]] = ()
     """Stores whose rows expire by segments of time."""
@@ -52,7 +56,8 @@ class Program(ABC):
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
-        self.state: dict[str, dict[bytes, bytes]] = {store: {} for store in (*self.logged, *self.unlogged)}
+        stores = (*self.logged, *self.followed, *self.unlogged)
+        self.state: dict[str, dict[bytes, bytes]] = {store: {} for store in stores}
         """By store, the rows of all tasks, without notes."""
         self.notes: dict[tuple[str, int], bytes] = {}
         """By store and partition, the row with the empty key."""
@@ -131,7 +136,7 @@ class Ledger(Program):
 class Stock(Program):
     """A table of items, grouped by the shop that has them: one update per item, and per shop, and epoch."""
 
-    logged = ("items", "by-shop")
+    logged: ClassVar[tuple[str, ...]] = ("items", "by-shop")
     outputs = ("by-shop-out",)
 
     def epoch(self, cut: Mapping[str, Partitions]) -> dict[str, list[Row]]:
@@ -156,6 +161,13 @@ class Stock(Program):
             shops[shop] = _INT64.pack(max(time, earlier)) + _INT64.pack(total + amount)
             changed[shop] = (shop, _INT64.pack(total + amount), max(time, earlier))
         return {"by-shop-out": list(changed.values())}
+
+
+class Inventory(Stock):
+    """The same, without a changelog of the items."""
+
+    logged = ("by-shop",)
+    followed: ClassVar[Mapping[str, str]] = {"items": "stock"}
 
 
 class Footfall(Program):
@@ -221,8 +233,19 @@ PROGRAMS: Final[Mapping[str, type[Program]]] = {
     "word count": WordCount,
     "ledger": Ledger,
     "stock": Stock,
+    "inventory": Inventory,
     "footfall": Footfall,
 }
+
+
+def table_row(record: Row) -> Row:
+    """What a record of a table's source topic writes to the store: its time stands before its value.
+
+    >>> table_row((b"item1", None, 3))
+    (b'item1', None, 3)
+    """
+    key, value, time = record
+    return key, None if value is None else _INT64.pack(time) + value, time
 
 
 def first_live_segment(note: bytes | None) -> int:

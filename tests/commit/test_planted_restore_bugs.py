@@ -1,0 +1,142 @@
+"""The tester's own test, for restores by key and tables that follow their source topic: planted bugs.
+
+A script passes as the engine is, and fails with the bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millstream.log.api import Log
+from millstream.runtime import upkeep
+from millstream.runtime.reused_sources import CompactionBounds
+from millstream.state import follow as following
+from millstream.state import sorted_runs as sorting
+from millstream.state.follow import Target
+from millstream.state.sorted_runs import SortedRuns
+from millstream.testing.fault_world import NoFaultError
+from millstream.testing.faults import (
+    Append,
+    Compact,
+    Epoch,
+    LoseLocalState,
+    Script,
+    Tend,
+    play,
+    scripted_world,
+)
+from millstream.types import Offset
+
+EPOCHS = [Epoch(apply=True)] * 3
+LOST = (Append(40), *EPOCHS, LoseLocalState(None), *EPOCHS)
+
+
+def by_key(application: str, backend: str) -> Script:
+    """A store is lost, and restored by key from several runs."""
+    return Script(1, application, backend, LOST, sorted_rows=4)
+
+
+def forgets_the_last_run(patch: pytest.MonkeyPatch) -> None:
+    def batches(self: SortedRuns, batch_rows: int) -> Iterator[Any]:
+        return real(replace(self, runs=self.runs[:-1] or self.runs), batch_rows)
+
+    real = SortedRuns.batches
+    patch.setattr(SortedRuns, "batches", batches)
+
+
+def keeps_the_older_value(patch: pytest.MonkeyPatch) -> None:
+    def batches(self: SortedRuns, batch_rows: int) -> Iterator[Any]:
+        return real(replace(self, runs=self.runs[::-1]), batch_rows)
+
+    real = SortedRuns.batches
+    patch.setattr(SortedRuns, "batches", batches)
+
+
+def brings_back_what_has_expired(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(following, "dropped_by", lambda _note: None)
+
+
+def leaves_deleted_rows_out_of_a_run(patch: pytest.MonkeyPatch) -> None:
+    """A tombstone in a later run then does not hide the value in an earlier one."""
+
+    @contextmanager
+    def runs(parts: Iterable[list[pa.RecordBatch]], folder: Path) -> Iterator[SortedRuns]:
+        with real(
+            ([batch.filter(batch.column(1).is_valid()) for batch in part] for part in parts), folder
+        ) as made:
+            yield made
+
+    real = sorting.sorted_runs
+    patch.setattr("millstream.testing.fault_world.sorted_runs", runs)
+
+
+def restores_a_table_beyond_the_commit(patch: pytest.MonkeyPatch) -> None:
+    def read(log: Log, target: Target, start: Offset) -> Iterator[Any]:
+        if target.writes_of is not None:
+            end = log.latest(target.changelog)
+            target = replace(target, marker=following.Marker(target.marker.version, end))
+        return real(log, target, start)
+
+    real = following._read
+    patch.setattr(following, "_read", read)
+
+
+def ignores_timestamps_of_the_source(patch: pytest.MonkeyPatch) -> None:
+    def as_bytes(timestamps: pa.Array) -> pa.Array:
+        return pa.array([bytes(8)] * len(timestamps), pa.binary())
+
+    patch.setattr("millstream.state.source_rows._as_bytes", as_bytes)
+
+
+def compacts_a_source_beyond_the_oldest_manifest(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(upkeep, "compaction_bounds", lambda _log_root: CompactionBounds())
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What is planted, and the script that fails because of it."""
+
+    plant: Callable[[pytest.MonkeyPatch], None]
+    script: Script
+    symptom: str
+
+
+FOLLOWED = Script(1, "inventory", "lmdb", LOST)
+COMPACTED = Script(1, "inventory", "memory", (Append(60), *EPOCHS, Compact(), Tend(beside_an_epoch=True)))
+BUGS = [
+    Bug(forgets_the_last_run, by_key("ledger", "lmdb"), "I[1245]"),
+    Bug(forgets_the_last_run, by_key("inventory", "memory"), "I[1245]"),
+    Bug(keeps_the_older_value, by_key("word count", "lmdb"), "I[1245]"),
+    Bug(brings_back_what_has_expired, by_key("footfall", "lmdb"), "I[1245]"),
+    Bug(leaves_deleted_rows_out_of_a_run, by_key("stock", "lmdb"), "I[1245]"),
+    Bug(restores_a_table_beyond_the_commit, FOLLOWED, "I[1245]"),
+    Bug(restores_a_table_beyond_the_commit, by_key("inventory", "lmdb"), "I[1245]"),
+    Bug(ignores_timestamps_of_the_source, FOLLOWED, "I[1245]"),
+    Bug(compacts_a_source_beyond_the_oldest_manifest, COMPACTED, "I4"),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.plant.__name__}-{bug.script.application}")
+def test_a_planted_bug_is_caught(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(bug.script, tmp_path / "right")
+    bug.plant(monkeypatch)
+    with pytest.raises(AssertionError, match=bug.symptom) as caught:
+        play(bug.script, tmp_path / "wrong")
+    assert not isinstance(caught.value, NoFaultError)
+
+
+@pytest.mark.parametrize("application", ["word count", "ledger", "stock", "inventory", "footfall"])
+def test_a_small_world_restores_by_key_if_it_is_told_to(tmp_path: Path, application: str) -> None:
+    script = by_key(application, "lmdb")
+    for number, chosen in enumerate((script, replace(script, sorted_rows=None))):
+        with scripted_world(chosen, tmp_path / str(number)).create_topics() as world:
+            for step in chosen.steps:
+                step.do(world)
+        assert (world.happened["restored by key"] > 0) == (chosen is script)
