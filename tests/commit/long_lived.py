@@ -22,7 +22,7 @@ from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.runtime.commit import DriverSettings
 from millstream.state.backends import memory
 from millstream.testing.executor import InProcessExecutor
-from millstream.testing.faults import EPOCH_POINTS, UPKEEP_POINTS
+from millstream.testing.fault_points import EPOCH_POINTS, UPKEEP_POINTS
 from millstream.types import Partition
 
 APPLICATION = "app"

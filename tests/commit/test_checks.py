@@ -13,8 +13,9 @@ from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError
 from millstream.runtime.epoch import EpochJob, Misplaced, Sent, TaskReport
 from millstream.runtime.lease import LeaseLostError
 from millstream.testing.executor import MAX_RUNS, InProcessExecutor
+from millstream.testing.fault_executor import Executor
 from millstream.testing.fault_programs import APPLICATIONS
-from millstream.testing.fault_world import Executor, World
+from millstream.testing.fault_world import World
 
 
 def planned(world: World) -> tuple[Executor, EpochJob]:

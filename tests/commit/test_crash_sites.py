@@ -9,7 +9,6 @@ MILLSTREAM_SOAK=1.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -20,11 +19,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.commit.ended_lives import crash_in_a_life, kill_a_child
 
 from millstream import failpoints
 from millstream.testing import fault_child
-from millstream.testing.fault_world import LEASE_TTL_MS, World
-from millstream.testing.faults import EPOCH_POINTS, OPENING_POINTS
+from millstream.testing.fault_points import EPOCH_POINTS, OPENING_POINTS
+from millstream.testing.fault_world import World
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
 UNREACHED = {
@@ -120,30 +120,8 @@ def test_a_crash_at_any_site_is_recovered_from(
 ) -> None:
     for skip in range(hits[point]) if backend == "lmdb" else first_or_last(hits[point], action):
         with histories[backend].copy_to(tmp_path / str(skip)) as world:
-            with failpoints.armed(point, action, skip=skip) as armed:
-                try:
-                    live(world)
-                    world.epoch()  # what is torn comes after the point: after the last one, here
-                except failpoints.InjectedCrash:
-                    world.die()
-            assert armed.fired
-            assert world.app is None, "nothing was torn"
+            crash_in_a_life(world, live, point, action, skip)
             recover(world)
-
-
-CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload([fault_child.__name__])
-
-
-def kill_a_child(world: World, armed: str) -> None:
-    """Let a process of its own live in the world until the failpoint kills it."""
-    child = CHILDREN.Process(
-        target=fault_child.run, args=(world.folder, world.name, world.backend, world.now, armed)
-    )
-    child.start()
-    child.join(60)
-    assert child.exitcode == -9
-    world.now -= LEASE_TTL_MS  # the lease has not run out: its owner is dead, and that is enough
 
 
 @pytest.mark.parametrize("action", ["kill", "torn"])

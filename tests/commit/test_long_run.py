@@ -42,7 +42,7 @@ from tests.commit.long_lived import (
 from millstream.runtime.epoch import PlannedTask
 from millstream.runtime.step import apply_commit
 from millstream.state.backends import supplier
-from millstream.testing.faults import UPKEEP_POINTS
+from millstream.testing.fault_points import UPKEEP_POINTS
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
 EPOCHS = 5_000 if SOAK else 1_000

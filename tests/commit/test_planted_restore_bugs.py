@@ -21,17 +21,9 @@ from millstream.state import follow as following
 from millstream.state import sorted_runs as sorting
 from millstream.state.follow import Target
 from millstream.state.sorted_runs import SortedRuns
+from millstream.testing.fault_steps import Append, Compact, Epoch, LoseLocalState, Tend
 from millstream.testing.fault_world import NoFaultError
-from millstream.testing.faults import (
-    Append,
-    Compact,
-    Epoch,
-    LoseLocalState,
-    Script,
-    Tend,
-    play,
-    scripted_world,
-)
+from millstream.testing.faults import Script, play, scripted_world
 from millstream.types import Offset
 
 EPOCHS = [Epoch(apply=True)] * 3
@@ -74,7 +66,7 @@ def leaves_deleted_rows_out_of_a_run(patch: pytest.MonkeyPatch) -> None:
             yield made
 
     real = sorting.sorted_runs
-    patch.setattr("millstream.testing.fault_world.sorted_runs", runs)
+    patch.setattr("millstream.testing.small_restores.sorted_runs", runs)
 
 
 def restores_a_table_beyond_the_commit(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ backends and in killed children the first one is; every hit is with MILLSTREAM_S
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
 from collections import Counter
@@ -18,11 +17,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.commit.ended_lives import crash_in_a_life, kill_a_child
 
 from millstream import failpoints
-from millstream.testing import fault_child
-from millstream.testing.fault_world import LEASE_TTL_MS, World
-from millstream.testing.faults import RESTORE_POINTS, SNAPSHOT_POINTS
+from millstream.testing.fault_points import RESTORE_POINTS, SNAPSHOT_POINTS
+from millstream.testing.fault_world import World
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
 POINTS = (*SNAPSHOT_POINTS, *RESTORE_POINTS)
@@ -120,19 +119,8 @@ def test_a_crash_at_any_step_of_a_snapshot_is_recovered_from(
 ) -> None:
     for skip in sites(hits[point], few=backend != "lmdb"):
         with histories[backend].copy_to(place / str(skip)) as world:
-            with failpoints.armed(point, action, skip=skip) as armed:
-                try:
-                    live(world)
-                    world.epoch()  # what is torn comes after the point: after the last one, here
-                except failpoints.InjectedCrash:
-                    world.die()
-            assert armed.fired
-            assert world.app is None, "nothing was torn"
+            crash_in_a_life(world, live, point, action, skip)
             recover(world)
-
-
-CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload([fault_child.__name__])
 
 
 @pytest.mark.parametrize("action", ["kill", "torn"])
@@ -144,14 +132,7 @@ def test_a_process_killed_at_any_step_of_a_snapshot_is_recovered_from(
         backend = BACKENDS[(POINTS.index(point) + skip + (action == "torn")) % len(BACKENDS)]
         with histories[backend].copy_to(place / str(skip)) as world:
             world.lose_local_state()
-            child = CHILDREN.Process(
-                target=fault_child.run,
-                args=(world.folder, world.name, backend, world.now, f"{point}={action}@{skip}", 1),
-            )
-            child.start()
-            child.join(60)
-            assert child.exitcode == -9
-            world.now -= LEASE_TTL_MS  # the lease has not run out: its owner is dead, and that is enough
+            kill_a_child(world, f"{point}={action}@{skip}")
             recover(world)
 
 

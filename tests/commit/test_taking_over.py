@@ -12,8 +12,8 @@ from millstream.log import FileLog, TopicConfig
 from millstream.log.errors import OffsetOutOfRangeError
 from millstream.runtime.lease import LeaseLostError
 from millstream.runtime.manifest import LostManifestError
+from millstream.testing.fault_points import UPKEEP_STALL_SITES
 from millstream.testing.fault_world import RECORDS_OF_AN_EPOCH, World
-from millstream.testing.faults import UPKEEP_STALL_SITES
 from millstream.testing.faulty_files import FaultyFiles
 from millstream.testing.stalls import Site
 
