@@ -100,8 +100,10 @@ class Progress:
     store: str
     partition: int
     records: int
+    """So many are in the store. By key: one counts half when it is sorted, and half when it is there."""
     total_records: int
     bytes: int
+    """Of the records that were read."""
     records_per_second: float
     seconds_left: float | None
     snapshot: Version | None = None
@@ -211,20 +213,29 @@ def _restore_sorted(
     """
     gone: KeyRange | None = None
     pending: list[Entry] = []
-    done = pending_bytes = 0
-    with sorted_runs((rows for rows, _, _ in _read(log, target, target.first)), scratch) as runs:
+    done = 0
+    half = (target.marker.position - target.first) // 2
+    with sorted_runs(_watched(_read(log, target, target.first), watch, target.first), scratch) as runs:
         _check_not_overtaken(log, target, EMPTY, before)
-        for entries, size in runs.batches(BATCH_ROWS):
+        for entries in runs.batches(BATCH_ROWS):
             if target.segmented and entries[0][0] == NOTE_KEY and entries[0][1] is not None:
                 gone = dropped_by(entries[0][1])
             if pending:
                 _apply_sorted(backend, pending, _on_the_way(target.marker, Offset(0)), gone)
-                share = (target.marker.position - target.first) * done // runs.rows
-                watch.applied(Offset(target.first + share), pending_bytes)
-            pending, pending_bytes = entries, size
+                watch.applied(Offset(target.first + half + half * done // runs.rows), 0)
+            pending = entries
             done += len(entries)
         _apply_sorted(backend, pending, target.marker.encoded(), gone)
-        watch.applied(target.marker.position, pending_bytes)
+        watch.applied(target.marker.position, 0)
+
+
+def _watched(
+    parts: Iterable[tuple[list[pa.RecordBatch], Offset, int]], watch: Watch, first: Offset
+) -> Iterator[list[pa.RecordBatch]]:
+    """Tell of rows that are read, to be sorted: to have sorted them is half of the work."""
+    for rows, position, size in parts:
+        yield rows
+        watch.applied(Offset(first + (position - first) // 2), size)
 
 
 def _apply_sorted(backend: Backend, entries: list[Entry], marker: bytes, gone: KeyRange | None) -> None:

@@ -61,15 +61,15 @@ class SortedRuns:
     rows: int
     """How many, if some keys are in several runs: at most."""
 
-    def batches(self, batch_rows: int) -> Iterator[tuple[list[Entry], int]]:
-        """The last row of each key: ascending batches of about so many rows, and the bytes read for each."""
+    def batches(self, batch_rows: int) -> Iterator[list[Entry]]:
+        """The last row of each key: ascending batches of about so many rows."""
         fences = sorted(key for run in self.runs for key in run.first_keys)
         step = max(1, batch_rows // _BLOCK_ROWS)
         starts = sorted({b"", *fences[step::step]})
         for start, end in zip(starts, [*starts[1:], None], strict=True):
             parts = [block for run in self.runs for block in run.between(start, end) if len(block)]
             if parts:
-                yield last_of_each_key(parts), sum(part.nbytes for part in parts)
+                yield last_of_each_key(parts)
 
 
 @contextmanager
