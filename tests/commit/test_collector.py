@@ -1,8 +1,8 @@
 """What upkeep deletes, against a naive model of what anybody needs.
 
-Histories are random: which tasks seal in an epoch, attempts that lose, an epoch under way, snapshots,
-followers and readers that stop anywhere. The model keeps all that was ever written, in lists
-and dictionaries.
+Histories are random: which tasks seal in an epoch, attempts that lose, an epoch under way, snapshots that
+take any number of epochs, followers and readers that stop anywhere. The model keeps all that was ever
+written, in lists and dictionaries.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from millstream.log.files import Limits
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain, TaskEntry
 from millstream.runtime.sealed_file import SealedContent, write_sealed
+from millstream.runtime.snapshots import PinnedEpochs
 from millstream.runtime.upkeep import Upkeep, UpkeepReport
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.errors import DamagedStoreError
@@ -107,6 +108,8 @@ class CollectorMachine(RuleBasedStateMachine):
         self.lost: list[tuple[int, Path]] = []
         """Of attempts that lost, or whose epoch is under way: the epoch and the file."""
         self.snapshots: list[tuple[str, TaskEntry]] = []
+        self.at_work: list[tuple[str, int]] = []
+        """Of snapshots that are being taken: the task, and its version when they began."""
         self.followers: dict[str, tuple[MemoryBackend, Offset]] = {}
         self.readers: list[Reader] = []
         self.commit([(task, [(b"a", b"1")], [(b"a", b"1")]) for task in TASKS], attempts=1)
@@ -158,11 +161,23 @@ class CollectorMachine(RuleBasedStateMachine):
         entry = self._sealed(epoch, task, [(b"x", b"y")], [])
         self.lost.append((epoch, self.folder.log_root / entry.file))
 
-    @rule(task=st.sampled_from(TASKS))
-    def take_a_snapshot(self, task: str) -> None:
+    @rule(task=st.sampled_from(TASKS), is_quick=st.booleans())
+    def begin_a_snapshot(self, task: str, is_quick: bool) -> None:
         entry = self.history[-1].tasks[task]
-        if self._manifest_path(entry.version).exists():  # else it is known by being the last
+        if not self._manifest_path(entry.version).exists():
+            return  # it is known by being the last
+        if is_quick:
             self.snapshots.append((task, entry))
+        else:
+            self.at_work.append((task, entry.version))
+
+    @precondition(lambda self: self.at_work)
+    @rule(data=st.data())
+    def finish_a_snapshot(self, data: st.DataObject) -> None:
+        """It is of the version with which it began, or of one that was committed while it waited."""
+        task, since = self.at_work.pop(data.draw(st.integers(0, len(self.at_work) - 1)))
+        entries = [manifest.tasks[task] for manifest in self.history[since - 1 :] if task in manifest.sealed]
+        self.snapshots.append((task, data.draw(st.sampled_from(entries))))
 
     @precondition(lambda self: self.snapshots)
     @rule(data=st.data())
@@ -199,11 +214,14 @@ class CollectorMachine(RuleBasedStateMachine):
     def tend(self, min_entries: int, later: int) -> None:
         self.now += later
         head = self.history[-1]
-        pinned = {entry.version for _, entry in self.snapshots}
+        since = min((version for _, version in self.at_work), default=None)
+        pinned = PinnedEpochs({entry.version for _, entry in self.snapshots}, since)
         before = self._epochs_on_disk()
         Upkeep(self.folder, self.log, self.plan, min_entries=min_entries).run(head, pinned)
         kept = {manifest.epoch for manifest in self._kept()}
-        assert self._epochs_on_disk() == kept | (pinned & before), "manifests"
+        needed: set[int] = {entry.version for _, entry in self.snapshots}
+        needed |= {epoch for epoch in before if since is not None and epoch >= since}
+        assert self._epochs_on_disk() == kept | (needed & before), "manifests"
         self._check_files(head)
         self._check_topics()
         self._check_snapshots(head)
@@ -335,6 +353,16 @@ def the_collector_ignores_what_is_pinned(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Upkeep, "run", run)
 
 
+def a_snapshot_at_work_pins_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PinnedEpochs, "__contains__", lambda self, epoch: epoch in self.listed)
+
+
+def a_snapshot_at_work_pins_where_it_began_only(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        PinnedEpochs, "__contains__", lambda self, epoch: epoch == self.at_work_since or epoch in self.listed
+    )
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -344,6 +372,8 @@ def the_collector_ignores_what_is_pinned(patch: pytest.MonkeyPatch) -> None:
         bugs.the_collector_ignores_the_indexes,
         bugs.the_collector_takes_what_is_sealed_just_now,
         the_collector_ignores_what_is_pinned,
+        a_snapshot_at_work_pins_nothing,
+        a_snapshot_at_work_pins_where_it_began_only,
         bugs.a_changelog_does_not_say_that_deletions_are_gone,
         bugs.folding_loses_a_record,
     ],

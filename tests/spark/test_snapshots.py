@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import logging
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spark.gated_snapshots import GatedSnapshots
 from tests.spark.lab import Lab
 from tests.spark.programs import counted, two_levels, words
 
 from millstream.errors import ConfigError
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.commit import DriverSettings
+from millstream.runtime.manifest import ManifestChain
+from millstream.spark.epochs import EpochResult
 from millstream.state.snapshots import changelog_positions
 from millstream.state.snapshots.storage import FolderStorage
 
@@ -42,6 +48,44 @@ def test_a_lost_disk_comes_back_from_snapshots_where_the_changelog_no_longer_rea
     lab.run(two_levels(), **settings)
     found = {row.text: row.number for row in lab.rows("out")}
     assert found == counted(parts)
+
+
+def test_a_snapshot_that_takes_longer_than_manifests_are_kept_is_as_good_as_any(
+    lab: Lab, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own manifest is pinned while it is at work; by that one it is known to be of this history."""
+    few = partial(DriverSettings, retained_manifests=2)
+    monkeypatch.setattr("millstream.spark.epochs.DriverSettings", few)
+    epochs, gate = 12, folder / "gate"
+    settings: dict[str, Any] = {
+        "snapshot_uri": folder / "snapshots",
+        "snapshot_interval_epochs": epochs - 3,
+        "upkeep_interval_epochs": 1,
+        "max_records_per_epoch": 10,
+        "backend": GatedSnapshots(gate=gate),
+    }
+    parts = words(2 * 10 * (epochs + 2), seed=23)
+    lab.topic("in", [part[:-10] for part in parts])
+
+    def open_the_gate_late(result: EpochResult) -> None:
+        if result.manifest.epoch > epochs:
+            gate.touch()
+
+    with lab.app(two_levels(), **settings) as app:
+        app.on_epoch(open_the_gate_late)
+        app.run(until="caught-up")
+    head = ManifestChain(ApplicationFolder(lab.folder / "log", "app")).latest()
+    assert head is not None
+    taken = [int(path.name[:20]) for path in (folder / "snapshots").glob("app/*/*/*/manifests/*")]
+    assert len(taken) == 2
+    assert min(taken) < head.oldest
+    for place, offsets in changelog_positions(FolderStorage(folder / "snapshots"), "app").items():
+        lab.log.delete_before(place, offsets[-1])
+    shutil.rmtree(lab.state_dir)
+    for number, part in enumerate(parts):
+        lab.append("in", part[-10:], partition=number)
+    lab.run(two_levels(), **settings)
+    assert {row.text: row.number for row in lab.rows("out")} == counted(parts)
 
 
 def test_epochs_go_on_when_snapshots_fail_and_the_driver_says_so(
