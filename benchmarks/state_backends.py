@@ -48,11 +48,10 @@ OPEN_S = {"rocksdb": 0.010, "lmdb": 0.001}
 EXPIRY_S = 0.050
 BATCH_MB = 96
 """The rows of an epoch of 50,000 keys, as columns and as objects, whatever the backend."""
-CACHE_OVERHEAD = 1.25
-"""What a byte of RocksDB's cache may take in memory: blocks of all lengths leave gaps between them."""
 SMALL_CACHE = RocksDbSupplier(cache_bytes=8 << 20, write_buffer_bytes=4 << 20)
+"""To tell what of the memory is the cache's."""
 MEMORY_MB = {
-    "rocksdb": CACHE_OVERHEAD * RocksDbSupplier().cache_bytes / _MB + BATCH_MB,
+    "rocksdb": RocksDbSupplier().cache_bytes / _MB + BATCH_MB,
     "lmdb": LmdbSupplier().step_rows[1] * 4096 / _MB + BATCH_MB,  # a page for each row of a step
 }
 
