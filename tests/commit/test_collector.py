@@ -219,6 +219,7 @@ class CollectorMachine(RuleBasedStateMachine):
         before = self._epochs_on_disk()
         Upkeep(self.folder, self.log, self.plan, min_entries=min_entries).run(head, pinned)
         kept = {manifest.epoch for manifest in self._kept()}
+        kept |= {entry.version for entry in head.tasks.values()}
         needed: set[int] = {entry.version for _, entry in self.snapshots}
         needed |= {epoch for epoch in before if since is not None and epoch >= since}
         assert self._epochs_on_disk() == kept | (needed & before), "manifests"
@@ -333,9 +334,9 @@ class CollectorMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "scratch"):
-            while self.readers:
-                self.read_to_the_end()
-            self.scratch.cleanup()
+            with self.scratch:
+                while self.readers:
+                    self.read_to_the_end()
 
 
 TestNothingThatIsNeededIsDeleted = CollectorMachine.TestCase

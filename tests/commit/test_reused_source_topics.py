@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from millstream import StreamsBuilder, StreamsConfig, failpoints, handlers, serd
 from millstream.cli.topics import topics
 from millstream.log import FileLog, TopicConfig, TopicPartition
 from millstream.runtime.commit import DriverSettings, PlanChangedError
-from millstream.runtime.reused_sources import SourceReuseError, compaction_bounds
+from millstream.runtime.reused_sources import SourceReuseError, compaction_bound
 from millstream.state import follow
 from millstream.state.errors import ChangelogCompactedError
 from millstream.testing.executor import InProcessExecutor
@@ -189,7 +191,7 @@ def test_compaction_ends_where_the_oldest_kept_manifest_stands(tmp_path: Path) -
     with app.start() as executor:
         run_days(app, executor, rows)
         head = executor.driver.head
-        bound = compaction_bounds(app.root / "log").of(USERS)
+        bound = compaction_bound(app.root / "log", USERS)
         assert bound is not None
         assert executor.log.compacted(USERS).to <= bound == len(rows) - 5
         assert head.oldest == head.epoch - 5
@@ -244,7 +246,38 @@ def test_nothing_is_compacted_that_anybody_reads_if_an_application_cant_be_asked
     app = stalled(tmp_path / "app")
     for manifest in (app.root / "log" / "applications" / "app" / "manifests").iterdir():
         manifest.write_bytes(b"damaged")
-    assert compaction_bounds(app.root / "log").of(USERS) == 0
+    assert compaction_bound(app.root / "log", USERS) == 0
+
+
+def test_a_table_that_begins_waits_for_a_compaction_that_does_not_know_it(tmp_path: Path) -> None:
+    app = made(tmp_path / "app", topic=COMPACTED, settings=DriverSettings(max_records=4))
+    rows = [(b"user-%d" % (number % 3), b"city-%d" % number) for number in range(40)]
+    app.append(rows)
+    has_asked, may_go_on = threading.Event(), threading.Event()
+
+    def asked_before_the_table_began() -> None:
+        has_asked.set()
+        may_go_on.wait(30)
+
+    def compact() -> None:
+        app.log().rewrite(USERS, min_entries=1, up_to=asked_before_the_table_began, min_dirty=0)
+
+    def begin() -> None:
+        with app.start() as executor:
+            executor.run_epoch()
+
+    with ThreadPoolExecutor(2) as threads:
+        compacting = threads.submit(compact)
+        assert has_asked.wait(30)
+        beginning = threads.submit(begin)
+        with pytest.raises(TimeoutError):
+            beginning.result(timeout=0.3)
+        may_go_on.set()
+        compacting.result()
+        beginning.result()
+    # What the epoch has read is what compaction has left, so it can be had again.
+    assert app.log().compacted(USERS).to == len(rows)
+    assert app.restored() == {}
 
 
 def test_whoever_compacts_further_by_force_is_noticed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import io
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, BinaryIO, Final, TypeVar, cast
 
 import click
@@ -21,7 +22,7 @@ from millstream.cli.formats import FORMATS
 from millstream.cli.produce import LineParser, open_inputs, produce_stream
 from millstream.log import FileLog, Producer, TimestampType, TopicConfig, TopicPartition, open_log
 from millstream.log.errors import TopicExistsError
-from millstream.runtime.reused_sources import compaction_bounds
+from millstream.runtime.reused_sources import compaction_bound
 from millstream.types import Offset, Partition
 
 __all__ = ["topics"]
@@ -161,7 +162,7 @@ def delete(topic: str, log: FileLog, *, yes: bool, force: bool) -> None:
             "without it. Nothing was deleted. Remedy: delete another topic; if the application is not to run "
             "any more, say --force."
         )
-    if not force and compaction_bounds(log.root).of(TopicPartition(topic, Partition(0))) is not None:
+    if not force and compaction_bound(log.root, TopicPartition(topic, Partition(0))) is not None:
         raise click.ClickException(
             f"{topic!r} is read by an application that has it for the changelog of a table: it holds its "
             "state. Nothing was deleted. Remedy: delete another topic; if the application is not to run any "
@@ -223,7 +224,6 @@ def tidy(names: tuple[str, ...], log: FileLog) -> None:
     Example:
       millstream topics tidy clicks
     """
-    bounds = compaction_bounds(log.root)
     for topic in names or log.topics():
         owner = _owner_of_changelog(topic, log)
         if owner is not None:
@@ -233,7 +233,7 @@ def tidy(names: tuple[str, ...], log: FileLog) -> None:
         rewritten = 0
         for partition in before:
             place = TopicPartition(topic, partition.partition)
-            rewritten += log.rewrite(place, min_entries=1, up_to=bounds.of(place))
+            rewritten += log.rewrite(place, min_entries=1, up_to=partial(compaction_bound, log.root, place))
             log.retain(place)
         gone = sum(
             now.earliest - then.earliest

@@ -35,11 +35,15 @@ __all__ = [
     "TopicConfig",
     "TopicDescription",
     "TopicPartition",
+    "UpTo",
 ]
 
 Expired: TypeAlias = Callable[[bytes], tuple[bytes, bytes] | None]
 """From the value of the last record with an empty key: from which key (inclusive) to which one (exclusive)
 records are gone. Where such records tell what has expired, nobody writes a tombstone for each."""
+
+UpTo: TypeAlias = Offset | Callable[[], Offset | None] | None
+"""How far a partition may be compacted, or whom to ask when it begins; None: as far as it goes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -331,10 +335,13 @@ class SealedLog(Log, Protocol):
         topic_partition: TopicPartition,
         *,
         min_entries: int,
-        up_to: Offset | None = None,
+        up_to: UpTo = None,
         expired: Expired | None = None,
     ) -> bool:
         """Bring rows of sealed files together; compact up to an offset, if the topic is compacted."""
+
+    def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
+        """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
 
     def retain(self, topic_partition: TopicPartition) -> Offset:
         """Let go of what the topic's retention does not keep; return the first offset that is left."""

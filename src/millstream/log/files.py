@@ -61,6 +61,7 @@ from millstream.log.api import (
     TopicConfig,
     TopicDescription,
     TopicPartition,
+    UpTo,
 )
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.log.partition import Limits, PartitionFiles, PartitionPlace
@@ -327,7 +328,7 @@ class FileLog:
         topic_partition: TopicPartition,
         *,
         min_entries: int = 256,
-        up_to: Offset | None = None,
+        up_to: UpTo = None,
         min_dirty: float = MIN_DIRTY,
         expired: Expired | None = None,
     ) -> bool:
@@ -338,14 +339,25 @@ class FileLog:
         """
         config = self.config(topic_partition.topic)
         partition = self._writable(topic_partition)
-        reader = PartitionReader(partition, self.root, self._files)
-        compaction = None
-        if config.is_compacted:
-            end = partition.bounds()[1] if up_to is None else up_to
+
+        def compaction() -> Compaction | None:
+            if not config.is_compacted:
+                return None
+            end = up_to() if callable(up_to) else up_to
             deletes_before = self._now_ms() - config.delete_retention_ms
-            compaction = Compaction(end, deletes_before, min_dirty, expired=expired)
-        rewriter = Rewriter(partition, reader, self._files, self._limits.segment_bytes)
-        return rewriter.run(min_entries=min_entries, compaction=compaction)
+            return Compaction(
+                partition.bounds()[1] if end is None else end, deletes_before, min_dirty, expired=expired
+            )
+
+        return self._rewriter(partition).run(min_entries=min_entries, ask=compaction)
+
+    def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
+        """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
+        self._rewriter(self._writable(topic_partition)).settle(timeout_ms)
+
+    def _rewriter(self, partition: PartitionFiles) -> Rewriter:
+        reader = PartitionReader(partition, self.root, self._files)
+        return Rewriter(partition, reader, self._files, self._limits.segment_bytes)
 
     # ----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -111,21 +111,28 @@ class Rewriter:
         self._target_bytes = target_bytes
         self._alike_before = 0
 
-    def run(self, *, min_entries: int, compaction: Compaction | None = None) -> bool:
+    def run(self, *, min_entries: int, ask: Callable[[], Compaction | None]) -> bool:
         """Rewrite what is worth it; return whether anything was.
 
         The active segment is closed first if it has ``min_entries`` entries. If somebody else is at it,
-        nothing is done.
+        nothing is done. What may be left out is asked when nobody else can be at it any more: see
+        :meth:`settle`.
         """
-        self._alike_before = sys.maxsize if compaction is None else compaction.deletes_before
         try:
             with held_lock(self._partition.place.folder / LOCK, timeout_ms=0):
+                compaction = ask()
+                self._alike_before = sys.maxsize if compaction is None else compaction.deletes_before
                 self._partition.remove_remains()
                 self._partition.close_segment(min_entries)
                 is_compacted = compaction is not None and self._compact(compaction)
                 return self._fold(sys.maxsize if compaction is None else compaction.up_to) or is_compacted
         except LockTimeoutError:
             return False
+
+    def settle(self, timeout_ms: int) -> None:
+        """Wait until nobody is at it: whoever begins after that asks anew what may be left out."""
+        with held_lock(self._partition.place.folder / LOCK, timeout_ms=timeout_ms):
+            pass
 
     # What is worth it ---------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from millstream import failpoints
 from millstream.errors import MillstreamError
@@ -38,6 +39,9 @@ from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Epoch, Offset, Partition
 
 __all__ = ["Driver", "EpochMismatchError", "MisplacedError", "PlanChangedError", "PlanNotSupportedError"]
+
+_SETTLE_MS: Final = 20_000
+"""How long to wait for somebody else's compaction of a topic: less than a lease lasts."""
 
 
 class PlanNotSupportedError(MillstreamError):
@@ -381,13 +385,19 @@ class Driver:
         return cut
 
     def _compacted_where_stores_begin(self, cut: Cut) -> dict[tuple[str, Partition], Offset]:
-        """Asked before the records are read: what compaction takes away later, tasks may have seen."""
-        return {
-            (topic, partition): self._log.compacted(TopicPartition(topic, partition)).to
+        """Asked before the records are read: what compaction takes away later, tasks may have seen.
+
+        And after the last compaction that has not seen a manifest of ours: it may go further than we can.
+        """
+        beginning = [
+            TopicPartition(topic, partition)
             for sub, name, topic in reused_sources(self._plan)
             for partition in cut.get(topic, ())
             if name not in origins_of(self.head.tasks.get(sub.task_id(partition)))
-        }
+        ]
+        for place in beginning:
+            self._log.settle_rewrites(place, timeout_ms=_SETTLE_MS)
+        return {(place.topic, place.partition): self._log.compacted(place).to for place in beginning}
 
     def _start(self, place: TopicPartition) -> Offset:
         """Where the next epoch begins to read."""

@@ -150,11 +150,12 @@ class ManifestChain:
         """Remove the manifests that the head does without, but those that are pinned; return how many.
 
         The head says which ones are kept, so a crash in the middle, or a driver that was overtaken, does no
-        harm.
+        harm. The manifest with which a task has last sealed stays: it tells whose the task's snapshots are.
         """
         removed = 0
+        standing = {entry.version for entry in head.tasks.values()}
         for epoch in self._epochs():
-            if epoch < head.oldest and epoch not in pinned:
+            if epoch < head.oldest and epoch not in standing and epoch not in pinned:
                 self._folder.files.unlink(self._folder.manifests / f"{epoch:020d}")
                 failpoints.hit("upkeep.manifest_removed")
                 removed += 1

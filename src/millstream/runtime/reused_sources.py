@@ -7,7 +7,8 @@ A store is restored by reading its topic up to the committed offset, so the topi
   can't be read would replace one that could. So none may be skipped in a compacted topic, whatever the
   handler says.
 - Compaction ends where the oldest kept manifest stands, of every application that follows the topic,
-  whoever compacts it: a record beyond that offset must not replace one before it.
+  whoever compacts it: a record beyond that offset must not replace one before it. A table that begins waits
+  for whoever is compacting its topic and has not seen its manifest.
 
 And timestamps must be the records' own: an extractor of the user's runs once, when a record is processed.
 """
@@ -15,7 +16,6 @@ And timestamps must be the records' own: an extractor of the user's runs once, w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ __all__ = [
     "check_nothing_skipped",
     "check_retention",
     "check_timestamps",
-    "compaction_bounds",
+    "compaction_bound",
     "reused_sources",
 ]
 
@@ -99,51 +99,36 @@ def check_nothing_skipped(sub: SubTopology, log: Log, task_id: str, metrics: Met
             )
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionBounds:
-    """How far topics may be compacted, for the sake of stores that follow them."""
+def compaction_bound(log_root: Path, place: TopicPartition) -> Offset | None:
+    """How far a topic may be compacted for the sake of stores that follow it; None: nobody minds.
 
-    offsets: dict[TopicPartition, Offset] = field(default_factory=dict)
-    topics: set[str] = field(default_factory=set)
-    is_known: bool = True
-
-    def of(self, place: TopicPartition) -> Offset | None:
-        """The bound of a partition; None: nobody minds."""
-        if not self.is_known:
-            return Offset(0)
-        return self.offsets.get(place, Offset(0)) if place.topic in self.topics else None
-
-
-def compaction_bounds(log_root: Path) -> CompactionBounds:
-    """The bounds of all topics of a log, by the manifests of all its applications.
-
-    If one of them can't be read, nobody knows, and nothing that an application follows may be compacted.
+    If the manifests of an application can't be read, nobody knows, and nothing may be compacted.
     """
-    offsets: dict[TopicPartition, Offset] = {}
-    topics: set[str] = set()
     folder = log_root / "applications"
+    found: list[Offset] = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         try:
-            found = _bounds_of(ManifestChain(ApplicationFolder(log_root, path.name)))
+            bounds = _bounds_of(ManifestChain(ApplicationFolder(log_root, path.name)))
         except (MillstreamError, OSError):
-            return CompactionBounds(is_known=False)
-        for place, offset in found:
-            topics.add(place.topic)
-            offsets[place] = min(offset, offsets.get(place, offset))
-    return CompactionBounds(offsets, topics)
+            return Offset(0)
+        if any(followed.topic == place.topic for followed in bounds):
+            found.append(bounds.get(place, Offset(0)))
+    return min(found, default=None)
 
 
-def _bounds_of(chain: ManifestChain) -> list[tuple[TopicPartition, Offset]]:
+def _bounds_of(chain: ManifestChain) -> dict[TopicPartition, Offset]:
     head = chain.latest()
     followed = [] if head is None else list(_followed(head.plan))
     if head is None or not followed:
-        return []
+        return {}
     oldest = chain.read(Epoch(head.oldest))
-    return [
-        (TopicPartition(topic, Partition(number)), _position(oldest, task, store, topic, Partition(number)))
-        for task, store, topic in followed
-        for number in range(max(1, head.partitions(topic)))
-    ]
+    bounds: dict[TopicPartition, Offset] = {}
+    for task, store, topic in followed:
+        for number in map(Partition, range(max(1, head.partitions(topic)))):
+            place = TopicPartition(topic, number)
+            bound = _position(oldest, task, store, topic, number)
+            bounds[place] = min(bound, bounds.get(place, bound))
+    return bounds
 
 
 def _followed(plan: Any) -> Iterator[tuple[int, str, str]]:

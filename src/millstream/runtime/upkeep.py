@@ -10,7 +10,8 @@ Part of step 10: it runs beside the epochs, under the driver's lease, and nobody
 What is deleted, and when:
 
 ============================== ===========================================================================
-a manifest                     if the head's ``oldest`` is above it, and no snapshot needs it
+a manifest                     if the head's ``oldest`` is above it, no task has last sealed with it, and no
+                               snapshot needs it
 a sealed file that is named    if its manifest is not kept, it is not its task's last, and no index of any
                                topic points into it
 a sealed file that is not      if its epoch is committed: the attempt that wrote it has lost
@@ -28,13 +29,14 @@ from __future__ import annotations
 import errno
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from millstream import failpoints
-from millstream.log.api import Expired, SealedLog, TopicPartition
+from millstream.log.api import Expired, SealedLog, TopicPartition, UpTo
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain
-from millstream.runtime.reused_sources import compaction_bounds
+from millstream.runtime.reused_sources import compaction_bound
 from millstream.state.changelog import changelog_topic
 from millstream.state.segments import dropped_by
 from millstream.topology.plan import Plan
@@ -80,7 +82,7 @@ class Upkeep:
         # 3.
         return UpkeepReport(removed, rewritten, self._collect(head))
 
-    def _places(self, oldest: Manifest) -> Iterator[tuple[TopicPartition, Offset | None, Expired | None]]:
+    def _places(self, oldest: Manifest) -> Iterator[tuple[TopicPartition, UpTo, Expired | None]]:
         """Give the partitions that it writes or reads, with how far they may be compacted.
 
         A store may be asked for at any manifest that is kept, so compaction ends where the oldest stands; of
@@ -102,13 +104,12 @@ class Upkeep:
         changelogs = {
             changelog_topic(self._folder.application_id, name) for sub in subs for name in sub.stores
         }
-        bounds = compaction_bounds(self._folder.log_root)
         for topic in sorted(there - changelogs):
             is_read = any(sub.source_of(topic) is not None for sub in subs)
             for number in range(self._log.config(topic).partitions):
                 place = TopicPartition(topic, Partition(number))
                 if is_read or self._publishes_to(place):
-                    yield place, bounds.of(place), None
+                    yield place, partial(compaction_bound, self._folder.log_root, place), None
 
     def _publishes_to(self, place: TopicPartition) -> bool:
         """Whatever the plan says: sinks may choose a topic per record, and there are dead letters."""
