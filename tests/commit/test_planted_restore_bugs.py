@@ -16,7 +16,6 @@ import pytest
 
 from millstream.log.api import Log
 from millstream.runtime import upkeep
-from millstream.runtime.reused_sources import CompactionBounds
 from millstream.state import follow as following
 from millstream.state import sorted_runs as sorting
 from millstream.state.follow import Target
@@ -88,7 +87,7 @@ def ignores_timestamps_of_the_source(patch: pytest.MonkeyPatch) -> None:
 
 
 def compacts_a_source_beyond_the_oldest_manifest(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(upkeep, "compaction_bounds", lambda _log_root: CompactionBounds())
+    patch.setattr(upkeep, "compaction_bound", lambda _log_root, _place: None)
 
 
 @dataclass(frozen=True)
