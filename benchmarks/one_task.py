@@ -168,10 +168,10 @@ class OneTask:
         """Read the distinct keys of an epoch's records, and write the last value of each, as tables do."""
         with self.opened() as stores:
             overlay = Overlay(stores[STORE])
-            records = pl.DataFrame({"key": keys, "value": new})
-            last = records.group_by("key").agg(pl.col("value").last()).sort("key")
+            records = pl.DataFrame({"key": keys}).with_row_index("row")
+            last = records.group_by("key").agg(pl.col("row").last()).sort("key")
             overlay.get_ascending(last["key"].to_list())
-            columns = (last["key"].to_arrow(), last["value"].to_arrow())
+            columns = (last["key"].to_arrow(), pl.Series(new).gather(last["row"]).to_arrow())
             overlay.put_columns(WrittenColumns(*columns, pa.nulls(len(last), pa.int64()).fill_null(0)))
             entries = overlay.sorted_entries()
         self.seal(entries)
