@@ -23,7 +23,7 @@ from tests.commit.ended_lives import crash_in_a_life, kill_a_child
 
 from millstream import failpoints
 from millstream.testing import fault_child
-from millstream.testing.fault_points import EPOCH_POINTS, OPENING_POINTS
+from millstream.testing.fault_points import EPOCH_POINTS, LMDB_POINTS, OPENING_POINTS
 from millstream.testing.fault_world import World
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
@@ -47,12 +47,11 @@ UNREACHED |= {
     if name.startswith("snapshot.")
 }
 POINTS = [name for name in failpoints.REGISTRY if name not in UNREACHED]
-LMDB_ONLY = ["state.step_written"]
 SITES = [
     (backend, point)
     for backend in ("lmdb", "rocksdb")
     for point in POINTS
-    if backend == "lmdb" or point not in LMDB_ONLY
+    if backend == "lmdb" or point not in LMDB_POINTS
 ]
 
 
@@ -131,7 +130,7 @@ def test_a_killed_process_is_recovered_from(
 ) -> None:
     for skip in first_or_last(hits[point], action):
         # Every other hit on the other backend: each of them meets each failpoint in the long run.
-        backend = "lmdb" if point in LMDB_ONLY else ("lmdb", "rocksdb")[(POINTS.index(point) + skip) % 2]
+        backend = "lmdb" if point in LMDB_POINTS else ("lmdb", "rocksdb")[(POINTS.index(point) + skip) % 2]
         with histories[backend].copy_to(tmp_path / str(skip)) as world:
             kill_a_child(world, f"{point}={action}@{skip}")
             recover(world)

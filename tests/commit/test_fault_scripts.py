@@ -9,6 +9,7 @@ import pytest
 
 from millstream.testing.fault_points import (
     EPOCH_POINTS,
+    LMDB_POINTS,
     OPENING_POINTS,
     OPENING_STALL_SITES,
     RESTORE_POINTS,
@@ -84,7 +85,7 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
         Wake,
         Zombie,
     }
-    assert {step.point for step in crashes if step.during == "epoch"} == set(EPOCH_POINTS)
+    assert {step.point for step in crashes if step.during == "epoch"} == {*EPOCH_POINTS, *LMDB_POINTS}
     assert {step.point for step in crashes if step.during == "opening"} == set(OPENING_POINTS)
     in_snapshots = [step for step in steps if isinstance(step, CrashInSnapshot)]
     assert {step.point for step in in_snapshots} == {*SNAPSHOT_POINTS, *RESTORE_POINTS}

@@ -8,6 +8,7 @@ from millstream.testing.stalls import Site
 
 __all__ = [
     "EPOCH_POINTS",
+    "LMDB_POINTS",
     "OPENING_POINTS",
     "OPENING_STALL_SITES",
     "RESTORE_POINTS",
@@ -43,6 +44,9 @@ EPOCH_POINTS: Final = (
     "follow.batch_applied",
 )
 """Failpoints that every epoch with input passes."""
+
+LMDB_POINTS: Final = ("state.step_written",)
+"""Failpoints that most of them pass besides, with stores on LMDB."""
 
 OPENING_POINTS: Final = (
     "durable.file_written",

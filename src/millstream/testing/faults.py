@@ -18,6 +18,7 @@ from typing import Final
 
 from millstream.testing.fault_points import (
     EPOCH_POINTS,
+    LMDB_POINTS,
     OPENING_POINTS,
     OPENING_STALL_SITES,
     RESTORE_POINTS,
@@ -102,7 +103,7 @@ def script(seed: int) -> Script:
     steps: list[Step] = [Append(rng.randint(1, 12))]
     stalled = 0
     for _ in range(rng.randint(5, 8)):
-        step = _step(rng, stalled, has_windows=bool(PROGRAMS[application].segmented))
+        step = _step(rng, stalled, backend, has_windows=bool(PROGRAMS[application].segmented))
         steps.append(step)
         if isinstance(step, Stall | StallInUpkeep):
             stalled += 1
@@ -121,12 +122,11 @@ def _ends_in_a_power_cut(step: Step) -> bool:
     return isinstance(step, Crash | CrashBeside) and step.then == "power cut"
 
 
-def _step(rng: random.Random, stalled: int, *, has_windows: bool) -> Step:
+def _step(rng: random.Random, stalled: int, backend: str, *, has_windows: bool) -> Step:
     task = rng.choice(("0_0", "0_1", "1_0", "1_1"))
     during: During = rng.choice(("epoch", "epoch", "opening"))
-    points, sites = (
-        (EPOCH_POINTS, STALL_SITES) if during == "epoch" else (OPENING_POINTS, OPENING_STALL_SITES)
-    )
+    of_an_epoch = (*EPOCH_POINTS, *LMDB_POINTS) if backend == "lmdb" else EPOCH_POINTS
+    points, sites = (of_an_epoch, STALL_SITES) if during == "epoch" else (OPENING_POINTS, OPENING_STALL_SITES)
     crash = Crash(
         during=during,
         point=rng.choice(points),
