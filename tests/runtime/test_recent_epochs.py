@@ -6,15 +6,17 @@ from millstream.runtime.manifest import Manifest, Section, TaskEntry
 from millstream.runtime.recent_epochs import RecentEpochs
 from millstream.types import Epoch, Partition, Term
 
+CHANGELOG = "app-counts-changelog"
 
-def entry(epoch: int, size: int) -> TaskEntry:
-    section = Section("app-counts-changelog", Partition(0), 0, size, 1, 0, 0)
+
+def entry(epoch: int, size: int, topic: str = CHANGELOG) -> TaskEntry:
+    section = Section(topic, Partition(0), 0, size, 1, 0, 0)
     return TaskEntry(Epoch(epoch), f"{epoch}", "", (section,), {}, 0, (), ())
 
 
-def commit(recent: RecentEpochs, epoch: int, size: int) -> Manifest:
+def commit(recent: RecentEpochs, epoch: int, size: int, topic: str = CHANGELOG) -> Manifest:
     """An epoch of one task that sealed so many bytes."""
-    sealed = {"0_0": entry(epoch, size)}
+    sealed = {"0_0": entry(epoch, size, topic)}
     oldest = recent.oldest_with(epoch, sealed.values())
     manifest = Manifest("app", Epoch(epoch), Term(1), "", "", 0, (), sealed, ("0_0",), (), oldest=oldest)
     recent.committed(manifest)
@@ -26,7 +28,9 @@ def oldest_ones(recent: RecentEpochs, sizes: list[int]) -> list[int]:
 
 
 def of_state(state_bytes: int | None, *, spare_bytes: int = 0, most: int = 100) -> RecentEpochs:
-    return RecentEpochs(most=most, spare_bytes=spare_bytes, state_bytes=lambda: state_bytes)
+    return RecentEpochs(
+        most=most, spare_bytes=spare_bytes, changelogs={CHANGELOG}, state_bytes=lambda: state_bytes
+    )
 
 
 def test_epochs_are_kept_up_to_a_sixteenth_of_the_state() -> None:
@@ -66,6 +70,13 @@ def test_there_is_much_to_do_when_a_sixth_is_new() -> None:
     assert not recent.have_much
     commit(recent, 5, 1)
     assert recent.have_much
+
+
+def test_outputs_are_kept_like_changes_but_nothing_to_tidy_up() -> None:
+    recent = of_state(120)
+    kept = [commit(recent, epoch, 50, "counts").oldest for epoch in range(1, 6)]
+    assert kept == [1, 1, 2, 3, 4]
+    assert not recent.have_much
 
 
 def test_and_again_when_all_epochs_that_are_kept_stand_behind_what_was_closed() -> None:

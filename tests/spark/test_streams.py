@@ -391,11 +391,11 @@ def test_two_threads_may_close_it(lab: Lab) -> None:
 def test_upkeep_comes_early_if_epochs_are_large(lab: Lab) -> None:
     """Megabytes of state: more than what is spare."""
     chance = random.Random(32)
-    rows = [(f"key-{number}", chance.randbytes(3_000).hex()) for number in range(400)]
+    rows = [(f"key-{number}", chance.randbytes(3_000).hex()) for number in range(3_000)]
     lab.topic("in", [rows * 9])
     builder = StreamsBuilder()
     builder.table("in", key=serdes.string, value=serdes.string, store="latest")
-    with lab.app(builder.build(), max_records_per_epoch=400, upkeep_interval_epochs=1_000) as app:
+    with lab.app(builder.build(), max_records_per_epoch=3_000, upkeep_interval_epochs=1_000) as app:
         app.run(until="caught-up")
     manifests = (lab.folder / "log" / "applications").glob("*/manifests/*")
     assert len(list(manifests)) < 9, "all manifests are still there"

@@ -71,7 +71,7 @@ class DriverSettings:
     """Where a source that was never read begins, unless it says so itself."""
     retained_manifests: int = 100
     """How many epochs a store may be behind at most, and still be known as one of this history."""
-    spare_bytes: int = 4 << 20
+    spare_bytes: int = 32 << 20
     """What the epochs that are kept may take where state is small: see `millstream.runtime.recent_epochs`."""
 
 
@@ -102,6 +102,7 @@ class Driver:
         self._recent = RecentEpochs(
             most=self._settings.retained_manifests,
             spare_bytes=self._settings.spare_bytes,
+            changelogs=self._changelogs(),
             state_bytes=self._changelog_bytes,
         )
         self.counts: dict[str, int] = {}
@@ -319,19 +320,21 @@ class Driver:
 
     def _changelog_bytes(self) -> int | None:
         """How much state there is; None if some of it is in sealed files only, which must not go early."""
-        specs = {name: spec for sub in self._plan.subtopologies for name, spec in sub.stores.items()}
-        if not all(spec.logging for spec in specs.values()):
+        if not all(spec.logging for sub in self._plan.subtopologies for spec in sub.stores.values()):
             return None
-        topics = [
-            changelog_topic(self._folder.application_id, name)
-            for name, spec in specs.items()
-            if spec.has_changelog
-        ]
         return sum(
             self._log.size(TopicPartition(topic, Partition(number)))
-            for topic in topics
+            for topic in self._changelogs()
             for number in range(self.counts[topic])
         )
+
+    def _changelogs(self) -> set[str]:
+        return {
+            changelog_topic(self._folder.application_id, name)
+            for sub in self._plan.subtopologies
+            for name, spec in sub.stores.items()
+            if spec.has_changelog
+        }
 
     def _fence(self, head: Manifest | None) -> Manifest:
         return Manifest(

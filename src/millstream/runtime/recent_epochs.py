@@ -5,14 +5,15 @@ and the sealed files since are there. A hundred epochs of a thousand records are
 change a twentieth of the state are five times the state. So epochs are kept, and what they wrote is left as
 it is, for as long as that takes a small part of the state at most.
 
-When so much is new that it is worth tidying up, it is done twice: the first time closes the segments that are
-written to, and as soon as all epochs that are kept stand behind that, the second time compacts them.
+When so much of the state has changed that it is worth tidying up, it is done twice: the first time closes the
+segments that are written to, and as soon as all epochs that are kept stand behind that, the second time
+compacts them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from math import inf
 from typing import Final
 
@@ -30,8 +31,16 @@ _NEW_PART: Final = 6
 class RecentEpochs:
     """The epochs since the oldest that is kept."""
 
-    def __init__(self, *, most: int, spare_bytes: int, state_bytes: Callable[[], int | None]) -> None:
+    def __init__(
+        self,
+        *,
+        most: int,
+        spare_bytes: int,
+        changelogs: Container[str],
+        state_bytes: Callable[[], int | None],
+    ) -> None:
         self._most = most
+        self._changelogs = changelogs
         self._spare_bytes = spare_bytes
         self._state_bytes = state_bytes
         self._kept: deque[tuple[int, int]] = deque()
@@ -48,10 +57,10 @@ class RecentEpochs:
 
     def oldest_with(self, epoch: int, entries: Iterable[TaskEntry]) -> int:
         """The oldest epoch to be kept if this one is committed."""
-        size = _bytes_of(entries)
+        size, changed = self._sizes(entries)
         kept = [*self._kept, (epoch, size)][-self._most :]
         held = sum(size for _, size in kept)
-        if held > self._part(_KEPT_PART) or self._new_bytes + size > self._part(_NEW_PART):
+        if held > self._part(_KEPT_PART) or self._new_bytes + changed > self._part(_NEW_PART):
             self._state = self._state_bytes()  # it has grown, perhaps
         while held > self._part(_KEPT_PART) and len(kept) > _FEWEST:
             held -= kept.pop(0)[1]
@@ -59,9 +68,9 @@ class RecentEpochs:
 
     def committed(self, manifest: Manifest) -> None:
         """Count an epoch."""
-        size = _bytes_of(manifest.tasks[task] for task in manifest.sealed)
+        size, changed = self._sizes(manifest.tasks[task] for task in manifest.sealed)
         self._kept.append((manifest.epoch, size))
-        self._new_bytes += size
+        self._new_bytes += changed
         while self._kept[0][0] < manifest.oldest:
             self._kept.popleft()
 
@@ -82,6 +91,8 @@ class RecentEpochs:
     def _part(self, part: int) -> float:
         return inf if self._state is None else max(self._spare_bytes, self._state / part)
 
-
-def _bytes_of(entries: Iterable[TaskEntry]) -> int:
-    return sum(section.length for entry in entries for section in entry.sections)
+    def _sizes(self, entries: Iterable[TaskEntry]) -> tuple[int, int]:
+        """What was sealed, and what of it are changes of state."""
+        sections = [section for entry in entries for section in entry.sections]
+        changes = sum(section.length for section in sections if section.topic in self._changelogs)
+        return sum(section.length for section in sections), changes
