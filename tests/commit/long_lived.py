@@ -1,7 +1,7 @@
 """An application that runs for thousands of epochs, and is killed now and then: what each of its lives does.
 
-Its state is some megabytes: the latest value of each key, none of which can be compressed. What comes in is a
-function of its place in the input, so that whoever restarts, or judges, knows it without being told.
+Its state is some megabytes, none of which can be compressed: the latest value of each key, and windows that
+expire by segments all through the run. Now and then it takes snapshots.
 """
 
 from __future__ import annotations
@@ -9,58 +9,71 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.commit.long_life_model import KEYS, RETENTION_MS, SEGMENT_MS, WINDOW_MS, arrival
 from tests.state.small_app import FastFiles
 
-from millstream import Processor, Record, StreamsBuilder, Topology, failpoints, serdes, stores
+from millstream import Processor, Record, StreamsBuilder, StreamsConfig, Topology, failpoints, serdes, stores
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.runtime.commit import DriverSettings
+from millstream.runtime.epoch import PlannedTask
+from millstream.runtime.snapshots import snapshot_task
 from millstream.state.backends import memory
+from millstream.state.follow import NO_LISTENER, RestoreListener
 from millstream.testing.executor import InProcessExecutor
-from millstream.testing.fault_points import EPOCH_POINTS, UPKEEP_POINTS
+from millstream.testing.fault_points import EPOCH_POINTS, RESTORE_POINTS, SNAPSHOT_POINTS, UPKEEP_POINTS
 from millstream.types import Partition
 
 APPLICATION = "app"
+STORES = ("latest", "windows")
 INPUT, OUTPUT = (TopicPartition(topic, Partition(0)) for topic in ("in", "out"))
-CHANGELOG = TopicPartition("app-latest-changelog", Partition(0))
-KEYS = 20_000
-VALUE_BYTES = 200
-BATCH = 60
+CHANGELOGS = [TopicPartition(f"app-{store}-changelog", Partition(0)) for store in STORES]
+TASK = PlannedTask("0_0", 0, INPUT.partition, 0)
+BATCH = 30
 TEND_EVERY = 40
+SNAPSHOT_EVERY = 90
 RETAINED = 20
-KILL_POINTS = (*EPOCH_POINTS, *UPKEEP_POINTS)
+RETAINED_SNAPSHOTS = 2
+RARE_POINTS = (*UPKEEP_POINTS, *SNAPSHOT_POINTS, *RESTORE_POINTS)
+KILL_POINTS = (*EPOCH_POINTS, *RARE_POINTS)
 HOUR_MS = 3_600_000
 
 
-def row_at(offset: int) -> tuple[bytes, bytes | None]:
-    """The input at an offset: first every key once, then random ones, of which some are deleted."""
-    rng = random.Random(offset)
-    key = offset if offset < KEYS else rng.randrange(KEYS)
-    is_delete = offset >= KEYS and rng.random() < 0.02
-    return b"key-%06d" % key, None if is_delete else rng.randbytes(VALUE_BYTES)
-
-
 class Keep(Processor[bytes, bytes, bytes, bytes]):
-    """Keeps the latest value of each key."""
+    """Keeps the latest value of each key, and those of each window."""
 
     def init(self, context: Any) -> None:
         super().init(context)
         self._latest = context.state_store("latest")
+        self._windows = context.state_store("windows")
 
     def process(self, record: Record[bytes, bytes]) -> None:
+        start = record.timestamp - record.timestamp % WINDOW_MS
         self._latest.put(record.key, record.value)
+        self._windows.put(record.key, record.value, window_start=start)
         self.context.forward(record.with_value(record.value[:8] if record.value else b"-"))
 
 
 def topology() -> Topology:
     builder = StreamsBuilder()
     builder.add_state_store(stores.key_value("latest", key=serdes.bytes, value=serdes.bytes))
-    builder.stream("in", key=serdes.bytes, value=serdes.bytes).process(Keep, "latest").to(
+    builder.add_state_store(
+        stores.window(
+            "windows",
+            window_size_ms=WINDOW_MS,
+            retention_ms=RETENTION_MS,
+            segment_interval_ms=SEGMENT_MS,
+            key=serdes.bytes,
+            value=serdes.bytes,
+        )
+    )
+    builder.stream("in", key=serdes.bytes, value=serdes.bytes).process(Keep, *STORES).to(
         "out", key=serdes.bytes, value=serdes.bytes
     )
     return builder.build()
@@ -74,8 +87,10 @@ class Seen:
     epoch: int
     files: int
     disk: int
-    """Bytes on disk of local stores, changelog, manifests, leases and sealed files: all but the topics that
-    a user reads and writes, which have a retention."""
+    """Bytes on disk of local stores, changelogs, manifests, leases and sealed files: all but the topics that
+    a user reads and writes, which have a retention, and the snapshots."""
+    snapshots: int
+    """Bytes on disk of the snapshots."""
     records: int
     """How much of the input is committed."""
     descriptors: int
@@ -107,7 +122,8 @@ class Plan:
     life: int
     records: int
     kill_after: int | None
-    """After how many epochs the failpoint is armed; from then on it tidies up after each."""
+    """After how many epochs the failpoint is armed; from then on each has upkeep or a snapshot, if the
+    failpoint is there."""
     point: str
     restart: float
     """How often the driver is given up without a word, per epoch; another one takes over in this process."""
@@ -117,10 +133,12 @@ def create(root: Path) -> None:
     root.mkdir(0o700, parents=True, exist_ok=True)
     log = FileLog(root / "log", files=FastFiles())
     for place in (INPUT, OUTPUT):
-        log.create_topic(place.topic, TopicConfig(retention_bytes=1 << 20))
+        log.create_topic(place.topic, TopicConfig(retention_bytes=1 << 18))
 
 
-def start(root: Path, backend: str, files: FastFiles) -> InProcessExecutor:
+def start(
+    root: Path, backend: str, files: FastFiles, listener: RestoreListener = NO_LISTENER
+) -> InProcessExecutor:
     """A driver that comes an hour after the one before: its lease has run out."""
     clock = root / "hours"
     hours = 1 + (int(clock.read_text()) if clock.exists() else 0)
@@ -135,6 +153,12 @@ def start(root: Path, backend: str, files: FastFiles) -> InProcessExecutor:
         files=files,
         clock=lambda: hours * HOUR_MS,
         settings=DriverSettings(retained_manifests=RETAINED, max_records=KEYS),
+        config=StreamsConfig(
+            snapshot_uri=root / "snapshots",
+            snapshot_interval_epochs=SNAPSHOT_EVERY,
+            snapshots_retained=RETAINED_SNAPSHOTS,
+        ),
+        listener=listener,
     )
 
 
@@ -154,13 +178,18 @@ def live(plan: Plan) -> None:
         seconds.append(time.perf_counter() - began)
         epochs += 1
         if epochs == plan.kill_after:
+            if plan.point in RESTORE_POINTS:
+                executor = _on_another_disk(plan, executor, files)
             failpoints.arm_from_environment(f"{plan.point}=kill")
-        if epochs % TEND_EVERY == 0:
+        if executor.driver.head.epoch % TEND_EVERY == 0:
             executor.tend(min_entries=TEND_EVERY // 2)
             note(plan, executor, opened, seconds)
             opened, seconds = [], []
         elif plan.kill_after is not None and epochs > plan.kill_after:
-            executor.tend(min_entries=1)
+            if plan.point in UPKEEP_POINTS:
+                executor.tend(min_entries=1)
+            if plan.point in SNAPSHOT_POINTS:
+                take_snapshots(executor)
         if rng.random() < plan.restart:
             executor = start(plan.root, plan.backend, files)
     executor.tend(min_entries=1)
@@ -168,24 +197,40 @@ def live(plan: Plan) -> None:
     executor.close()
 
 
+def take_snapshots(executor: InProcessExecutor) -> None:
+    """Take a snapshot of each store, now."""
+    outcomes = snapshot_task(executor.worker, TASK, executor.driver.head.tasks[TASK.task_id])
+    problems = [outcome.problem for outcome in outcomes if outcome.problem]
+    assert not problems, problems
+
+
+def _on_another_disk(plan: Plan, executor: InProcessExecutor, files: FastFiles) -> InProcessExecutor:
+    """The driver and its disk are gone, not long after a snapshot."""
+    take_snapshots(executor)
+    shutil.rmtree(plan.root / "state")
+    return start(plan.root, plan.backend, files)
+
+
 def _append(log: FileLog, records: int) -> bool:
     """Write the next records; False if there are no more."""
     end = log.latest(INPUT)
     if end >= records:
         return False
-    rows = [row_at(offset) for offset in range(end, end + (BATCH if end else KEYS))]
-    log.append(INPUT, record_batch([key for key, _ in rows], [value for _, value in rows], [0] * len(rows)))
+    rows = [arrival(offset) for offset in range(end, end + (BATCH if end else KEYS))]
+    log.append(INPUT, record_batch(*zip(*rows, strict=True)))
     return True
 
 
 def note(plan: Plan, executor: InProcessExecutor, opened: list[int], seconds: list[float]) -> None:
     """Write down what is held."""
     topics = [plan.root / "log/topics" / place.topic for place in (INPUT, OUTPUT)]
+    snapshots = plan.root / "snapshots"
     seen = Seen(
         life=plan.life,
         epoch=executor.driver.head.epoch,
         files=sum(path.is_file() for path in plan.root.rglob("*")),
-        disk=_size([plan.root]) - _size(topics),
+        disk=_size([plan.root]) - _size([*topics, snapshots]),
+        snapshots=_size([snapshots]),
         records=executor.driver.head.positions[0][2],
         descriptors=len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - not a folder of files
         resident=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),

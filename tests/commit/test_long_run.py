@@ -1,13 +1,14 @@
 """Many small epochs, with kills: what an application holds on to does not grow.
 
-1,000 epochs in the ordinary run, 5,000 with MILLSTREAM_SOAK=1; a fifth on RocksDB, which opens slowly.
-In the first part the process is killed by SIGKILL at random failpoints and another one goes on; the last
-process lives long, and its drivers are given up now and then without a word.
+5,000 epochs on each backend with MILLSTREAM_SOAK=1; in the ordinary run 1,000 on one, fewer on the others.
+In the first part the process is killed by SIGKILL at random failpoints of epochs, upkeep, snapshots and
+restores, and another one goes on; the last process lives long, and its drivers are given up now and then
+without a word. Windows expire and snapshots are taken all through the run.
 
-Live state is the bytes of the keys and values that the store holds. Disk is everything that the application
+Live state is the bytes of the keys and values that the stores hold. Disk is everything that the application
 keeps to have that state, and to have it again: local stores, changelogs, manifests, leases, sealed files; not
-the topics that a user reads and writes, which have a retention of their own. It is counted in blocks, after
-upkeep.
+the topics that a user reads and writes, which have a retention of their own. Snapshots, of which the user
+says how many, are counted by themselves. All is counted in blocks, after upkeep.
 """
 
 from __future__ import annotations
@@ -22,43 +23,46 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from tests.commit.long_life_model import KEYS, Model
 from tests.commit.long_lived import (
     APPLICATION,
     BATCH,
-    CHANGELOG,
+    CHANGELOGS,
     INPUT,
-    KEYS,
     KILL_POINTS,
     OUTPUT,
+    RARE_POINTS,
+    RETAINED_SNAPSHOTS,
+    STORES,
+    TASK,
     CountingFiles,
     Plan,
     Seen,
     create,
     live,
-    row_at,
     start,
 )
 
-from millstream.runtime.epoch import PlannedTask
 from millstream.runtime.step import apply_commit
 from millstream.state.backends import supplier
-from millstream.testing.fault_points import UPKEEP_POINTS
+from millstream.state.follow import Progress
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
-EPOCHS = 5_000 if SOAK else 1_000
-KILLS = 60 if SOAK else 24
+LENGTHS = {"lmdb": (1_000, 30), "rocksdb": (200, 8), "memory": (200, 8)}
+"""How many epochs the ordinary run has, and how many kills."""
 LARGEST = 3
 """Disk, in multiples of the live state."""
+LARGEST_COPY = 1.5
+"""A snapshot, in the same."""
 NEVER = 1 << 40
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="reads descriptors and memory in /proc")
-@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+@pytest.mark.parametrize("backend", LENGTHS)
 def test_files_disk_memory_descriptors_and_work_stay_flat_over_many_epochs_with_kills(
     tmp_path: Path, backend: str
 ) -> None:
-    share = 1 if backend == "lmdb" else 5
-    epochs, kills = EPOCHS // share, KILLS // share
+    epochs, kills = (5_000, 60) if SOAK else LENGTHS[backend]
     root = tmp_path / "app"
     create(root)
 
@@ -74,19 +78,22 @@ def test_files_disk_memory_descriptors_and_work_stay_flat_over_many_epochs_with_
     assert seen[-1].records == records
     stays_flat(seen, lambda one: one.files, factor=1.2, slack=20)
     stays_flat(seen, lambda one: one.disk, factor=1.3, slack=0)
+    stays_flat(last, lambda one: one.snapshots, factor=1.2, slack=0)
     stays_flat(last, lambda one: one.descriptors, factor=1, slack=4)
     stays_flat(last, lambda one: one.resident, factor=1.2, slack=16 << 20)
     stays_flat(last, lambda one: one.operations, factor=1.2, slack=5)
     if SOAK:
         stays_flat(last, lambda one: one.epoch_s, factor=3, slack=0)
-    disk_is_bounded(seen)
-    nothing_is_lost(root, backend, records)
+    model = Model()
+    disk_is_bounded(seen, model)
+    nothing_is_lost(root, backend, model)
 
 
 def killing_points(kills: int) -> list[str]:
-    """Failpoints for the kills: those of upkeep first, for there are fewer of them."""
+    """Failpoints for the kills: those of upkeep and snapshots first, for there are fewer of them."""
     rng = random.Random(kills)
-    return [*UPKEEP_POINTS, *rng.choices(KILL_POINTS, k=kills)][:kills]
+    rare = rng.sample(RARE_POINTS, len(RARE_POINTS))
+    return [*rare, *rng.choices(KILL_POINTS, k=kills)][:kills]
 
 
 def epochs_so_far(root: Path) -> int:
@@ -114,27 +121,72 @@ def stays_flat(seen: Sequence[Seen], what: Callable[[Seen], float], *, factor: f
     assert late <= factor * early + slack, (early, late, seen[-1])
 
 
-def disk_is_bounded(seen: Sequence[Seen]) -> None:
-    rows: dict[bytes, bytes | None] = {}
-    done = 0
+def disk_is_bounded(seen: Sequence[Seen], model: Model) -> None:
+    first_live: list[int] = []
     for one in seen:
-        rows.update(row_at(offset) for offset in range(done, one.records))
-        done = one.records
-        live_bytes = sum(len(key) + len(value) for key, value in rows.items() if value is not None)
+        model.take_to(one.records)
+        live_bytes = model.live_bytes()
         assert one.disk <= LARGEST * live_bytes, (one.disk / live_bytes, one)
+        copies = RETAINED_SNAPSHOTS + 1  # the last one may be half of one that was killed
+        assert one.snapshots <= copies * LARGEST_COPY * live_bytes, (one.snapshots / live_bytes, one)
+        first_live.append(model.first_live)
+    assert first_live[-1] > first_live[0] + 3, "windows are to expire all through the run"
 
 
-def nothing_is_lost(root: Path, backend: str, records: int) -> None:
-    """Every input has its output once, and the store is the fold of the input; also when it is restored."""
-    rows = dict(row_at(offset) for offset in range(records))
-    expected = {key: value for key, value in rows.items() if value is not None}
-    for _ in range(2):
-        executor = start(root, backend, CountingFiles())
-        assert executor.log.latest(INPUT) == executor.log.latest(OUTPUT) == records
-        assert executor.log.compacted(CHANGELOG).to > KEYS
-        entry = executor.driver.head.tasks["0_0"]
-        apply_commit(executor.worker, PlannedTask("0_0", 0, INPUT.partition, 0), entry)
+def nothing_is_lost(root: Path, backend: str, model: Model) -> None:
+    """Every input has its output once, and each store is what the model says.
+
+    Also when the disk is lost and comes from the newest snapshot and what was written since, and when it
+    comes from the changelogs alone.
+    """
+    restores = Restores()
+    for source in ("what is there", "snapshot", "changelog"):
+        executor = start(root, backend, CountingFiles(), restores)
+        assert executor.log.latest(INPUT) == executor.log.latest(OUTPUT) == model.records
+        assert all(executor.log.compacted(place).to > 0 for place in CHANGELOGS)
+        head = executor.driver.head.tasks[TASK.task_id]
+        apply_commit(executor.worker, TASK, head)
         executor.close()
-        with supplier(backend).open(root / "state" / APPLICATION / "0_0" / backend / "latest") as store:
-            assert dict(store.scan()) == expected
+        assert stored(root, backend) == model.stores(), source
+        if source == "snapshot":
+            assert restores.snapshots.keys() == set(STORES)
+            assert all(0 < version < head.version for version in restores.snapshots.values())
+            assert all(0 < restores.records[store] < head.changelogs[store] // 2 for store in STORES)
+            shutil.rmtree(root / "snapshots")
+        elif source == "changelog":
+            assert not restores.snapshots
+            assert restores.records == head.changelogs
         shutil.rmtree(root / "state")
+        restores.forget()
+
+
+def stored(root: Path, backend: str) -> dict[str, dict[bytes, bytes]]:
+    rows: dict[str, dict[bytes, bytes]] = {}
+    for store in STORES:
+        with supplier(backend).open(root / "state" / APPLICATION / TASK.task_id / backend / store) as opened:
+            rows[store] = dict(opened.scan())
+    return rows
+
+
+class Restores:
+    """Where stores came from."""
+
+    def __init__(self) -> None:
+        self.snapshots: dict[str, int] = {}
+        """The version of the snapshot, by store."""
+        self.records: dict[str, int] = {}
+        """How many offsets of the changelog came afterwards."""
+
+    def forget(self) -> None:
+        self.snapshots.clear()
+        self.records.clear()
+
+    def on_start(self, progress: Progress) -> None: ...
+    def on_batch(self, progress: Progress) -> None: ...
+    def on_suspended(self, progress: Progress) -> None: ...
+
+    def on_end(self, progress: Progress) -> None:
+        if progress.snapshot is not None:
+            self.snapshots[progress.store] = progress.snapshot
+        else:
+            self.records[progress.store] = progress.records
