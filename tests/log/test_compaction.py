@@ -249,3 +249,24 @@ def test_folding_keeps_the_time_at_which_records_were_appended(tmp_path: Path) -
     assert log.retain(WHERE) == 0
     now[0] += 1_020
     assert log.retain(WHERE) == 5
+
+
+def test_an_entry_of_which_everything_has_expired_is_compacted_again(tmp_path: Path) -> None:
+    """The rows of an hour have entries of their own, so one that is hours old may hold nothing any more."""
+    now = 0
+    log = FileLog(tmp_path, limits=Limits(segment_entries=1), now_ms=lambda: now)
+    log.create_topic("t", TopicConfig(is_compacted=True))
+
+    def expired(note: bytes) -> tuple[bytes, bytes]:
+        return b"\0", note
+
+    for hour in range(1, 5):
+        now = hour * 3_600_000
+        key = b"%d" % hour
+        log.append(WHERE, record_batch([b"", key], [key, b"window"], [now, now]))
+        log.rewrite(WHERE, min_entries=1, min_dirty=0, expired=expired)
+    log.append(WHERE, record_batch([b""], [b"5"], [now]))
+    log.rewrite(WHERE, min_entries=1, min_dirty=0, expired=expired)
+    assert rows_of(log, 0, log.latest(WHERE)) == []
+    (note,) = [batch.values()[-1] for batch in log.read(WHERE, Offset(8), Offset(9))]
+    assert note == b"5"
