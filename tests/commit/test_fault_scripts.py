@@ -58,6 +58,12 @@ def test_after_any_faults_the_application_is_the_fold_of_its_input(tmp_path: Pat
     assert verdict.outputs > 0
 
 
+@pytest.mark.parametrize("seed", [1469, 1530])
+def test_scripts_that_once_failed_pass(tmp_path: Path, seed: int) -> None:
+    """Both: a changelog's entry of which everything had expired was compacted again."""
+    play(script(seed), tmp_path)
+
+
 def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
     scripts = [script(seed) for seed in range(300)]
     steps = [step for one in scripts for step in one.steps]
