@@ -126,6 +126,20 @@ def test_a_driver_knows_what_the_one_before_it_has_left(tmp_path: Path) -> None:
         assert not executor.driver.has_much_to_tend
 
 
+def test_an_application_that_never_runs_for_long_is_tidied_up_too(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    log = create(tmp_path / "app")
+    found: list[int] = []
+    for _ in range(130):
+        with application(tmp_path / "app", "memory", topology(), spare_bytes=1 << 20) as executor:
+            write(log, chance.sample(range(KEYS), 3), chance)
+            executor.run_epoch()
+            if executor.driver.has_much_to_tend:
+                executor.driver.tend()
+        found.append(sum(1 for path in (tmp_path / "app").rglob("*") if path.is_file()))
+    assert max(found[100:]) <= 1.1 * max(found[:100]), "files stay as many"
+
+
 def test_what_is_in_sealed_files_only_is_kept_however_large(tmp_path: Path) -> None:
     chance = random.Random(4)
     log = create(tmp_path / "app")

@@ -82,11 +82,11 @@ def test_outputs_are_kept_like_changes_but_nothing_to_tidy_up() -> None:
 def test_and_again_when_all_epochs_that_are_kept_stand_behind_what_was_closed() -> None:
     recent = of_state(120)
     oldest_ones(recent, [5] * 5)
-    recent.tidied_up(5)
+    recent.tended(5)
     assert not recent.have_much
     assert commit(recent, 6, 5).oldest == 5
     assert recent.have_much
-    recent.tidied_up(6)
+    recent.tended(6)
     for epoch in (7, 8, 9):
         assert not recent.have_much
         commit(recent, epoch, 5)
@@ -97,12 +97,22 @@ def test_and_again_when_all_epochs_that_are_kept_stand_behind_what_was_closed() 
 
 def test_it_goes_on_with_what_is_there() -> None:
     before = of_state(800)
-    kept = [commit(before, epoch, 25) for epoch in range(1, 5)]
-    assert kept[-1].oldest == 3
+    there = [commit(before, epoch, 25) for epoch in range(1, 6)]
+    assert there[-1].oldest == 4
     after = of_state(800)
-    after.resume(kept[2:])
-    assert commit(after, 5, 25).oldest == 4
-    assert not after.have_much
-    for epoch in range(6, 9):
-        commit(after, epoch, 25)
-    assert after.have_much
+    after.resume(there)
+    assert commit(after, 6, 25).oldest == 5
+    assert after.have_much, "five that nobody has tidied up behind, and one"
+    after.resume(there[3:])
+    assert not after.have_much, "somebody has removed the manifests before"
+
+
+def test_there_is_much_to_do_after_many_epochs_of_short_lives() -> None:
+    there: list[Manifest] = []
+    for life in range(8):
+        recent = of_state(None, most=10)
+        recent.resume(there)
+        assert recent.have_much == (life * 3 >= 20)
+        there += [commit(recent, 3 * life + number, 1) for number in (1, 2, 3)]
+    recent.tended(None)
+    assert not recent.have_much

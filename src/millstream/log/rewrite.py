@@ -363,7 +363,8 @@ class _KeepLast:
         stays = pa.array([key is None or last.get(key, at) <= at for key, at in rows], pa.bool_())
         if self._dropped is not None:
             start, end = self._dropped
-            stays = pc.and_not(stays, pa.array([key is not None and start <= key < end for key in keys]))
+            is_gone = pa.array([key is not None and start <= key < end for key in keys], pa.bool_())
+            stays = pc.and_not(stays, is_gone)
         if stored.append_time < self._deletes_before:
             values, known_keys = stored.records.column(1), stored.records.column(0)
             is_delete = pc.and_(pc.is_null(values), pc.is_valid(known_keys))

@@ -155,7 +155,7 @@ class Driver:
             self._chain.settle(head)
             self._head = head
             if head is not None:
-                self._recent.resume(self._chain.kept(head))
+                self._recent.resume(self._chain.there())
                 self.publish(head)
             self._commit(self._fence(head), () if head is None else head.tasks)
         except Exception:
@@ -312,8 +312,7 @@ class Driver:
         except FileNotFoundError:
             self.lease.verify()  # another driver tidies up here by now
             raise
-        if has_much:
-            self._recent.tidied_up(self.head.epoch)
+        self._recent.tended(self.head.epoch if has_much else None)
         return report
 
     # Inside -------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final
 
@@ -145,6 +146,15 @@ class ManifestChain:
     def kept(self, head: Manifest) -> Iterator[Manifest]:
         """The manifests that are kept, from the oldest to the head."""
         return (self.read(Epoch(number)) for number in range(head.oldest, head.epoch + 1))
+
+    def there(self) -> Iterator[Manifest]:
+        """All manifests that nobody has removed yet, from the oldest to the head, as far as they can be read.
+
+        Those that are kept were checked by :meth:`head`; nobody needs the others.
+        """
+        for epoch in self._epochs():
+            with suppress(MillstreamError, FileNotFoundError):
+                yield self.read(epoch)
 
     def fold(self, head: Manifest, pinned: Container[int] = ()) -> int:
         """Remove the manifests that the head does without, but those that are pinned; return how many.

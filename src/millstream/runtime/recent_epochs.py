@@ -26,6 +26,8 @@ _FEWEST: Final = 2
 _KEPT_PART: Final = 16
 _NEW_PART: Final = 6
 """Which part of the state may be kept, and may be new."""
+_TIMES_AS_MANY: Final = 2
+"""Behind upkeep there are as many as are kept; as many again, and it is time."""
 
 
 class RecentEpochs:
@@ -46,14 +48,17 @@ class RecentEpochs:
         self._kept: deque[tuple[int, int]] = deque()
         self._state: int | None = 0
         self._new_bytes = 0
+        self._new_epochs = 0
         self._closed_at: int | None = None
 
-    def resume(self, kept: Iterable[Manifest]) -> None:
-        """Begin with the epochs that another driver has left."""
+    def resume(self, there: Iterable[Manifest]) -> None:
+        """Begin with what another driver has left: manifests that nobody has removed are new."""
         self._kept.clear()
-        self._new_bytes = 0
-        for manifest in kept:
+        self._new_bytes = self._new_epochs = 0
+        self._closed_at = None
+        for manifest in there:
             self.committed(manifest)
+        self._state = self._state_bytes()
 
     def oldest_with(self, epoch: int, entries: Iterable[TaskEntry]) -> int:
         """The oldest epoch to be kept if this one is committed."""
@@ -71,22 +76,26 @@ class RecentEpochs:
         size, changed = self._sizes(manifest.tasks[task] for task in manifest.sealed)
         self._kept.append((manifest.epoch, size))
         self._new_bytes += changed
+        self._new_epochs += 1
         while self._kept[0][0] < manifest.oldest:
             self._kept.popleft()
 
     @property
     def have_much(self) -> bool:
-        """Whether it is worth tidying up, however few epochs there were."""
-        if self._closed_at is None:
-            return self._new_bytes > self._part(_NEW_PART)
-        return self._kept[0][0] >= self._closed_at
+        """Whether it is worth tidying up, whoever has committed them."""
+        if self._closed_at is not None and self._kept[0][0] >= self._closed_at:
+            return True
+        is_much = self._closed_at is None and self._new_bytes > self._part(_NEW_PART)
+        return is_much or self._new_epochs >= _TIMES_AS_MANY * self._most
 
-    def tidied_up(self, epoch: int) -> None:
-        """Note that they had much, and that segments were closed behind this epoch."""
-        is_first = self._closed_at is None
-        self._closed_at = epoch if is_first else None
-        if is_first:
-            self._new_bytes = 0
+    def tended(self, closed_at: int | None) -> None:
+        """Note that it was tidied up; if they had much, all segments were closed behind an epoch."""
+        self._new_epochs = 0
+        if closed_at is not None:
+            is_first = self._closed_at is None
+            self._closed_at = closed_at if is_first else None
+            if is_first:
+                self._new_bytes = 0
 
     def _part(self, part: int) -> float:
         return inf if self._state is None else max(self._spare_bytes, self._state / part)
