@@ -5,7 +5,7 @@ A scenario passes as the engine is, and fails with the bug.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from millstream.log.rewrite import Kept, _KeepAll
 from millstream.runtime import local_cleaning, upkeep
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain
-from millstream.runtime.upkeep import Upkeep
 from millstream.state import segments
 from millstream.state.cleaning import clean
 from millstream.state.segments import dropped_by
@@ -51,11 +50,11 @@ def upkeep_after_every_epoch(world: World) -> None:
 
 
 def compaction_ignores_the_manifests_that_are_kept(patch: pytest.MonkeyPatch) -> None:
-    def places(self: Upkeep, oldest: Manifest) -> Iterator[tuple[TopicPartition, Offset | None, Any]]:
-        return ((place, None, expired) for place, _, expired in real(self, oldest))
+    def rewrite(self: FileLog, place: TopicPartition, **how: Any) -> bool:
+        return real(self, place, **{**how, "up_to": None})
 
-    real = Upkeep._places
-    patch.setattr(Upkeep, "_places", places)
+    real = FileLog.rewrite
+    patch.setattr(FileLog, "rewrite", rewrite)
 
 
 def the_collector_ignores_the_manifests_that_are_kept(patch: pytest.MonkeyPatch) -> None:

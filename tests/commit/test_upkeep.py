@@ -8,10 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.commit.table_app import fold
+from tests.commit.test_reused_source_topics import made
 from tests.state.small_app import FastFiles, SmallApp, word_count
 
 from millstream import StreamsBuilder, failpoints, serdes
-from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
+from millstream.log import FileLog, Limits, TopicConfig, TopicPartition, record_batch
 from millstream.query.replica import StoreReplica
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.commit import DriverSettings
@@ -286,6 +288,78 @@ def test_topics_that_are_chosen_per_record_are_folded_too(tmp_path: Path) -> Non
     chosen = TopicPartition("chosen", Partition(0))
     values = [value for batch in log.read(chosen, Offset(0)) for value in batch.values()]
     assert values == [b"%d" % number for number in range(30)]
+
+
+def test_input_that_was_not_read_yet_is_not_let_go(tmp_path: Path) -> None:
+    root = tmp_path / "app"
+    root.mkdir(0o700)
+    log = FileLog(root / "log", files=FastFiles(), limits=Limits(segment_entries=2))
+    log.create_topic("in", TopicConfig(retention_bytes=1_000))
+    place = TopicPartition("in", Partition(0))
+    for number in range(40):
+        log.append(place, record_batch([b"%d" % number], [bytes(500)], [number]))
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.bytes, value=serdes.bytes).to("out")
+    with InProcessExecutor(
+        builder.build(),
+        application_id="app",
+        log_root=root / "log",
+        state_dir=root / "state",
+        files=FastFiles(),
+        settings=DriverSettings(max_records=10),
+    ) as executor:
+        for read in (10, 20, 30, 40):
+            executor.run_epoch()
+            executor.tend()
+            assert read - 2 <= log.earliest(place) <= read
+    out = TopicPartition("out", Partition(0))
+    assert sum(len(batch) for batch in log.read(out, Offset(0))) == 40
+
+
+def test_without_an_answer_of_the_snapshots_all_but_manifests_is_tidied_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = app_of(tmp_path / "app", files=FastFiles(), retained_manifests=5)
+
+    def nobody_knows() -> tuple[int, ...]:
+        raise OSError("the bucket does not answer")
+
+    with app.start() as executor:
+        executor.driver._pinned = nobody_knows
+        run_epochs(app, executor, 60)
+        report = executor.tend()
+        assert (report.manifests_removed, report.files_collected > 0) == (0, True)
+        assert "No manifest is removed: nobody knows which ones snapshots need. the bucket" in caplog.text
+        executor.driver._pinned = tuple
+        assert executor.tend().manifests_removed > 50
+    check(app)
+
+
+def test_a_topic_that_a_stopped_application_follows_has_few_files_all_the_same(tmp_path: Path) -> None:
+    follower = made(tmp_path / "app", topic=TopicConfig(is_compacted=True))
+    follower.append([(b"ann", b"rome")])
+    follower.run()  # and never again
+    builder = StreamsBuilder()
+    builder.stream("moves", key=serdes.bytes, value=serdes.bytes).to("users")
+    log = follower.log()
+    log.create_topic("moves", TopicConfig(retention_bytes=1_000))
+    files: list[int] = []
+    with InProcessExecutor(
+        builder.build(),
+        application_id="writer",
+        log_root=follower.root / "log",
+        state_dir=follower.root / "state",
+        files=FastFiles(),
+        settings=DriverSettings(retained_manifests=5),
+    ) as executor:
+        for number in range(400):
+            log.append(TopicPartition("moves", Partition(0)), record_batch([b"ann"], [b"oslo"], [number]))
+            executor.run_epoch()
+            if number % 20 == 19:
+                executor.tend()
+                files.append(sum(1 for path in (follower.root / "log").rglob("*") if path.is_file()))
+    assert files[-1] <= 1.5 * files[5], files
+    assert follower.restored() == fold([(b"ann", b"rome")])
 
 
 def test_a_query_between_a_commit_and_its_publication_sees_the_commit_before(tmp_path: Path) -> None:

@@ -251,6 +251,47 @@ def test_folding_keeps_the_time_at_which_records_were_appended(tmp_path: Path) -
     assert log.retain(WHERE) == 5
 
 
+def test_by_size_a_segment_goes_only_if_what_is_left_is_that_size(tmp_path: Path) -> None:
+    log = FileLog(tmp_path / "log", limits=Limits(segment_entries=1), now_ms=lambda: 0)
+    log.create_topic("t", TopicConfig(retention_bytes=12_000))
+    for number in range(20):
+        log.append(WHERE, record_batch([b"%d" % number], [bytes(3_000)], [number]))
+        first = log.retain(WHERE)
+        kept = sum(len(value or b"") for batch in log.read(WHERE, first) for value in batch.values())
+        assert kept >= min(12_000, 3_000 * (number + 1))
+    assert first == 16, "four of 3,000 and their headers"
+    assert log.retain(WHERE, spare=Offset(3)) == 16, "what is gone is gone"
+
+
+def test_nothing_goes_that_is_to_be_spared(tmp_path: Path) -> None:
+    log = FileLog(tmp_path / "log", limits=Limits(segment_entries=1), now_ms=lambda: 0)
+    log.create_topic("t", TopicConfig(retention_bytes=10_000))
+    for number in range(20):
+        log.append(WHERE, record_batch([b"%d" % number], [bytes(3_000)], [number]))
+    assert log.retain(WHERE, spare=Offset(5)) == 5
+
+
+def test_segments_are_not_joined_beyond_a_part_of_what_is_retained(tmp_path: Path) -> None:
+    log = FileLog(tmp_path / "log", limits=Limits(segment_entries=1), now_ms=lambda: 0)
+    log.create_topic("t", TopicConfig(retention_bytes=100_000))
+    for number in range(60):
+        log.append(WHERE, record_batch([b"%d" % number], [bytes(3_000)], [number]))
+    log.rewrite(WHERE, min_entries=1)
+    largest = max(path.stat().st_size for path in (tmp_path / "log/topics/t/0").glob("*.segment"))
+    assert 6_000 < largest < 100_000 / 8 + 1_000
+
+
+def test_many_segments_behind_a_bound_that_does_not_move_are_joined(tmp_path: Path) -> None:
+    log = FileLog(tmp_path / "log", limits=Limits(segment_entries=1), now_ms=lambda: 0)
+    log.create_topic("t", TopicConfig(is_compacted=True))
+    for number in range(200):
+        log.append(WHERE, record_batch([b"k"], [b"%d" % number], [number]))
+        log.rewrite(WHERE, min_entries=1, up_to=Offset(10), min_dirty=0)
+    assert len(list((tmp_path / "log/topics/t/0").glob("*.segment"))) < 50
+    values = [value for batch in log.read(WHERE, Offset(0)) for value in batch.values()]
+    assert values[-190:] == [b"%d" % number for number in range(10, 200)]
+
+
 def test_an_entry_of_which_everything_has_expired_is_compacted_again(tmp_path: Path) -> None:
     """The rows of an hour have entries of their own, so one that is hours old may hold nothing any more."""
     now = 0

@@ -20,16 +20,18 @@ def test_it_comes_after_every_so_many_epochs() -> None:
 
 
 def test_it_comes_early_if_there_is_much_and_then_counts_anew() -> None:
+    now = 0.0
     done: list[int] = []
-    beside = Beside("upkeep", lambda: done.append(1), interval=3, clock=lambda: 0)
+    beside = Beside("upkeep", lambda: done.append(1), interval=3, clock=lambda: now)
     turns = [(False, 0), (True, 1), (False, 1), (False, 1), (False, 2), (True, 3)]
     for has_much, expected in turns:
         beside.epoch_ended(has_much=has_much)
         beside.wait()
+        now += 1
         assert len(done) == expected
 
 
-def test_before_it_comes_early_it_rests_as_long_as_it_took() -> None:
+def test_before_it_comes_early_it_rests_four_times_as_long_as_it_took() -> None:
     now = 100.0
     done: list[float] = []
 
@@ -39,11 +41,27 @@ def test_before_it_comes_early_it_rests_as_long_as_it_took() -> None:
         now += 20
 
     beside = Beside("upkeep", work, interval=1000, clock=lambda: now)
-    for _ in range(60):
+    for _ in range(180):
         beside.epoch_ended(has_much=True)
         beside.wait()
         now += 1
-    assert done == [100, 140, 180]
+    assert done == [100, 200, 300]
+
+
+def test_after_a_failure_it_rests_a_minute_before_it_comes_early() -> None:
+    now = 100.0
+    tries: list[float] = []
+
+    def work() -> None:
+        tries.append(now)
+        raise OSError("the disk is full")
+
+    beside = Beside("upkeep", work, interval=1000, clock=lambda: now)
+    for _ in range(130):
+        beside.epoch_ended(has_much=True)
+        beside.wait()
+        now += 1
+    assert tries == [100, 160, 220]
 
 
 def test_an_interval_of_zero_means_never() -> None:

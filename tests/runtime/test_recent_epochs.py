@@ -57,15 +57,15 @@ def test_all_are_kept_where_state_can_not_be_told() -> None:
 
 
 def test_an_epoch_that_is_not_committed_does_not_count() -> None:
-    recent = of_state(120)
+    recent = of_state(160)
     oldest_ones(recent, [5, 5, 5])
     for _ in range(3):
         assert recent.oldest_with(4, [entry(4, 5)]) == 3
     assert not recent.have_much
 
 
-def test_there_is_much_to_do_when_a_sixth_is_new() -> None:
-    recent = of_state(120)
+def test_there_is_much_to_do_when_an_eighth_is_new() -> None:
+    recent = of_state(160)
     oldest_ones(recent, [5] * 4)
     assert not recent.have_much
     commit(recent, 5, 1)
@@ -80,7 +80,7 @@ def test_outputs_are_kept_like_changes_but_nothing_to_tidy_up() -> None:
 
 
 def test_and_again_when_all_epochs_that_are_kept_stand_behind_what_was_closed() -> None:
-    recent = of_state(120)
+    recent = of_state(160)
     oldest_ones(recent, [5] * 5)
     recent.tended(5)
     assert not recent.have_much

@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from millstream.types import Epoch, Offset, Partition
 
 __all__ = [
     "AppendResult",
+    "Beyond",
     "Compacted",
     "Log",
     "LogRecordBatch",
@@ -44,6 +45,9 @@ records are gone. Where such records tell what has expired, nobody writes a tomb
 
 UpTo: TypeAlias = Offset | Callable[[], Offset | None] | None
 """How far a partition may be compacted, or whom to ask when it begins; None: as far as it goes."""
+Beyond: TypeAlias = Literal["fold", "leave"]
+"""Of rows in sealed files that can't be compacted yet: bring them together; or leave them, if the files stay
+anyway and the rows can soon be compacted."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -337,11 +341,15 @@ class SealedLog(Log, Protocol):
         min_entries: int,
         up_to: UpTo = None,
         expired: Expired | None = None,
+        beyond: Beyond = "fold",
     ) -> bool:
         """Bring rows of sealed files together; compact up to an offset, if the topic is compacted."""
 
     def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
         """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
 
-    def retain(self, topic_partition: TopicPartition) -> Offset:
-        """Let go of what the topic's retention does not keep; return the first offset that is left."""
+    def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:
+        """Let go of what the topic's retention does not keep, but of nothing from ``spare`` on.
+
+        Returns the first offset that is left.
+        """

@@ -51,6 +51,7 @@ from millstream.durable import (
 )
 from millstream.log.api import (
     AppendResult,
+    Beyond,
     Compacted,
     Expired,
     LogRecordBatch,
@@ -66,7 +67,7 @@ from millstream.log.api import (
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.log.partition import Limits, PartitionFiles, PartitionPlace
 from millstream.log.reader import PartitionReader
-from millstream.log.rewrite import MIN_DIRTY, Compaction, Rewriter
+from millstream.log.rewrite import MIN_DIRTY, SEGMENTS_OF_RETENTION, Compaction, Rewriter
 from millstream.log.sealed import check_sealed
 from millstream.log.topics import Topic, TopicFolder
 from millstream.types import Offset, Partition
@@ -311,14 +312,15 @@ class FileLog:
         """Return how many bytes the records of a partition take, wherever they are."""
         return self._partition(topic_partition).size()
 
-    def retain(self, topic_partition: TopicPartition) -> Offset:
+    def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:
         """Let go of what the topic's retention does not keep; return the first offset that is left.
 
-        Whole segments go, oldest first, and never the one that is written to.
+        Whole segments go, oldest first, and never the one that is written to. From ``spare`` on all is kept.
         """
         config = self.config(topic_partition.topic)
         partition = self._writable(topic_partition)
         start = partition.kept_from(self._now_ms(), config.retention_ms, config.retention_bytes)
+        start = start if spare is None else min(start, spare)
         if start > partition.bounds()[0]:
             partition.delete_before(start)
         return partition.bounds()[0]
@@ -331,11 +333,13 @@ class FileLog:
         up_to: UpTo = None,
         min_dirty: float = MIN_DIRTY,
         expired: Expired | None = None,
+        beyond: Beyond = "fold",
     ) -> bool:
         """Fold small files of a partition and, if its topic is compacted, leave out what is replaced.
 
         ``up_to`` bounds the compaction: nobody needs the topic as it was at an earlier offset. ``expired``
-        says what else is gone. Returns whether anything was done.
+        says what else is gone, ``beyond`` what to do with files behind the bound. Returns whether anything
+        was done.
         """
         config = self.config(topic_partition.topic)
         partition = self._writable(topic_partition)
@@ -349,15 +353,20 @@ class FileLog:
                 partition.bounds()[1] if end is None else end, deletes_before, min_dirty, expired=expired
             )
 
-        return self._rewriter(partition).run(min_entries=min_entries, ask=compaction)
+        return self._rewriter(partition, config.retention_bytes).run(
+            min_entries=min_entries, ask=compaction, beyond=beyond
+        )
 
     def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
         """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
         self._rewriter(self._writable(topic_partition)).settle(timeout_ms)
 
-    def _rewriter(self, partition: PartitionFiles) -> Rewriter:
+    def _rewriter(self, partition: PartitionFiles, retention_bytes: int | None = None) -> Rewriter:
         reader = PartitionReader(partition, self.root, self._files)
-        return Rewriter(partition, reader, self._files, self._limits.segment_bytes)
+        target = self._limits.segment_bytes
+        if retention_bytes is not None:
+            target = min(target, retention_bytes // SEGMENTS_OF_RETENTION)
+        return Rewriter(partition, reader, self._files, target)
 
     # ----------------------------------------------------------------------------------------------------
 

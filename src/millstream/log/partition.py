@@ -198,7 +198,10 @@ class PartitionFiles:
             sync_folder(folder, files=self._files)
 
     def kept_from(self, now_ms: int, retention_ms: int | None, retention_bytes: int | None) -> Offset:
-        """Return the offset from which on a retention by time and by size keeps the partition."""
+        """Return the offset from which on a retention by time and by size keeps the partition.
+
+        As in Kafka a segment goes by size only if what is left without it is still that size.
+        """
         with self.index() as index:
             assert index.mark is not None
             start = index.mark.start_offset
@@ -206,7 +209,7 @@ class PartitionFiles:
             sizes = [segment.bytes for segment in (*closed, index.active)]
         for number, segment in enumerate(closed):
             is_old = retention_ms is not None and segment.max_timestamp < now_ms - retention_ms
-            is_over = retention_bytes is not None and sum(sizes[number:]) > retention_bytes
+            is_over = retention_bytes is not None and sum(sizes[number + 1 :]) >= retention_bytes
             if not (is_old or is_over):
                 break
             start = segment.next_offset

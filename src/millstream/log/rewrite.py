@@ -35,7 +35,7 @@ from millstream.durable import (
     held_lock,
     write_all,
 )
-from millstream.log.api import Expired
+from millstream.log.api import Beyond, Expired
 from millstream.log.blocks import encode_blocks, encode_sparse_block, summary
 from millstream.log.index import SegmentIndex, current_segments
 from millstream.log.partition import PartitionFiles
@@ -43,20 +43,24 @@ from millstream.log.reader import PartitionReader, Stored
 from millstream.log.segment import ENTRY, HEADER, Entry, SegmentHeader, SegmentName
 from millstream.types import Offset
 
-__all__ = ["Compaction", "Rewriter"]
+__all__ = ["SEGMENTS_OF_RETENTION", "Compaction", "Rewriter"]
 
 LOCK: Final = "maintenance"
 _UNFINISHED: Final = "unfinished"
 """The name under which a segment is rewritten. There is one at a time, by the lock."""
 SMALL_BYTES: Final = 1 << 20
 """Segments below this size are always worth joining."""
+MANY_SEGMENTS: Final = 32
+"""So many closed segments that can't be compacted are joined all the same."""
+SEGMENTS_OF_RETENTION: Final = 8
+"""Into so many segments at least the bytes are cut that a topic retains: only whole ones are let go."""
 BLOCK_ROWS: Final = 50_000
 BLOCK_BYTES: Final = 4 << 20
 MAX_KEYS: Final = 5_000_000
 """How many distinct keys one pass of a compaction holds in memory; the next pass goes on."""
 _BUCKET_MS: Final = 3_600_000
 """Tombstones go by the time of their entry, so while they stay, each hour has entries of its own."""
-MIN_DIRTY: Final = 0.12
+MIN_DIRTY: Final = 0.1
 """Compaction waits until this part of the bytes was written since the last one: a changelog is then hardly
 larger than its live rows. Kafka waits for a half, but has no local store on the same disk."""
 
@@ -111,7 +115,7 @@ class Rewriter:
         self._target_bytes = target_bytes
         self._alike_before = 0
 
-    def run(self, *, min_entries: int, ask: Callable[[], Compaction | None]) -> bool:
+    def run(self, *, min_entries: int, ask: Callable[[], Compaction | None], beyond: Beyond = "fold") -> bool:
         """Rewrite what is worth it; return whether anything was.
 
         The active segment is closed first if it has ``min_entries`` entries. If somebody else is at it,
@@ -125,7 +129,8 @@ class Rewriter:
                 self._partition.remove_remains()
                 self._partition.close_segment(min_entries)
                 is_compacted = compaction is not None and self._compact(compaction)
-                return self._fold(sys.maxsize if compaction is None else compaction.up_to) or is_compacted
+                up_to = sys.maxsize if compaction is None else compaction.up_to
+                return self._fold(up_to, beyond) or is_compacted
         except LockTimeoutError:
             return False
 
@@ -147,24 +152,28 @@ class Rewriter:
             if name.file_name in found and name.file_name != active
         ]
 
-    def _fold(self, up_to: int) -> bool:
+    def _fold(self, up_to: int, beyond: Beyond) -> bool:
         """Join segments; those that can't be compacted yet stay for themselves.
 
-        Else each would grow together with newer ones for ever, and never end before the bound. The sealed
-        files behind the bound are kept anyway: a copy of many of their rows would only take space.
+        Else each would grow together with newer ones for ever, and never end before the bound. But if there
+        are many, the bound does not move, because somebody who needs it stands still.
         """
         closed = self._closed()
         groups = list(_foldable([segment for segment in closed if segment.end <= up_to], self._target_bytes))
-        groups += [
-            [segment]
-            for segment in closed
-            if segment.index.base < up_to < segment.end
-            and segment.bytes <= SMALL_BYTES
-            and not segment.is_folded
-        ]
+        behind = [segment for segment in closed if segment.end > up_to]
+        if len(behind) > MANY_SEGMENTS:
+            groups += _foldable(behind, self._target_bytes)
+        else:
+            groups += [[segment] for segment in behind if self._is_worth_a_copy(segment, up_to, beyond)]
         for group in groups:
             self._rewrite(group, _KeepAll())
         return bool(groups)
+
+    def _is_worth_a_copy(self, segment: _Segment, up_to: int, beyond: Beyond) -> bool:
+        """Whether to fold a segment now that is to be compacted later."""
+        if segment.is_folded:
+            return False
+        return beyond == "fold" or (segment.index.base < up_to and segment.bytes <= SMALL_BYTES)
 
     def _compactable(self, compaction: Compaction) -> tuple[list[_Segment], dict[bytes, int]]:
         """Return the segments that one pass covers, and the last offset of each key in the new ones."""

@@ -6,10 +6,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 __all__ = ["Beside"]
 
 _LOGGER = logging.getLogger("millstream")
+_RESTS_TIMES: Final = 4
+"""How many times as long as it was at work it rests before it comes early."""
+_RESTS_S: Final = 1.0
+_RESTS_AFTER_A_FAILURE_S: Final = 60.0
+"""And how long at least. A failure is quick, and would be told after every epoch."""
 
 
 class Beside:
@@ -17,7 +23,7 @@ class Beside:
 
     If it is not done when its turn comes again, that turn is left out. A failure is told as a warning: the
     epochs go on, and the next turn tries again. Its turn may come early, but not so early that it would be at
-    work for more than half of the time.
+    work for more than a fifth of the time.
     """
 
     def __init__(
@@ -55,11 +61,13 @@ class Beside:
 
     def _run(self) -> None:
         began = self._clock()
+        least = _RESTS_S
         try:
             self._work()
         except Exception as error:  # noqa: BLE001 - told, not raised: nobody waits for this thread
             _LOGGER.warning(
                 "The %s failed; the epochs go on, and it is tried again later: %s", self._what, error
             )
+            least = _RESTS_AFTER_A_FAILURE_S
         ended = self._clock()
-        self._rests_until = ended + (ended - began)
+        self._rests_until = ended + max(least, _RESTS_TIMES * (ended - began))

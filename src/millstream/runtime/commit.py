@@ -6,6 +6,7 @@ never read; what it names is published, in epoch order and exactly once, before 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -40,6 +41,7 @@ from millstream.types import Epoch, Offset, Partition
 
 __all__ = ["Driver", "EpochMismatchError", "MisplacedError", "PlanChangedError", "PlanNotSupportedError"]
 
+_LOGGER = logging.getLogger("millstream")
 _SETTLE_MS: Final = 20_000
 """How long to wait for somebody else's compaction of a topic: less than a lease lasts."""
 
@@ -71,7 +73,7 @@ class DriverSettings:
     """Where a source that was never read begins, unless it says so itself."""
     retained_manifests: int = 100
     """How many epochs a store may be behind at most, and still be known as one of this history."""
-    spare_bytes: int = 32 << 20
+    spare_bytes: int = 4 << 20
     """What the epochs that are kept may take where state is small: see `millstream.runtime.recent_epochs`."""
 
 
@@ -308,7 +310,7 @@ class Driver:
             min_entries = 1
         upkeep = Upkeep(self._folder, self._log, self._plan, min_entries=min_entries)
         try:
-            report = upkeep.run(head, self._pinned())
+            report = upkeep.run(head, self._pinned_epochs())
         except FileNotFoundError:
             self.lease.verify()  # another driver tidies up here by now
             raise
@@ -316,6 +318,13 @@ class Driver:
         return report
 
     # Inside -------------------------------------------------------------------------------------------
+
+    def _pinned_epochs(self) -> Container[int] | None:
+        try:
+            return self._pinned()
+        except (MillstreamError, OSError) as error:
+            _LOGGER.warning("No manifest is removed: nobody knows which ones snapshots need. %s", error)
+            return None
 
     def _changelog_bytes(self) -> int | None:
         """How much state there is; None if some of it is in sealed files only, which must not go early."""

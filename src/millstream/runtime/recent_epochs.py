@@ -24,7 +24,7 @@ __all__ = ["RecentEpochs"]
 _FEWEST: Final = 2
 """Whatever they take: a reader that finds the head not published yet takes the one before it."""
 _KEPT_PART: Final = 16
-_NEW_PART: Final = 6
+_NEW_PART: Final = 8
 """Which part of the state may be kept, and may be new."""
 _TIMES_AS_MANY: Final = 2
 """Behind upkeep there are as many as are kept; as many again, and it is time."""

@@ -27,13 +27,13 @@ be older than the truth, and then it deletes less. A crash anywhere leaves files
 from __future__ import annotations
 
 import errno
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from millstream import failpoints
-from millstream.log.api import Expired, SealedLog, TopicPartition, UpTo
+from millstream.log.api import SealedLog, TopicPartition
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain
 from millstream.runtime.reused_sources import compaction_bound
@@ -69,47 +69,64 @@ class Upkeep:
         self._chain = ManifestChain(folder)
         self._min_entries = MIN_ENTRIES if min_entries is None else min_entries
 
-    def run(self, head: Manifest, pinned: Container[int] = ()) -> UpkeepReport:
-        """Do all of it once. ``pinned`` are epochs whose manifests somebody else needs."""
+    def run(self, head: Manifest, pinned: Container[int] | None = ()) -> UpkeepReport:
+        """Do all of it once.
+
+        ``pinned`` are epochs whose manifests somebody else needs; None if nobody can tell: then all stay.
+        """
         # 1.
-        removed = self._chain.fold(head, pinned)
+        removed = 0 if pinned is None else self._chain.fold(head, pinned)
         # 2.
         oldest = self._chain.read(Epoch(head.oldest))
-        rewritten = 0
-        for place, up_to, expired in self._places(oldest):
-            rewritten += self._log.rewrite(place, min_entries=self._min_entries, up_to=up_to, expired=expired)
-            self._log.retain(place)
+        rewritten = self._rewrite_changelogs(oldest) + self._rewrite_topics(head)
         # 3.
         return UpkeepReport(removed, rewritten, self._collect(head))
 
-    def _places(self, oldest: Manifest) -> Iterator[tuple[TopicPartition, UpTo, Expired | None]]:
-        """Give the partitions that it writes or reads, with how far they may be compacted.
+    def _rewrite_changelogs(self, oldest: Manifest) -> int:
+        """A store may be asked for at any manifest that is kept: compaction ends where the oldest stands.
 
-        A store may be asked for at any manifest that is kept, so compaction ends where the oldest stands; of
-        a source topic, too, if a store has it for a changelog, of whatever application.
-        Stores by segments write no tombstones for what expires: their changelogs are told by the note.
+        The sealed files since are kept as well. Stores by segments write no tombstones for what expires:
+        their changelogs are told by the note.
         """
         there = set(self._log.topics())
-        subs = self._plan.subtopologies
-        for sub in subs:
+        rewritten = 0
+        for sub in self._plan.subtopologies:
             for name, spec in sub.stores.items():
                 topic = changelog_topic(self._folder.application_id, name)
                 if not spec.has_changelog or topic not in there:
                     continue
                 for number in range(self._log.config(topic).partitions):
                     entry = oldest.tasks.get(sub.task_id(number))
-                    up_to = Offset(0) if entry is None else entry.changelogs.get(name, Offset(0))
-                    expired = dropped_by if spec.is_segmented else None
-                    yield TopicPartition(topic, Partition(number)), up_to, expired
+                    rewritten += self._log.rewrite(
+                        TopicPartition(topic, Partition(number)),
+                        min_entries=self._min_entries,
+                        up_to=Offset(0) if entry is None else entry.changelogs.get(name, Offset(0)),
+                        expired=dropped_by if spec.is_segmented else None,
+                        beyond="leave",
+                    )
+        return rewritten
+
+    def _rewrite_topics(self, head: Manifest) -> int:
+        """All other topics that it reads or writes; of those that it reads, nothing is let go unread.
+
+        Compaction of a source topic ends where a store stands that has it for a changelog, of whatever
+        application.
+        """
+        subs = self._plan.subtopologies
         changelogs = {
             changelog_topic(self._folder.application_id, name) for sub in subs for name in sub.stores
         }
-        for topic in sorted(there - changelogs):
+        rewritten = 0
+        for topic in sorted(set(self._log.topics()) - changelogs):
             is_read = any(sub.source_of(topic) is not None for sub in subs)
             for number in range(self._log.config(topic).partitions):
                 place = TopicPartition(topic, Partition(number))
                 if is_read or self._publishes_to(place):
-                    yield place, partial(compaction_bound, self._folder.log_root, place), None
+                    up_to = partial(compaction_bound, self._folder.log_root, place)
+                    rewritten += self._log.rewrite(place, min_entries=self._min_entries, up_to=up_to)
+                    unread = head.position(topic, place.partition) or Offset(0)
+                    self._log.retain(place, spare=unread if is_read else None)
+        return rewritten
 
     def _publishes_to(self, place: TopicPartition) -> bool:
         """Whatever the plan says: sinks may choose a topic per record, and there are dead letters."""

@@ -66,7 +66,7 @@ _MOST_SEGMENTS: Final = 1000
 _MOST_TABLES: Final = 2 * _MOST_SEGMENTS + 8
 _ROWS_PER_DELETE: Final = 1000
 _SAMPLED: Final = 1000
-_STEPS_OF_ALL_PAGES: Final = 32
+_STEPS_OF_ALL_PAGES: Final = 64
 _ROOM_PER_BYTE: Final = 3
 """How much of the map a bulk load may take: new pages are about half full, and changed ones are copied."""
 _MARKER: Final = b"marker"
