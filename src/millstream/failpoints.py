@@ -82,6 +82,9 @@ REGISTRY: Final[dict[str, str]] = {
     "upkeep.file_collected": "A sealed file that nobody needs is deleted; others may still be there.",
     "state.task_renamed": "A task's folder is out of the way for deletion; it still exists.",
     "state.step_written": "A store has taken one step of a write that may be done in steps.",
+    "state.rewrite_copied": "A small copy of a store is whole; the large store is still in its place.",
+    "state.rewrite_removed": "The large store is removed; its small copy has not taken its place yet.",
+    "state.rewrite_placed": "The small copy is the store; the folder that it was made in still exists.",
     "follow.batch_applied": "A follower has applied one batch of the changelog and can go on behind it.",
     # state/snapshots/: copies of stores on other storage
     "snapshot.copied": "A task's stores are copied locally, and its lock is let go; nothing is stored yet.",

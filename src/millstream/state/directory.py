@@ -8,6 +8,7 @@
     <state_dir>/<app_id>/<task>/.unsynced    in which boot the stores were written without a sync
     <state_dir>/<app_id>/<task>/.restoring/  files of a snapshot, while a store is made from them
     <state_dir>/<app_id>/<task>/.sorting/    rows of a changelog, while a store is restored by key
+    <state_dir>/<app_id>/<task>/.rewritten/  small copies of stores, while they take the place of large ones
     <state_dir>/<app_id>/<task>/.snapshots/  copies of stores, while snapshots are taken; has its own lock
     <state_dir>/<app_id>/<task>/<backend>/<store>/
 
@@ -55,6 +56,7 @@ from millstream.types import Offset, Version
 __all__ = [
     "LOCK_FILE",
     "RESTORING_FOLDER",
+    "REWRITTEN_FOLDER",
     "SNAPSHOTS_FOLDER",
     "SORTING_FOLDER",
     "Checkpoint",
@@ -71,6 +73,7 @@ _CHECKPOINT_FILE: Final = ".checkpoint"
 _UNSYNCED_FILE: Final = ".unsynced"
 _REMOVED: Final = ".removed-"
 RESTORING_FOLDER: Final = ".restoring"
+REWRITTEN_FOLDER: Final = ".rewritten"
 SORTING_FOLDER: Final = ".sorting"
 SNAPSHOTS_FOLDER: Final = ".snapshots"
 _SMALL_FILE_BYTES: Final = 1 << 20

@@ -35,9 +35,10 @@ from millstream.state.follow import (
 from millstream.state.overlay import Entry
 from millstream.state.segments import SEGMENT_BYTES
 from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
-from millstream.state.snapshots.restoring import Restorer, StoreOnDisk
+from millstream.state.snapshots.restoring import Restorer
 from millstream.state.source_rows import Origin, target_of
 from millstream.state.specs import StoreBuilder
+from millstream.state.store_on_disk import StoreOnDisk
 from millstream.types import Offset, Partition, Version
 
 __all__ = ["LocalSegments", "NewerStores", "TaskVersion", "maker_of", "open_task_stores", "versions_on_disk"]
@@ -203,7 +204,7 @@ def _opened_or_restored(store: StoreOnDisk, restorer: Restorer | None) -> Backen
     """The store as it is; one that holds nothing yet as its newest snapshot has it."""
     if restorer is None:
         return store.open()
-    if store.path.is_dir():
+    if store.is_there:
         backend = store.open()
         if not _is_empty(backend):
             return backend

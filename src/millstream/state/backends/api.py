@@ -38,7 +38,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias, runtime_checkable
 
-__all__ = ["NO_STATE", "Adopting", "Backend", "BackendSupplier", "Entry", "KeyRange", "Row", "StoreSize"]
+__all__ = [
+    "NO_STATE",
+    "Adopting",
+    "Backend",
+    "BackendSupplier",
+    "Entry",
+    "KeyRange",
+    "Rewritable",
+    "Row",
+    "StoreSize",
+]
 
 Entry: TypeAlias = tuple[bytes, bytes | None]
 """A key and its new value, or None to delete it."""
@@ -140,6 +150,14 @@ class Backend(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it."""
+
+
+@runtime_checkable
+class Rewritable(Protocol):
+    """A backend whose files stay as large as they ever were. Backends may leave it out."""
+
+    def is_mostly_free(self) -> bool:
+        """Tell whether a snapshot would take a small part of the disk that the store takes; cheap."""
 
 
 @runtime_checkable

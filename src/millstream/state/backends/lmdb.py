@@ -69,6 +69,10 @@ _SAMPLED: Final = 1000
 _STEPS_OF_ALL_PAGES: Final = 64
 _ROOM_PER_BYTE: Final = 3
 """How much of the map a bulk load may take: new pages are about half full, and changed ones are copied."""
+_LARGE_FILE_BYTES: Final = 4 << 20
+_MOSTLY_FREE_FROM: Final = 4
+"""A file that is so large, and so many times as large as the pages in use, is mostly free. Where few, large
+rows are all changed again and again, three times is what it has to be."""
 _MARKER: Final = b"marker"
 _DATA_FILE: Final = "data.mdb"
 _DAMAGE: Final = (
@@ -180,6 +184,18 @@ class LmdbBackend(CheckedBackend):
             )
 
         return StoreSize(self._reading(read), (self._path / _DATA_FILE).stat().st_size)
+
+    def is_mostly_free(self) -> bool:
+        """Tell whether at most a quarter of a large file is in use. LMDB keeps freed pages, for later.
+
+        Many are free after mass deletes, and after a long snapshot: what it still reads can't be used again.
+        """
+        self._check_open()
+        if (self._path / _DATA_FILE).stat().st_size < _LARGE_FILE_BYTES:
+            return False
+        tables = [self._meta, *(table for part in self._parts.values() for table in (part.data, part.nodes))]
+        used = self._reading(lambda txn: sum(_pages(txn, table) for table in tables))
+        return used * _MOSTLY_FREE_FROM <= int(self._env.info()["last_pgno"])
 
     def _copy_to(self, folder: Path, txn: lmdb.Transaction[bytes] | None = None) -> None:
         folder.mkdir(FOLDER_MODE)
@@ -450,6 +466,11 @@ def _file_bytes(env: lmdb.Environment, path: Path) -> tuple[int, int]:
     """How long the file is, and how long it has to be for its pages."""
     expected = (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"])
     return (path / _DATA_FILE).stat().st_size, expected
+
+
+def _pages(txn: lmdb.Transaction[bytes], table: lmdb._Database) -> int:
+    stat = txn.stat(table)
+    return int(stat["branch_pages"]) + int(stat["leaf_pages"]) + int(stat["overflow_pages"])
 
 
 def _is_long(*keys: bytes | None) -> bool:

@@ -18,8 +18,8 @@ from millstream import failpoints
 from millstream.durable import UnsafeFolderError, disk_errors_named, ensure_private_folder
 from millstream.durable.layer import FILE_MODE
 from millstream.log.api import Log
-from millstream.state.backends.api import Adopting, Backend, BackendSupplier
-from millstream.state.directory import RESTORING_FOLDER, TaskDirectory
+from millstream.state.backends.api import Backend
+from millstream.state.directory import RESTORING_FOLDER
 from millstream.state.errors import DamagedStoreError, StoreFormatError
 from millstream.state.follow import RestoreListener, Target, Watch, marker_of
 from millstream.state.snapshots.catalogue import listing
@@ -33,41 +33,14 @@ from millstream.state.snapshots.manifest import (
     read_snapshot,
 )
 from millstream.state.snapshots.storage import SnapshotStorage
+from millstream.state.store_on_disk import StoreOnDisk
 from millstream.types import Offset, Version
 
-__all__ = ["Restorer", "StoreOnDisk"]
+__all__ = ["Restorer"]
 
 _LOGGER = logging.getLogger("millstream")
 _BEFORE_ALL: Final = Offset(-1)
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True)
-class StoreOnDisk:
-    """Where a store is, and what opens it there."""
-
-    directory: TaskDirectory
-    maker: BackendSupplier
-    name: str
-    segment_bytes: int = 0
-
-    @property
-    def path(self) -> Path:
-        """Its folder."""
-        return self.directory.store_path(self.maker.name, self.name)
-
-    def open(self) -> Backend:
-        """Open it, or make it if it is not there."""
-        return self.maker.open(self.path, segment_bytes=self.segment_bytes)
-
-    def remove(self) -> None:
-        """Delete it, if it is there."""
-        self.directory.remove_store(self.maker.name, self.name)
-
-    def made_from(self, snapshot: Path) -> Backend:
-        """Make it from the folder of a snapshot that is for nothing else, and open it."""
-        make = self.maker.adopt if isinstance(self.maker, Adopting) else self.maker.restore
-        return make(snapshot, self.path, segment_bytes=self.segment_bytes)
 
 
 @dataclass(frozen=True, slots=True)
