@@ -58,9 +58,12 @@ def test_after_any_faults_the_application_is_the_fold_of_its_input(tmp_path: Pat
     assert verdict.outputs > 0
 
 
-@pytest.mark.parametrize("seed", [1469, 1530])
+@pytest.mark.parametrize("seed", [1469, 1530, 700_021])
 def test_scripts_that_once_failed_pass(tmp_path: Path, seed: int) -> None:
-    """Both: a changelog's entry of which everything had expired was compacted again."""
+    """The first two: a changelog's entry of which everything had expired was compacted again.
+
+    The third: local state was there to clean up, but no task had committed, so nobody followed any.
+    """
     play(script(seed), tmp_path)
 
 

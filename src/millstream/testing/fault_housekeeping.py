@@ -118,6 +118,8 @@ def crash_in_clean_up(world: World) -> None:
 def clean_up_elsewhere(world: World) -> None:
     """Tasks of another instance have moved here: that one deletes its copies, and this one nothing."""
     _ensure_local_state(world)
+    while not _has_committed_tasks(world):
+        world.epoch()  # what is here was made by an epoch that failed: there is nothing to follow
     world.append(2 * RECORDS_OF_AN_EPOCH)
     world.follow()
     here, there = open_state_directory(world.state), open_state_directory(world.standby)
@@ -160,6 +162,10 @@ def restore_from_torn_manifests(
         world.epoch()
     world.append(RECORDS_OF_AN_EPOCH)
     world.count("torn snapshot manifest")
+
+
+def _has_committed_tasks(world: World) -> bool:
+    return world.app is not None and bool(world.app.driver.head.tasks)
 
 
 def _ensure_local_state(world: World) -> None:
