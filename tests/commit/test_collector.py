@@ -29,6 +29,7 @@ from tests.state.small_app import FastFiles, word_count
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.api import LogRecordBatch, SealedRange, Stamp
 from millstream.log.files import Limits
+from millstream.runtime import manifest as manifests
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain, TaskEntry
 from millstream.runtime.sealed_file import SealedContent, write_sealed
@@ -84,8 +85,11 @@ class Reader:
 class CollectorMachine(RuleBasedStateMachine):
     """An application's files, and all that was ever in them."""
 
-    @initialize(retained=st.integers(1, 4), segment_entries=st.integers(1, 5))
-    def begin(self, retained: int, segment_entries: int) -> None:
+    @initialize(retained=st.integers(1, 4), segment_entries=st.integers(1, 5), standing=st.integers(0, 3))
+    def begin(self, retained: int, segment_entries: int, standing: int) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(manifests, "STANDING_MANIFESTS", standing)
+        self.standing = standing
         self.scratch = tempfile.TemporaryDirectory()
         root = Path(self.scratch.name) / "log"
         self.now = 1_000
@@ -164,6 +168,8 @@ class CollectorMachine(RuleBasedStateMachine):
     @rule(task=st.sampled_from(TASKS), is_quick=st.booleans())
     def begin_a_snapshot(self, task: str, is_quick: bool) -> None:
         entry = self.history[-1].tasks[task]
+        if entry.version not in self._epochs_on_disk():
+            return  # of a task that was idle for too long: nobody can tell whose it is
         if is_quick:
             self.snapshots.append((task, entry))
         else:
@@ -217,8 +223,9 @@ class CollectorMachine(RuleBasedStateMachine):
         before = self._epochs_on_disk()
         Upkeep(self.folder, self.log, self.plan, min_entries=min_entries).run(head, pinned)
         kept = {manifest.epoch for manifest in self._kept()}
-        kept |= {entry.version for entry in head.tasks.values()}
-        needed: set[int] = {entry.version for _, entry in self.snapshots}
+        idle = {entry.version for entry in head.tasks.values()} - kept
+        needed: set[int] = set(sorted(idle, reverse=True)[: self.standing])
+        needed |= {entry.version for _, entry in self.snapshots}
         needed |= {epoch for epoch in before if since is not None and epoch >= since}
         assert self._epochs_on_disk() == kept | (needed & before), "manifests"
         self._check_files(head)
@@ -329,6 +336,7 @@ class CollectorMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "scratch"):
+            self.patch.undo()
             with self.scratch:
                 while self.readers:
                     self.read_to_the_end()

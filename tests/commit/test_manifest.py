@@ -13,7 +13,7 @@ from millstream.durable import OS_FILES, FileLayer
 from millstream.durable.layer import OsFileLayer
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.lease import LeaseLostError
-from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain
+from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, TaskEntry
 from millstream.testing.faulty_files import FaultyFiles
 from millstream.types import Epoch, Offset, Partition, Term
 
@@ -187,6 +187,49 @@ def test_a_commit_while_the_chain_is_read_is_no_loss(tmp_path: Path, looks_at: s
 
     assert head in (before, after)
     assert other.head() == after
+
+
+def test_of_the_manifests_with_which_idle_tasks_have_last_sealed_the_newest_hundred_stay(
+    tmp_path: Path,
+) -> None:
+    folder = folder_in(tmp_path)
+    chain = ManifestChain(folder)
+    for epoch in range(1, 131):
+        chain.place(msgspec.structs.replace(next_to(None), epoch=Epoch(epoch)))
+    entries = {
+        f"0_{number}": TaskEntry(Epoch(version), "", "", (), {}, 0, (), ())
+        for number, version in enumerate((*range(1, 121), 125, 125))
+    }
+    head = msgspec.structs.replace(next_to(None), epoch=Epoch(131), tasks=entries, oldest=121)
+    chain.place(head)
+
+    assert chain.fold(head, pinned={7}) == 19
+
+    assert [int(path.name) for path in sorted(folder.manifests.iterdir())] == [7, *range(21, 132)]
+
+
+def test_the_last_manifest_may_be_removed_while_somebody_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain, slow = (ManifestChain(folder_in(tmp_path)) for _ in range(2))
+    written = commit(chain, 3)
+    head = msgspec.structs.replace(next_to(written[-1]), oldest=4)
+    found = iter([[Epoch(3)], [Epoch(4)]])
+    monkeypatch.setattr(slow, "_epochs", lambda: next(found))
+    write(chain, head)
+    chain.fold(head)
+
+    assert slow.latest() == head
+
+
+def test_a_manifest_that_is_gone_for_good_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = ManifestChain(folder_in(tmp_path))
+    monkeypatch.setattr(chain, "_epochs", lambda: [Epoch(3)])
+
+    with pytest.raises(FileNotFoundError):
+        chain.latest()
 
 
 def test_the_place_of_a_manifest_that_was_removed_is_not_free(tmp_path: Path) -> None:

@@ -381,6 +381,35 @@ def test_a_query_between_a_commit_and_its_publication_sees_the_commit_before(tmp
             assert (replica.get("to"), replica.get("sea"), replica.version) == (2, 1, manifest.epoch)
 
 
+def test_a_query_asks_again_if_the_commit_before_was_removed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_of(tmp_path / "app", files=FastFiles(), retained_manifests=2)
+    with app.start() as executor:
+        app.append("to")
+        executor.run_epoch()
+        app.append("to", "sea")
+        job = executor.driver.plan_epoch()
+        assert job is not None
+        manifest = executor.driver.commit(job, executor.run_tasks(job))
+        log = FileLog(executor.log.root, files=FastFiles())
+        replica = StoreReplica(executor.worker.folder, log, executor.worker.plan, "counts")
+        ends = log.latest
+
+        def go_on_meanwhile(place: TopicPartition) -> Offset:
+            end = ends(place)
+            monkeypatch.setattr(log, "latest", ends)
+            executor.driver.publish(manifest)
+            for _ in range(3):
+                app.append("to")
+                executor.run_epoch()
+            executor.tend()
+            return end
+
+        monkeypatch.setattr(log, "latest", go_on_meanwhile)
+        assert (replica.get("to"), replica.version) == (5, executor.driver.head.epoch)
+
+
 def test_a_changelog_is_compacted_however_often_upkeep_comes(tmp_path: Path) -> None:
     """More often than manifests go: what is folded then must not grow for ever with what comes after it."""
     app = app_of(tmp_path / "app", files=FastFiles(), retained_manifests=20)

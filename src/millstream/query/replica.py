@@ -90,11 +90,22 @@ class Replica:
     def _published(self) -> Manifest | None:
         """The last commit that the changelogs show: the very last may be on its way, those before are not."""
         head = self._chain.latest()
-        if head is None or all(
+        while head is not None and not self._shows(head):
+            try:
+                return self._chain.read(Epoch(head.epoch - 1))
+            except FileNotFoundError:
+                # We were slow: upkeep has removed it, for the sake of later ones.
+                later = self._chain.latest()
+                if later is None or later.epoch == head.epoch:
+                    raise
+                head = later
+        return head
+
+    def _shows(self, head: Manifest) -> bool:
+        """Whether the changelogs have all of a commit."""
+        return all(
             self._log.latest(target.changelog) >= target.marker.position for _, target in self._targets(head)
-        ):
-            return head
-        return self._chain.read(Epoch(head.epoch - 1))
+        )
 
     def _targets(self, head: Manifest) -> list[tuple[int, Target]]:
         """Where the copy of each partition has to get to."""

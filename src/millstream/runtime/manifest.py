@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
+from heapq import nlargest
 from itertools import pairwise
 from typing import Any, Final
 
@@ -31,6 +32,12 @@ __all__ = ["LostManifestError", "Manifest", "ManifestChain", "Section", "TaskEnt
 
 _KIND: Final = FrameKind(b"MSMF", version=1, max_bytes=256 << 20)
 _WITNESS: Final = FrameKind(b"MSHD", version=1, max_bytes=4096)
+
+STANDING_MANIFESTS: Final = 100
+"""How many manifests stay at most because a task has last sealed with them, however long ago.
+
+Each names every task: one per idle task would be quadratic in their number.
+"""
 
 
 class LostManifestError(MillstreamError):
@@ -160,10 +167,13 @@ class ManifestChain:
         """Remove the manifests that the head does without, but those that are pinned; return how many.
 
         The head says which ones are kept, so a crash in the middle, or a driver that was overtaken, does no
-        harm. The manifest with which a task has last sealed stays: it tells whose the task's snapshots are.
+        harm. The manifest with which a task has last sealed stays, if it is one of the newest
+        ``STANDING_MANIFESTS`` of that kind: it tells whose a snapshot is that is taken of the task just now.
+        Without it the task's next snapshot is of use only when the task has sealed again.
         """
         removed = 0
-        standing = {entry.version for entry in head.tasks.values()}
+        idle = {entry.version for entry in head.tasks.values() if entry.version < head.oldest}
+        standing = set(nlargest(STANDING_MANIFESTS, idle))
         for epoch in self._epochs():
             if epoch < head.oldest and epoch not in standing and epoch not in pinned:
                 self._folder.files.unlink(self._folder.manifests / f"{epoch:020d}")
@@ -174,7 +184,14 @@ class ManifestChain:
     def latest(self) -> Manifest | None:
         """The last manifest, for a reader that changes nothing: the chain is not checked."""
         epochs = self._epochs() if self._folder.manifests.is_dir() else []
-        return self.read(epochs[-1]) if epochs else None
+        while epochs:
+            try:
+                return self.read(epochs[-1])
+            except FileNotFoundError:
+                seen, epochs = epochs[-1], self._epochs()
+                if epochs and epochs[-1] <= seen:
+                    raise  # it was not removed for the sake of later ones
+        return None
 
     def settle(self, head: Manifest | None) -> None:
         """Finish what the driver that wrote the head may have left undone: its name's sync, the witness."""
