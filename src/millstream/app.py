@@ -392,7 +392,7 @@ class Streams:
                 self._totals.note(result)
                 for listener in self._epoch_listeners:
                     listener(result)
-            elif until == "caught-up":
+            elif until == "caught-up" and not self._loop.has_backlog:
                 return
             if callable(until) and until(self):
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tests.commit.table_app import A_DAY, REUSED, Rows, TableApp, fold, topology
 
 from millstream import StreamsBuilder, StreamsConfig, failpoints, handlers, serdes, timestamps
 from millstream.cli.topics import topics
-from millstream.log import FileLog, TopicConfig, TopicPartition
+from millstream.durable import held_lock
+from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
+from millstream.runtime import commit
 from millstream.runtime.commit import DriverSettings, PlanChangedError
 from millstream.runtime.reused_sources import SourceReuseError, compaction_bound
 from millstream.state import follow
@@ -264,7 +267,8 @@ def test_a_table_that_begins_waits_for_a_compaction_that_does_not_know_it(tmp_pa
 
     def begin() -> None:
         with app.start() as executor:
-            executor.run_epoch()
+            while executor.run_epoch() is None:
+                assert executor.driver.has_backlog
 
     with ThreadPoolExecutor(2) as threads:
         compacting = threads.submit(compact)
@@ -278,6 +282,96 @@ def test_a_table_that_begins_waits_for_a_compaction_that_does_not_know_it(tmp_pa
     # What the epoch has read is what compaction has left, so it can be had again.
     assert app.log().compacted(USERS).to == len(rows)
     assert app.restored() == {}
+
+
+def compacted_by_another(app: TableApp, partition: int) -> AbstractContextManager[object]:
+    """Somebody is compacting a partition of the topic, for as long as the `with` block lasts."""
+    return held_lock(app.root / "log/topics/users" / str(partition) / "maintenance", timeout_ms=0)
+
+
+def plain_tables(root: Path, partitions: int) -> TableApp:
+    """A table of which no two partitions meet."""
+    builder = StreamsBuilder()
+    builder.table("users", key=serdes.string, value=serdes.string, store="users")
+    topic = TopicConfig(partitions, is_compacted=True)
+    return TableApp(root, builder.build(optimization=REUSED), topic=topic).create()
+
+
+def test_a_partition_without_records_does_not_wait_for_a_compaction(tmp_path: Path) -> None:
+    app = plain_tables(tmp_path / "app", 4)
+    app.append([(b"ann", b"rome")])
+    with app.start() as executor, compacted_by_another(app, 1):
+        assert executor.run_until_caught_up() == 1
+        assert not executor.driver.has_backlog
+
+
+def test_a_partition_that_somebody_compacts_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "_SETTLE_MS", 0)
+    app = plain_tables(tmp_path / "app", 2)
+    app.append([(b"ann", b"rome")], 0)
+    app.append([(b"bob", b"oslo")], 1)
+    with app.start() as executor:
+        with compacted_by_another(app, 1):
+            manifest = executor.run_epoch()
+            assert manifest is not None
+            assert manifest.positions == (("users", 0, 1), ("users", 1, 0))
+            assert executor.driver.has_backlog
+            assert executor.run_epoch() is None
+            assert executor.driver.has_backlog, "this is not the end"
+            app.append([(b"ann", b"oslo")], 0)
+            assert executor.run_epoch() is not None, "what has begun goes on"
+        assert executor.run_until_caught_up() == 1
+        assert not executor.driver.has_backlog
+        assert executor.driver.head.positions == (("users", 0, 2), ("users", 1, 1))
+    assert app.replica() == {"ann": "oslo", "bob": "oslo"}
+
+
+def test_partitions_that_meet_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit, "_SETTLE_MS", 10)
+    app = made(tmp_path / "app", topic=TopicConfig(2, is_compacted=True))
+    app.append([(b"ann", b"rome")], 0)
+    app.append([(b"bob", b"oslo")], 1)
+    with app.start() as executor, ThreadPoolExecutor(1) as threads:
+        with compacted_by_another(app, 1):
+            assert executor.run_epoch() is None
+            catching_up = threads.submit(executor.run_until_caught_up)
+            with pytest.raises(TimeoutError):
+                catching_up.result(timeout=0.2)
+        assert catching_up.result(timeout=30) == 1
+    assert app.replica() == {"ann": "rome", "bob": "oslo"}
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_a_table_begins_with_its_first_record_and_not_with_another_source_of_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reset: Any
+) -> None:
+    monkeypatch.setattr(commit, "_SETTLE_MS", 0)
+    builder = StreamsBuilder()
+    options: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
+    users: Any = builder.table("users", store="users", **options)
+    visits: Any = builder.stream("visits", **options)
+    users.to_stream().merge(visits).to("cities", **options)
+    settings = DriverSettings(offset_reset=reset)
+    app = TableApp(tmp_path / "app", builder.build(optimization=REUSED), topic=COMPACTED, settings=settings)
+    app.create().log().create_topic("visits")
+    before: Rows = [(b"old", b"rome")] if reset == "latest" else []
+    if before:
+        app.append(before)
+    app.start().close()
+    app.log().append(TopicPartition("visits", Partition(0)), record_batch([b"ann"], [b"visit"], [1]))
+    with app.start() as executor, compacted_by_another(app, 0):
+        executor.run_epoch()
+        entry = executor.driver.head.tasks["0_0"]
+        assert (dict(entry.origins), dict(entry.changelogs)) == ({}, {})
+        assert app.replica() == {}
+        app.append([(b"ann", b"oslo")])
+        assert executor.run_epoch() is None, "it has not begun, so it does not begin beside a compaction"
+    app.lose_disk()
+    app.run()
+    assert app.restored() == fold([*before, (b"ann", b"oslo")], first=len(before))
+    assert [value for _, value, _ in app.outputs()] == [b"visit", b"oslo"]
 
 
 def test_whoever_compacts_further_by_force_is_noticed(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ class Script:
     def __init__(self, results: Iterable[EpochResult | None]) -> None:
         self._results: Iterator[EpochResult | None] = iter(results)
         self.is_over = False
+        self.has_backlog = False
 
     def open(self) -> None: ...
 
@@ -90,3 +91,21 @@ def test_catching_up_waits_for_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(app, "_loop", cast("object", Script([epoch(), epoch(), None])))
     monkeypatch.setattr(app._stop, "wait", lambda _: pytest.fail("it waited"))
     app.run(until="caught-up")
+
+
+def test_one_has_not_caught_up_while_records_wait_for_somebody_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Left(Script):
+        """Two epochs are left out before the last ones."""
+
+        def run_epoch(self, *, tick: bool) -> EpochResult | None:
+            planned.append(tick)
+            self.has_backlog = len(planned) <= 2
+            return super().run_epoch(tick=tick)
+
+    planned: list[bool] = []
+    app = Streams(one_level(), app_id="app", log=tmp_path)
+    monkeypatch.setattr(app, "_loop", cast("object", Left([None, None, epoch(), None])))
+    app.run(until="caught-up")
+    assert planned == [False] * 4

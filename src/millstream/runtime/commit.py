@@ -17,7 +17,7 @@ from millstream.log.api import SealedLog, SealedRange, Stamp, TopicConfig, Topic
 from millstream.log.errors import InvalidPublicationError, OffsetOutOfRangeError
 from millstream.offset_reset import OffsetReset, reset_time
 from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.cuts import Ranges, align, meeting_partitions, quota
+from millstream.runtime.cuts import Ranges, align, meeting_partitions, quota, without
 from millstream.runtime.epoch import Cut, EpochJob, Misplaced, PlannedTask, TaskReport
 from millstream.runtime.lease import Lease, acquire
 from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, Section
@@ -33,7 +33,7 @@ from millstream.runtime.reports import (
     merged_types,
     origins_of,
 )
-from millstream.runtime.reused_sources import check_retention, reused_sources
+from millstream.runtime.reused_sources import being_rewritten, check_retention, reused_sources
 from millstream.runtime.upkeep import Upkeep, UpkeepReport
 from millstream.state.changelog import changelog_topic
 from millstream.topology.plan import Plan, SubTopology
@@ -42,8 +42,8 @@ from millstream.types import Epoch, Offset, Partition
 __all__ = ["Driver", "EpochMismatchError", "MisplacedError", "PlanChangedError", "PlanNotSupportedError"]
 
 _LOGGER = logging.getLogger("millstream")
-_SETTLE_MS: Final = 20_000
-"""How long to wait for somebody else's compaction of a topic: less than a lease lasts."""
+_SETTLE_MS: Final = 1_000
+"""How long an epoch waits in all for others who compact topics; what they are still at is read later."""
 
 
 class PlanNotSupportedError(MillstreamError):
@@ -110,7 +110,10 @@ class Driver:
         self.counts: dict[str, int] = {}
         """Partitions of every topic, repartitions included."""
         self.has_backlog = False
-        """The last cut left records behind that were there already."""
+        """The last cut left records behind that were there already.
+
+        Also if there was no epoch: somebody else is at the topics, and the next one waits for them again.
+        """
 
     @property
     def head(self) -> Manifest:
@@ -388,7 +391,11 @@ class Driver:
                     )
                 limits = self._settings.max_records, self._settings.max_bytes
                 ranges[place] = (start, quota(self._log, place, start, latest, *limits), latest)
-        ends = align(self._log, ranges, meeting_partitions(self._plan, self.counts, topics))
+        groups = meeting_partitions(self._plan, self.counts, topics)
+        ends = align(self._log, ranges, groups)
+        # A compaction that has not seen a manifest of ours may go further than we can: not beside it.
+        beginning = self._where_stores_begin({place: (ranges[place][0], end) for place, end in ends.items()})
+        ends = without(being_rewritten(self._log, beginning, _SETTLE_MS), ends, ranges, groups)
         self.has_backlog = any(ends[place] < latest for place, (_, _, latest) in ranges.items())
         cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
         for place, (start, _, _) in ranges.items():
@@ -396,19 +403,32 @@ class Driver:
         return cut
 
     def _compacted_where_stores_begin(self, cut: Cut) -> dict[tuple[str, Partition], Offset]:
-        """Asked before the records are read: what compaction takes away later, tasks may have seen.
+        """Asked before the records are read: what compaction takes away later, tasks may have seen."""
+        ranges = {
+            TopicPartition(topic, partition): limits
+            for topic, parts in cut.items()
+            for partition, limits in parts.items()
+        }
+        return {
+            (place.topic, place.partition): self._log.compacted(place).to
+            for place in self._where_stores_begin(ranges)
+        }
 
-        And after the last compaction that has not seen a manifest of ours: it may go further than we can.
-        """
-        beginning = [
-            TopicPartition(topic, partition)
-            for sub, name, topic in reused_sources(self._plan)
-            for partition in cut.get(topic, ())
-            if name not in origins_of(self.head.tasks.get(sub.task_id(partition)))
+    def _where_stores_begin(
+        self, ranges: Mapping[TopicPartition, tuple[Offset, Offset]]
+    ) -> list[TopicPartition]:
+        """The partitions of which an epoch has the first records for a store that follows them."""
+        reused = list(reused_sources(self._plan))
+        return [
+            place
+            for place, (start, end) in ranges.items()
+            if start < end
+            and any(
+                name not in origins_of(self.head.tasks.get(sub.task_id(place.partition)))
+                for sub, name, topic in reused
+                if topic == place.topic
+            )
         ]
-        for place in beginning:
-            self._log.settle_rewrites(place, timeout_ms=_SETTLE_MS)
-        return {(place.topic, place.partition): self._log.compacted(place).to for place in beginning}
 
     def _start(self, place: TopicPartition) -> Offset:
         """Where the next epoch begins to read."""

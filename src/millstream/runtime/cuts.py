@@ -11,14 +11,14 @@ set the bound gets all of it: a cut is never stuck.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from millstream.log.api import Log, TopicPartition
 from millstream.topology.grouping import UnionFind
 from millstream.topology.plan import Plan
 from millstream.types import Offset, Partition
 
-__all__ = ["Ranges", "align", "meeting_partitions", "quota"]
+__all__ = ["Ranges", "align", "meeting_partitions", "quota", "without"]
 
 Ranges = dict[TopicPartition, tuple[Offset, Offset, Offset]]
 """Per partition: where the epoch begins, where its quota ends, where the partition ends."""
@@ -77,6 +77,20 @@ def _admitted(
     above = time + 1 if number < holder else time
     found = log.offset_for_time(place, above, start)
     return quota if found is None else min(quota, found)
+
+
+def without(
+    left_out: Collection[TopicPartition],
+    ends: Mapping[TopicPartition, Offset],
+    ranges: Ranges,
+    groups: Iterable[Sequence[TopicPartition]],
+) -> dict[TopicPartition, Offset]:
+    """The same ends, but nothing of some partitions, nor of those that meet them: they would run ahead."""
+    fewer = dict(ends)
+    for group in groups:
+        if any(place in left_out for place in group):
+            fewer.update((place, ranges[place][0]) for place in group)
+    return fewer
 
 
 def meeting_partitions(

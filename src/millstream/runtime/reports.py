@@ -131,7 +131,10 @@ def entries_after(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> 
 def _store_positions(
     sub: SubTopology, partition: Partition, job: EpochJob, before: TaskEntry | None, report: TaskReport
 ) -> tuple[dict[str, Offset], dict[str, Origin]]:
-    """Where the stores of a task stand in their changelogs, or in the source topics that do for them."""
+    """Where the stores of a task stand in their changelogs, or in the source topics that do for them.
+
+    One that has had no records of its source topic stands nowhere yet.
+    """
     start = {} if before is None else before.changelogs
     positions: dict[str, Offset] = {}
     origins: dict[str, Origin] = dict(origins_of(before))
@@ -139,9 +142,11 @@ def _store_positions(
         if spec.has_changelog:
             positions[name] = Offset(start.get(name, Offset(0)) + report.changelog_counts.get(name, 0))
         elif spec.source_topic is not None and partition in job.cut.get(spec.source_topic, ()):
-            first, positions[name] = job.cut[spec.source_topic][partition]
-            if name not in origins:
+            first, end = job.cut[spec.source_topic][partition]
+            if name not in origins and first < end:
                 origins[name] = Origin(first, job.compacted[spec.source_topic, partition])
+            if name in origins:
+                positions[name] = end
     return positions, origins
 
 

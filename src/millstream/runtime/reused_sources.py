@@ -7,21 +7,23 @@ A store is restored by reading its topic up to the committed offset, so the topi
   can't be read would replace one that could. So none may be skipped in a compacted topic, whatever the
   handler says.
 - Compaction ends where the oldest kept manifest stands, of every application that follows the topic,
-  whoever compacts it: a record beyond that offset must not replace one before it. A table that begins waits
-  for whoever is compacting its topic and has not seen its manifest.
+  whoever compacts it: a record beyond that offset must not replace one before it. A table that begins does
+  so when nobody is compacting its topic who has not seen its manifest; until then the topic is not read.
 
 And timestamps must be the records' own: an extractor of the user's runs once, when a record is processed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from millstream.config import StreamsConfig
+from millstream.durable import LockTimeoutError
 from millstream.errors import MillstreamError
-from millstream.log.api import Log, TopicPartition
+from millstream.log.api import Log, SealedLog, TopicPartition
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain
 from millstream.runtime.metrics import Metrics
@@ -31,6 +33,7 @@ from millstream.types import Epoch, Offset, Partition
 
 __all__ = [
     "SourceReuseError",
+    "being_rewritten",
     "check_nothing_skipped",
     "check_retention",
     "check_timestamps",
@@ -55,6 +58,21 @@ def _reused(sub: SubTopology) -> Iterator[tuple[str, str]]:
     for name, spec in sub.stores.items():
         if spec.source_topic is not None:
             yield name, spec.source_topic
+
+
+def being_rewritten(
+    log: SealedLog, places: Iterable[TopicPartition], timeout_ms: int
+) -> frozenset[TopicPartition]:
+    """Where somebody is still at work after so long, for all of them, who may not have seen our manifests."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    busy: set[TopicPartition] = set()
+    for place in places:
+        left_ms = max(0, int((deadline - time.monotonic()) * 1000))
+        try:
+            log.settle_rewrites(place, timeout_ms=left_ms)
+        except LockTimeoutError:
+            busy.add(place)
+    return frozenset(busy)
 
 
 def check_retention(plan: Plan, log: Log) -> None:

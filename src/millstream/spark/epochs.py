@@ -122,6 +122,11 @@ class EpochLoop:
             self._slots.rows.mapPartitions(_Warm(self._make_worker)).collect()
         self._begin_snapshots()
 
+    @property
+    def has_backlog(self) -> bool:
+        """Records were waiting when an epoch was last planned that it does not take, if there was one."""
+        return self.driver.has_backlog
+
     def run_epoch(self, *, tick: bool) -> EpochResult | None:
         """Run one epoch; None if there is nothing to do. `tick` lets the wall clock move punctuators."""
         began = time.monotonic()

@@ -102,8 +102,8 @@ class InProcessExecutor:
     def run_until_caught_up(self) -> int:
         """Run epochs until all input is committed. How many there were."""
         epochs = 0
-        while self.run_epoch() is not None:
-            epochs += 1
+        while (manifest := self.run_epoch()) is not None or self.driver.has_backlog:
+            epochs += manifest is not None
         return epochs
 
     def apply(self, job: EpochJob, manifest: Manifest) -> None:

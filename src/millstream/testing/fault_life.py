@@ -216,8 +216,8 @@ class OrdinaryWorld:
         """Run epochs until all input is committed; with large ones, in another driver."""
         self.epoch()
         self.close()
-        self.open(max_records=sum(map(len, self.inputs)))
-        while self.epoch() is not None:
+        app = self.open(max_records=sum(map(len, self.inputs)))
+        while self.epoch() is not None or app.driver.has_backlog:
             pass
 
     def copy_to(self, folder: Path) -> Self:
