@@ -10,8 +10,8 @@ Part of step 10: it runs beside the epochs, under the driver's lease, and nobody
 What is deleted, and when:
 
 ============================== ===========================================================================
-a manifest                     if the head's ``oldest`` is above it, no task has last sealed with it, and no
-                               snapshot needs it
+a manifest                     if the head's ``oldest`` is above it, no task has last sealed with it (of such
+                               manifests the newest hundred stay), and no snapshot needs it
 a sealed file that is named    if its manifest is not kept, it is not its task's last, and no index of any
                                topic points into it
 a sealed file that is not      if its epoch is committed: the attempt that wrote it has lost

@@ -170,8 +170,7 @@ def test_upkeep_removes_no_manifest_while_nobody_can_tell_which_snapshots_there_
 
     with app.start() as executor:
         monkeypatch.setattr(FolderStorage, "sizes", unreachable)
-        with pytest.raises(SnapshotStorageError):
-            executor.tend(min_entries=1)
+        assert executor.tend(min_entries=1).manifests_removed == 0
     assert set(before) <= set((app.application_folder / "manifests").iterdir())
 
 
