@@ -1,6 +1,7 @@
 """One store of a task on disk: how it is opened, removed, made from a snapshot, and made small again.
 
-A store whose files are mostly free is **rewritten** when it is opened:
+A store whose files are mostly free is made small when it is opened. One that can is told to compact itself;
+others are **rewritten**:
 
 1. Write a copy with nothing but what is in use to ``.rewritten/``, whole or not at all.
 2. Remove the store.
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from millstream import failpoints
 from millstream.durable import DiskFullError
-from millstream.state.backends.api import Adopting, Backend, BackendSupplier, Rewritable
+from millstream.state.backends.api import Adopting, Backend, BackendSupplier, Compactable, Rewritable
 from millstream.state.directory import REWRITTEN_FOLDER, TaskDirectory
 
 __all__ = ["StoreOnDisk"]
@@ -50,13 +51,22 @@ class StoreOnDisk:
         return self.path.is_dir() or self._copy.is_dir()
 
     def open(self) -> Backend:
-        """Open it, or make it if it is not there. If it takes far more disk than it needs, rewrite it."""
+        """Open it, or make it if it is not there. If it is mostly free, make it small."""
         if self._copy.is_dir():  # left by a process that was killed
             if not self.path.is_dir():
                 return self._made_from_copy()
             shutil.rmtree(self._copy)
         backend = self._opened()
-        return self._rewritten(backend) if _is_mostly_free(backend) else backend
+        try:
+            if not (isinstance(backend, Rewritable) and backend.is_mostly_free()):
+                return backend
+            if isinstance(backend, Compactable):
+                backend.compact()
+                return backend
+        except BaseException:
+            backend.close()
+            raise
+        return self._rewritten(backend)
 
     def remove(self) -> None:
         """Delete it, if it is there."""
@@ -104,11 +114,3 @@ class StoreOnDisk:
             backend.close()
             raise
         return backend
-
-
-def _is_mostly_free(backend: Backend) -> bool:
-    try:
-        return isinstance(backend, Rewritable) and backend.is_mostly_free()
-    except BaseException:
-        backend.close()
-        raise

@@ -23,6 +23,7 @@ RocksDB verifies its blocks' checksums, so damage is found when it is read.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,8 +36,10 @@ from weakref import WeakSet
 from rocksdict import (
     BlockBasedIndexType,
     BlockBasedOptions,
+    BottommostLevelCompaction,
     Cache,
     Checkpoint,
+    CompactOptions,
     DBCompressionType,
     IngestExternalFileOptions,
     Options,
@@ -73,6 +76,11 @@ _MANY_LEVEL_0_FILES: Final = 12
 """With so many files not yet compacted a batch goes through the log: its writers RocksDB slows down, and
 stops until compaction has caught up. Ingestion would go on for ever."""
 _STOP_AT_LEVEL_0_FILES: Final = 20
+_LARGE_BYTES: Final = 4 << 20
+_MOSTLY_DELETED_FROM: Final = 3
+"""A store of so many bytes in which one of so many entries deletes another is mostly free: two thirds of it
+are deleted rows and what deletes them."""
+_DELETIONS: Final = re.compile(r"# entries=(\d+); # deletions=(\d+);")
 _FORBIDDEN: Final = {
     "compaction_style=kCompactionStyleFIFO": "that compaction deletes rows",
     "prefix_extractor=(?!nullptr)": "scans would not see all rows",
@@ -155,9 +163,37 @@ class RocksDbBackend(CheckedBackend):
     def _size(self) -> StoreSize:
         with _errors_named(self._path):
             rows = self._db.property_int_value("rocksdb.estimate-num-keys") or 0
-            files = self._db.property_int_value("rocksdb.total-sst-files-size") or 0
             unflushed = self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
-        return StoreSize(max(0, rows - 1), files + unflushed)  # the marker is not a row
+        return StoreSize(max(0, rows - 1), self._sorted_bytes() + unflushed)  # the marker is not a row
+
+    def is_mostly_free(self) -> bool:
+        """Tell whether a large store has mostly rows that are deleted.
+
+        RocksDB compacts them when more is written, or beside a program that keeps it open. Here it is open
+        for a moment at a time, perhaps with little to write.
+        """
+        self._check_open()
+        with _errors_named(self._path):
+            if self._sorted_bytes() < _LARGE_BYTES:
+                return False
+            found = _DELETIONS.search(self._db.property_value("rocksdb.aggregated-table-properties") or "")
+        if found is None:
+            return False
+        entries, deletions = map(int, found.groups())
+        return deletions * _MOSTLY_DELETED_FROM >= entries
+
+    def compact(self) -> None:
+        """Write all files anew, without deleted rows; nothing where there may be no room for that.
+
+        RocksDB would refuse every write after a compaction that found the disk full.
+        """
+        self._check_open()
+        if shutil.disk_usage(self._path).free < self._sorted_bytes():
+            return
+        everything = CompactOptions()
+        everything.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
+        with _errors_named(self._path):
+            self._db.compact_range(None, None, everything)
 
     def _copy_to(self, folder: Path) -> None:
         with _errors_named(self._path):
@@ -229,6 +265,10 @@ class RocksDbBackend(CheckedBackend):
             if cursor.valid() and cursor.key() == key:
                 cursor.prev()
         cursor.status()
+
+    def _sorted_bytes(self) -> int:
+        with _errors_named(self._path):
+            return self._db.property_int_value("rocksdb.total-sst-files-size") or 0
 
     def _level_0_files(self) -> int:
         return self._db.property_int_value("rocksdb.num-files-at-level0") or 0
