@@ -35,6 +35,7 @@ from millstream.durable.folders import check_private_folder, check_storage, ensu
 from millstream.durable.framing import FRAME_HEADER_BYTES, FrameKind, TruncatedFrameError, checksum
 from millstream.durable.layer import OS_FILES, Chunk, FileLayer
 from millstream.durable.locks import held_lock
+from millstream.durable.removing import remove_in_steps, remove_tree_in_steps
 
 __all__ = [
     "FRAME_HEADER_BYTES",
@@ -62,6 +63,8 @@ __all__ = [
     "publish_by_link",
     "publish_exclusive",
     "read_bounded",
+    "remove_in_steps",
+    "remove_tree_in_steps",
     "replace_durably",
     "sync_folder",
     "synced_meanwhile",

@@ -28,8 +28,10 @@ from millstream.durable import (
     check_private_folder,
     disk_errors_named,
     ensure_private_folder,
+    remove_in_steps,
     replace_durably,
     sync_folder,
+    temporary_name,
 )
 from millstream.errors import ConfigError
 from millstream.state.snapshots.errors import SnapshotStorageError
@@ -102,7 +104,10 @@ class FolderStorage:
         path = self.root / name
         with _named(str(path)):
             if path.exists():
-                self.files.unlink(path)
+                # Out of the way first: under its own name somebody may put it here anew.
+                going = temporary_name(path)
+                self.files.rename(path, going)
+                remove_in_steps(going, files=self.files)
                 # A manifest must not come back after its files are gone.
                 sync_folder(path.parent, files=self.files)
 

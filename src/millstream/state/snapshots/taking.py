@@ -7,7 +7,6 @@ whoever finds that files of its new snapshot were collected meanwhile takes it b
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Final
 import msgspec
 
 from millstream import failpoints
-from millstream.durable import disk_errors_named, ensure_private_folder, held_lock
+from millstream.durable import disk_errors_named, ensure_private_folder, held_lock, remove_tree_in_steps
 from millstream.errors import MillstreamError
 from millstream.state.backends.api import Backend
 from millstream.state.backends.folder import FORMAT_FILE, Format
@@ -127,7 +126,7 @@ def _workshop(directory: TaskDirectory) -> Iterator[Path]:
 
 def _empty(directory: TaskDirectory) -> None:
     for path in directory.remains_of_snapshots():
-        shutil.rmtree(path)
+        remove_tree_in_steps(path)
 
 
 def _begun(
@@ -186,7 +185,8 @@ def _stored(copy: _Copy, before: Listing, taker: Taker, workshop: Path) -> Outco
     except (MillstreamError, OSError) as error:
         return Outcome(place.task, copy.store, problem=str(error))
     finally:
-        shutil.rmtree(copy.folder, ignore_errors=True)
+        with suppress(OSError):
+            remove_tree_in_steps(copy.folder)
     return Outcome(place.task, copy.store, copy.marker.version, stored_bytes, snapshot.bytes, problem)
 
 
