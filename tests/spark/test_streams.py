@@ -342,7 +342,8 @@ def test_what_is_no_session_is_refused(lab: Lab) -> None:
 
 
 FAREWELL = re.compile(
-    r"Traceback \(most recent call last\):\n(?:  .*\n)*?.*pyspark/daemon\.py.*\n(?:  .*\n)*BrokenPipeError.*\n"
+    r"Traceback \(most recent call last\):\n(?:  .*\n)*?"
+    r".*pyspark/daemon\.py.*\n(?:  .*\n)*BrokenPipeError.*\n"
 )
 """What a worker of Spark says now and then whose JVM was faster to end."""
 
