@@ -1,7 +1,7 @@
 """How much disk state takes: stores, changelogs, manifests and sealed files against the live keys and values.
 
 Upkeep comes whenever there is much to do, with what the engine gives it; but here it never rests, as it does
-beside a running engine (:mod:`millstream.runtime.beside`), so this is what it can do, not what it always does.
+beside a running engine (:mod:`millstream.runtime.beside`): it is what upkeep can do, not what it always does.
 What small state may take besides is set to nothing: the state here is small, and must do as if it were large.
 """
 
