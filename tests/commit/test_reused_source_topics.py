@@ -17,7 +17,7 @@ from millstream import StreamsBuilder, StreamsConfig, failpoints, handlers, serd
 from millstream.cli.topics import topics
 from millstream.durable import held_lock
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.runtime import commit
+from millstream.runtime import source_offsets
 from millstream.runtime.commit import DriverSettings, PlanChangedError
 from millstream.runtime.reused_sources import SourceReuseError, compaction_bound
 from millstream.state import follow
@@ -308,7 +308,7 @@ def test_a_partition_without_records_does_not_wait_for_a_compaction(tmp_path: Pa
 def test_a_partition_that_somebody_compacts_is_read_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "_SETTLE_MS", 0)
+    monkeypatch.setattr(source_offsets, "_SETTLE_MS", 0)
     app = plain_tables(tmp_path / "app", 2)
     app.append([(b"ann", b"rome")], 0)
     app.append([(b"bob", b"oslo")], 1)
@@ -329,7 +329,7 @@ def test_a_partition_that_somebody_compacts_is_read_later(
 
 
 def test_partitions_that_meet_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commit, "_SETTLE_MS", 10)
+    monkeypatch.setattr(source_offsets, "_SETTLE_MS", 10)
     app = made(tmp_path / "app", topic=TopicConfig(2, is_compacted=True))
     app.append([(b"ann", b"rome")], 0)
     app.append([(b"bob", b"oslo")], 1)
@@ -347,7 +347,7 @@ def test_partitions_that_meet_wait_for_each_other(tmp_path: Path, monkeypatch: p
 def test_a_table_begins_with_its_first_record_and_not_with_another_source_of_its_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reset: Any
 ) -> None:
-    monkeypatch.setattr(commit, "_SETTLE_MS", 0)
+    monkeypatch.setattr(source_offsets, "_SETTLE_MS", 0)
     builder = StreamsBuilder()
     options: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
     users: Any = builder.table("users", store="users", **options)

@@ -11,7 +11,7 @@ from tests.state.small_app import SmallApp
 from millstream.log.api import TopicPartition
 from millstream.log.blocks import record_batch
 from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.commit import ForeignChangelogError
+from millstream.runtime.commit_checks import ForeignChangelogError
 from millstream.runtime.manifest import ManifestChain
 from millstream.types import Epoch, Partition
 

@@ -10,7 +10,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["incompatible_changes"]
+from millstream.errors import MillstreamError
+from millstream.runtime.manifest import Manifest
+from millstream.topology.plan import Plan
+
+__all__ = ["PlanChangedError", "check_plan", "incompatible_changes"]
+
+
+class PlanChangedError(MillstreamError):
+    """The program was changed in a way that the committed state does not fit."""
+
+
+def check_plan(application_id: str, plan: Plan, head: Manifest | None) -> None:
+    """Refuse a program that can't go on where the head has ended."""
+    if head is None or head.fingerprint == plan.fingerprint:
+        return
+    changes = incompatible_changes(head.plan, plan.summary)
+    if changes:
+        raise PlanChangedError(
+            f"Application {application_id!r} has state that does not fit this program. "
+            f"Since epoch {head.epoch} these have changed:\n"
+            + "".join(f"  {change}\n" for change in changes)
+            + "Nothing was touched. Likely cause: operators were removed or put in front of unnamed "
+            "ones, whose numbered names have shifted, or build(optimization=...) was changed. Remedy: "
+            "give stores the names they had (store=...), run the program as it was, or start this one "
+            "under another app_id."
+        )
 
 
 def incompatible_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
