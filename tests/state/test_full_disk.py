@@ -123,7 +123,7 @@ def checkpoint_is_full(self: object, checkpoint: object) -> None:
 @pytest.mark.parametrize(
     ("backend", "write", "full", "named"),
     [
-        ("lmdb", "backends.lmdb._Part.apply", lmdb_is_full, "the store .*/app/0_0/lmdb/counts"),
+        ("lmdb", "backends.lmdb_tables.Part.apply", lmdb_is_full, "the store .*/app/0_0/lmdb/counts"),
         ("rocksdb", "backends.rocksdb._write_sorted_file", rocksdb_is_full, "the store .*/rocksdb/counts"),
         ("memory", "directory.TaskDirectory.write_checkpoint", checkpoint_is_full, ".*/state/app/0_0"),
     ],

@@ -1,0 +1,143 @@
+"""The file of an LMDB store: opened, mapped, checked for its length, and its errors named as ours.
+
+The map (what LMDB may address, not what it takes on disk) starts small, because a process may be limited in
+address space, and grows by doubling when a write does not fit. Other processes may have the store open: they
+learn of the growth at their next transaction.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import lmdb
+
+from millstream.durable.layer import FILE_MODE
+from millstream.errors import StoreError
+from millstream.state.errors import DamagedStoreError, StoreDiskFullError, StoreInUseError
+
+__all__ = [
+    "DATA_FILE",
+    "begin",
+    "check_whole",
+    "errors_named",
+    "grow",
+    "open_environment",
+    "room",
+    "write_to_the_end",
+]
+
+DATA_FILE: Final = "data.mdb"
+_DAMAGE: Final = (
+    lmdb.CorruptedError,
+    lmdb.InvalidError,
+    lmdb.NotFoundError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.VersionMismatchError,
+)
+
+
+def open_environment(path: Path, *, map_bytes: int, most_tables: int) -> lmdb.Environment:
+    """Open or make the file; clear the reader slots of processes that were killed."""
+    file = path / DATA_FILE
+    used = file.stat().st_size if file.exists() else 0
+    env = lmdb.open(
+        str(path), map_size=max(map_bytes, used + used // 2), max_dbs=most_tables, sync=False, mode=FILE_MODE
+    )
+    env.reader_check()
+    return env
+
+
+def begin(env: lmdb.Environment, *, write: bool) -> lmdb.Transaction[bytes]:
+    """Begin a transaction, in a map that may have grown."""
+    try:
+        return env.begin(write=write)
+    except lmdb.MapResizedError:
+        env.set_mapsize(0)  # another process has made it larger: take what it says
+        return env.begin(write=write)
+
+
+def room(env: lmdb.Environment) -> int:
+    """How many bytes of the map no page has ever taken."""
+    return int(env.info()["map_size"]) - _bytes_of_pages(env)
+
+
+def grow(env: lmdb.Environment, path: Path) -> None:
+    """Make the map twice as large."""
+    larger = 2 * int(env.info()["map_size"])
+    try:
+        env.set_mapsize(larger)
+    except (lmdb.Error, MemoryError, OverflowError) as error:
+        raise StoreError(
+            f"The store {path} needs a map of {larger} bytes and cannot get it ({error}). Likely "
+            "cause: the process is limited in address space (ulimit -v, spark.executor.pyspark.memory). "
+            "Remedy: raise that limit, or use the rocksdb backend."
+        ) from error
+
+
+def check_whole(env: lmdb.Environment, path: Path) -> None:
+    """Refuse a file that is shorter than it says: to read behind its end would kill the process (SIGBUS)."""
+    size, expected = _file_bytes(env, path)
+    if size < expected:
+        raise _damaged(path, f"the file has {size} of {expected} bytes")
+
+
+def write_to_the_end(env: lmdb.Environment, path: Path) -> None:
+    """Make the file as long as it says it is.
+
+    A transaction that needs new pages and frees the last of them again counts them, but does not write
+    them: nobody will read them before somebody has written them. Only :func:`check_whole` can't know.
+    """
+    size, expected = _file_bytes(env, path)
+    if size < expected:
+        os.truncate(path / DATA_FILE, expected)
+
+
+def _file_bytes(env: lmdb.Environment, path: Path) -> tuple[int, int]:
+    """How long the file is, and how long it has to be for its pages."""
+    expected = _bytes_of_pages(env)
+    return (path / DATA_FILE).stat().st_size, expected
+
+
+def _bytes_of_pages(env: lmdb.Environment) -> int:
+    return (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"])
+
+
+@contextmanager
+def errors_named(path: Path) -> Iterator[None]:
+    """Turn LMDB's errors into ours, except those by which a map tells that it is too small."""
+    try:
+        yield
+    except (lmdb.MapFullError, lmdb.MapResizedError):
+        raise
+    except lmdb.Error as error:
+        raise _named(path, error) from error
+
+
+def _named(path: Path, error: lmdb.Error) -> StoreError:
+    if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT)):
+        return StoreDiskFullError(
+            f"The disk is full: the store {path} could not be written ({error}). The write is not visible. "
+            "Likely cause: the volume or the user's quota has no space left. Remedy: free space or move the "
+            "state directory to a larger volume, then start again; no repair is needed."
+        )
+    if "already open in this process" in str(error):
+        return StoreInUseError(f"The store {path} is open already in this process. Remedy: close it first.")
+    if isinstance(error, _DAMAGE):
+        return _damaged(path, str(error))
+    return StoreError(
+        f"LMDB could not work on the store {path}: {error}. Remedy: if it says no more to you than to us, "
+        "remove the folder; the store is then restored from its changelog."
+    )
+
+
+def _damaged(path: Path, how: str) -> DamagedStoreError:
+    return DamagedStoreError(
+        f"The store {path} is damaged ({how}). Likely cause: its file was changed or cut, or a fault of the "
+        "disk. Remedy: remove the folder; the store is then restored from its changelog."
+    )
