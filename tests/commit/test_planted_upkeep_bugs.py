@@ -14,9 +14,9 @@ import pytest
 from msgspec import structs
 
 from millstream.log.api import Compacted, TopicPartition
+from millstream.log.compaction import KeepAll, Kept
 from millstream.log.files import FileLog
 from millstream.log.partition import PartitionFiles
-from millstream.log.rewrite import Kept, _KeepAll
 from millstream.runtime import local_cleaning, upkeep
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.manifest import Manifest, ManifestChain
@@ -149,12 +149,12 @@ def only_the_newest_snapshot_is_tried(patch: pytest.MonkeyPatch) -> None:
 
 
 def folding_loses_a_record(patch: pytest.MonkeyPatch) -> None:
-    def kept(self: _KeepAll, stored: Any) -> Kept:
+    def kept(self: KeepAll, stored: Any) -> Kept:
         found = real(self, stored)
         return Kept(found.records[:-1], found.offsets[:-1]) if stored.append_time % 2 else found
 
-    real = _KeepAll.kept
-    patch.setattr(_KeepAll, "kept", kept)
+    real = KeepAll.kept
+    patch.setattr(KeepAll, "kept", kept)
 
 
 def compaction_drops_a_segment_too_many(patch: pytest.MonkeyPatch) -> None:

@@ -64,10 +64,11 @@ from millstream.log.api import (
     TopicPartition,
     UpTo,
 )
+from millstream.log.compaction import MIN_DIRTY, Compaction
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.log.partition import Limits, PartitionFiles, PartitionPlace
 from millstream.log.reader import PartitionReader
-from millstream.log.rewrite import MIN_DIRTY, SEGMENTS_OF_RETENTION, Compaction, Rewriter
+from millstream.log.rewrite import SEGMENTS_OF_RETENTION, Rewriter
 from millstream.log.sealed import check_sealed
 from millstream.log.topics import Topic, TopicFolder
 from millstream.types import Offset, Partition

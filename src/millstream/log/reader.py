@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -61,7 +62,7 @@ class _Part:
         """Return the offset of each record."""
         if self.sparse_offsets is not None:
             return self.sparse_offsets
-        return pa.array(range(self.base_offset, self.base_offset + self.records.num_rows), pa.int64())
+        return pl.int_range(self.base_offset, self.base_offset + self.records.num_rows, eager=True).to_arrow()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,15 +35,15 @@ from millstream.durable import (
     held_lock,
     write_all,
 )
-from millstream.log.api import Beyond, Expired
+from millstream.log.api import Beyond
 from millstream.log.blocks import encode_blocks, encode_sparse_block, summary
+from millstream.log.compaction import Compaction, KeepAll, KeepLast, Kept, LastOffsets, Rule
 from millstream.log.index import SegmentIndex, current_segments
 from millstream.log.partition import PartitionFiles
 from millstream.log.reader import PartitionReader, Stored
 from millstream.log.segment import ENTRY, HEADER, Entry, SegmentHeader, SegmentName
-from millstream.types import Offset
 
-__all__ = ["SEGMENTS_OF_RETENTION", "Compaction", "Rewriter"]
+__all__ = ["SEGMENTS_OF_RETENTION", "Rewriter"]
 
 LOCK: Final = "maintenance"
 _UNFINISHED: Final = "unfinished"
@@ -56,27 +56,8 @@ SEGMENTS_OF_RETENTION: Final = 8
 """Into so many segments at least the bytes are cut that a topic retains: only whole ones are let go."""
 BLOCK_ROWS: Final = 50_000
 BLOCK_BYTES: Final = 4 << 20
-MAX_KEYS: Final = 5_000_000
-"""How many distinct keys one pass of a compaction holds in memory; the next pass goes on."""
 _BUCKET_MS: Final = 3_600_000
 """Tombstones go by the time of their entry, so while they stay, each hour has entries of its own."""
-MIN_DIRTY: Final = 0.1
-"""Compaction waits until this part of the bytes was written since the last one: a changelog is then hardly
-larger than its live rows. Kafka waits for a half, but has no local store on the same disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """What may be left out."""
-
-    up_to: Offset
-    """Only records before this offset are looked at: nobody asks for the state at an earlier one."""
-    deletes_before: int = -1
-    """Tombstones that were appended before this time may go."""
-    min_dirty: float = MIN_DIRTY
-    max_keys: int = MAX_KEYS
-    expired: Expired | None = None
-    """What the last record with an empty key says about others: they are left out, too."""
 
 
 @dataclass(slots=True)
@@ -96,11 +77,39 @@ class _Segment:
 
     @property
     def is_folded(self) -> bool:
-        return all(located.entry.file is None for located in self.index.entries)
+        return not self.has_references(sys.maxsize)
 
     @property
-    def is_clean(self) -> bool:
-        return self.index.header.compacted_to >= self.end
+    def compacted_to(self) -> int:
+        return self.index.header.compacted_to
+
+    @property
+    def dirty_from(self) -> int:
+        """Where that begins which was never compacted; the end or beyond if there is nothing of it."""
+        return max(self.index.base, self.compacted_to)
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.dirty_from < self.end
+
+    def has_references(self, up_to: int) -> bool:
+        """Whether entries that end before an offset have their rows in sealed files."""
+        return any(entry.file is not None and entry.next_offset <= up_to for entry in self._entries())
+
+    def reach(self, up_to: int) -> int:
+        """How far entries go that end before an offset."""
+        return max((entry.next_offset for entry in self._entries() if entry.next_offset <= up_to), default=0)
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """The length of the blocks of those entries that begin there."""
+        return sum(entry.length for entry in self._entries() if start <= entry.base_offset < end)
+
+    def behind(self, offset: int) -> list[Entry]:
+        """The entries from an offset on."""
+        return [entry for entry in self._entries() if entry.base_offset >= offset]
+
+    def _entries(self) -> Iterator[Entry]:
+        return (located.entry for located in self.index.entries)
 
 
 class Rewriter:
@@ -128,7 +137,7 @@ class Rewriter:
                 self._alike_before = sys.maxsize if compaction is None else compaction.deletes_before
                 self._partition.remove_remains()
                 self._partition.close_segment(min_entries)
-                is_compacted = compaction is not None and self._compact(compaction)
+                is_compacted = compaction is not None and self._compact(compaction, beyond)
                 up_to = sys.maxsize if compaction is None else compaction.up_to
                 return self._fold(up_to, beyond) or is_compacted
         except LockTimeoutError:
@@ -166,45 +175,52 @@ class Rewriter:
         else:
             groups += [[segment] for segment in behind if self._is_worth_a_copy(segment, up_to, beyond)]
         for group in groups:
-            self._rewrite(group, _KeepAll())
+            self._rewrite(group, KeepAll(), beyond)
         return bool(groups)
 
     def _is_worth_a_copy(self, segment: _Segment, up_to: int, beyond: Beyond) -> bool:
         """Whether to fold a segment now that is to be compacted later."""
-        if segment.is_folded:
+        if beyond == "fold":
+            return not segment.is_folded
+        return segment.bytes <= SMALL_BYTES and segment.has_references(up_to)
+
+    def _compact(self, compaction: Compaction, beyond: Beyond) -> bool:
+        """Compact what is worth it; return whether anything was."""
+        segments = [(segment, segment.reach(compaction.up_to)) for segment in self._closed()]
+        segments = [(segment, reach) for segment, reach in segments if reach > segment.index.base]
+        size = sum(segment.bytes_between(segment.index.base, reach) for segment, reach in segments)
+        dirty = sum(segment.bytes_between(segment.dirty_from, reach) for segment, reach in segments)
+        if not dirty or dirty < compaction.min_dirty * size:
             return False
-        return beyond == "fold" or (segment.index.base < up_to and segment.bytes <= SMALL_BYTES)
+        covered, last, compacted_to = self._one_pass(segments, compaction.max_keys)
+        dropped = self._dropped(compaction, last)
+        rule = KeepLast(last, compacted_to, compaction.deletes_before, dropped)
+        for group in _of_size(covered, self._target_bytes):  # oldest first: a tombstone goes last
+            self._rewrite(group, rule, beyond)
+        return True
 
-    def _compactable(self, compaction: Compaction) -> tuple[list[_Segment], dict[bytes, int]]:
-        """Return the segments that one pass covers, and the last offset of each key in the new ones."""
-        chosen = [segment for segment in self._closed() if segment.end <= compaction.up_to]
-        dirty = [segment for segment in chosen if not segment.is_clean]
-        size = sum(segment.bytes for segment in chosen)
-        if not dirty or sum(segment.bytes for segment in dirty) < compaction.min_dirty * size:
-            return [], {}
-        first_dirty = chosen.index(dirty[0])
-        covered = chosen[:first_dirty]
-        last: dict[bytes, int] = {}
-        for segment in chosen[first_dirty:]:
-            if len(last) >= compaction.max_keys:
+    def _one_pass(
+        self, segments: Iterable[tuple[_Segment, int]], max_keys: int
+    ) -> tuple[list[_Segment], LastOffsets, int]:
+        """Return the segments that one pass covers, what is new in them, and how far they reach."""
+        covered: list[_Segment] = []
+        last = LastOffsets()
+        is_new = False
+        compacted_to = 0
+        for segment, reach in segments:
+            if last.has_at_least(max_keys):
                 break
-            for stored in self._reader.stored(segment.index.base, segment.end):
-                keys, offsets = stored.records.column(0).to_pylist(), stored.offsets().to_pylist()
-                last.update((key, at) for key, at in zip(keys, offsets, strict=True) if key is not None)
+            start = segment.index.base if is_new else segment.dirty_from
+            if start < reach:
+                is_new = True
+                for stored in self._reader.stored(start, reach):
+                    last.add(stored.records.column(0), stored.offsets())
             covered.append(segment)
-        return covered, last
+            compacted_to = reach
+        return covered, last, compacted_to
 
-    def _compact(self, compaction: Compaction) -> bool:
-        segments, last = self._compactable(compaction)
-        if segments:
-            dropped = self._dropped(compaction, last)
-            rule = _KeepLast(last, segments[-1].end, compaction.deletes_before, dropped)
-            for group in _of_size(segments, self._target_bytes):  # oldest first: a tombstone goes last
-                self._rewrite(group, rule)
-        return bool(segments)
-
-    def _dropped(self, compaction: Compaction, last: Mapping[bytes, int]) -> tuple[bytes, bytes] | None:
-        at = last.get(b"")
+    def _dropped(self, compaction: Compaction, last: LastOffsets) -> tuple[bytes, bytes] | None:
+        at = None if compaction.expired is None else last.of(b"")
         if compaction.expired is None or at is None:
             return None
         note = next(self._reader.stored(at, at + 1)).records.column(1)[0].as_py()
@@ -212,7 +228,7 @@ class Rewriter:
 
     # One new segment ----------------------------------------------------------------------------------
 
-    def _rewrite(self, group: Sequence[_Segment], rule: _Rule) -> None:
+    def _rewrite(self, group: Sequence[_Segment], rule: Rule, beyond: Beyond) -> None:
         """Write the records of some segments into one, and let it take their place.
 
         1. Write it under a temporary name, and sync it. It is held in memory before: its header says what was
@@ -224,8 +240,9 @@ class Rewriter:
         path = self._partition.place.folder / name.file_name
         temporary = path.with_name(_UNFINISHED)
         # 1
-        body = list(self._entries(name, rule))
+        body = list(self._entries(name, rule, group[-1].behind(rule.up_to), beyond))
         headers = [segment.index.header for segment in group]
+        gone_to = min(name.end, rule.compacted_to) if rule.has_dropped_deletes else 0
         header = SegmentHeader(
             headers[0].topic_id,
             headers[0].partition,
@@ -233,7 +250,7 @@ class Rewriter:
             headers[0].append_time,
             {},
             max(rule.compacted_to, *(header.compacted_to for header in headers)),
-            max(name.end if rule.has_dropped_deletes else 0, *(header.deletes_gone_to for header in headers)),
+            max(gone_to, *(header.deletes_gone_to for header in headers)),
         )
         with disk_errors_named(path):
             if temporary.exists():
@@ -247,17 +264,33 @@ class Rewriter:
         # 2
         self._partition.swap_in(temporary, name)
 
-    def _entries(self, name: SegmentName, rule: _Rule) -> Iterator[Chunk]:
-        """Give the records that are kept, in entries of one block each."""
+    def _entries(
+        self, name: SegmentName, rule: Rule, behind: Iterable[Entry], beyond: Beyond
+    ) -> Iterator[Chunk]:
+        """Give the records that are kept, in entries of one block each, and those behind the rule's bound.
+
+        Entries behind it are in the new segment because others before it were in the old one. They are left
+        as they are: their rows are in sealed files that are kept as long as these can't be compacted.
+        """
         rule.has_dropped_deletes = False
         writer = _Writer(name.base, is_append_time=self._reader.is_append_time)
-        for stored in self._reader.stored(name.base, name.end):
+        yield from self._rewritten(writer, name.base, min(name.end, rule.up_to), rule)
+        for entry in behind:
+            if entry.file is not None and beyond == "leave":
+                yield from writer.entry()
+                yield ENTRY.encode(entry)
+                writer.start(entry.next_offset)
+            else:
+                yield from self._rewritten(writer, entry.base_offset, entry.next_offset, KeepAll())
+        yield from writer.entry()
+
+    def _rewritten(self, writer: _Writer, start: int, end: int, rule: Rule) -> Iterator[Chunk]:
+        for stored in self._reader.stored(start, end):
             kept = rule.kept(stored)
             bucket = self._bucket(stored.append_time)
             if not writer.has_room(kept, bucket):
                 yield from writer.entry()
             writer.add(kept, stored, bucket)
-        yield from writer.entry()
 
     def _bucket(self, append_time: int) -> int:
         """Records of one bucket may share an entry, which has one append time."""
@@ -271,9 +304,10 @@ class _Writer:
 
     def __init__(self, base: int, *, is_append_time: bool) -> None:
         self._is_append_time = is_append_time
-        self._start(base)
+        self.start(base)
 
-    def _start(self, base: int) -> None:
+    def start(self, base: int) -> None:
+        """Begin an entry at an offset."""
         self._base = self._reached = base
         self._parts: list[tuple[pa.RecordBatch, pa.Array]] = []
         self._rows = self._bytes = self._append_time = 0
@@ -317,71 +351,7 @@ class _Writer:
             low = high = self._append_time
         yield ENTRY.encode(Entry(self._base, count, None, 0, length, low, high, self._append_time, None))
         yield from chunks
-        self._start(self._reached)
-
-
-# What is kept -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Records of a block that stay, and their offsets."""
-
-    records: pa.RecordBatch
-    offsets: pa.Array
-
-
-class _Rule(Protocol):
-    compacted_to: int
-    has_dropped_deletes: bool
-
-    def kept(self, stored: Stored) -> Kept: ...
-
-
-class _KeepAll:
-    """Folding."""
-
-    compacted_to = 0
-    has_dropped_deletes = False
-
-    def kept(self, stored: Stored) -> Kept:
-        return Kept(stored.records, stored.offsets())
-
-
-class _KeepLast:
-    """Compaction: a record goes if a later one has its key, if it has expired, or as an old tombstone."""
-
-    def __init__(
-        self,
-        last: Mapping[bytes, int],
-        compacted_to: int,
-        deletes_before: int,
-        dropped: tuple[bytes, bytes] | None,
-    ) -> None:
-        self._last = last
-        self._dropped = dropped
-        self.compacted_to = compacted_to
-        self._deletes_before = deletes_before
-        self.has_dropped_deletes = False
-
-    def kept(self, stored: Stored) -> Kept:
-        last = self._last
-        offsets = stored.offsets()
-        keys: list[bytes | None] = stored.records.column(0).to_pylist()
-        rows = zip(keys, offsets.to_pylist(), strict=True)
-        stays = pa.array([key is None or last.get(key, at) <= at for key, at in rows], pa.bool_())
-        if self._dropped is not None:
-            start, end = self._dropped
-            is_gone = pa.array([key is not None and start <= key < end for key in keys], pa.bool_())
-            stays = pc.and_not(stays, is_gone)
-        if stored.append_time < self._deletes_before:
-            values, known_keys = stored.records.column(1), stored.records.column(0)
-            is_delete = pc.and_(pc.is_null(values), pc.is_valid(known_keys))
-            going = pc.and_(stays, is_delete)
-            if pc.any(going).as_py():
-                self.has_dropped_deletes = True
-                stays = pc.and_not(stays, is_delete)
-        return Kept(stored.records.filter(stays), offsets.filter(stays))
+        self.start(self._reached)
 
 
 # Which segments become one ----------------------------------------------------------------------------
@@ -391,12 +361,14 @@ def _foldable(segments: Sequence[_Segment], target_bytes: int) -> Iterator[list[
     """Give neighbours to be joined, the newest first.
 
     A segment joins newer ones only if it is not much larger than they are together. So a record is rewritten
-    a logarithmic number of times, not once for every segment that comes after it.
+    a logarithmic number of times, not once for every segment that comes after it. And only if it says nothing
+    wrong of them: if a compaction of both came to its end with this one only, the others are still dirty.
     """
     group: list[_Segment] = []
     size = 0
     for segment in reversed(segments):
         fits = segment.bytes <= 2 * max(size, SMALL_BYTES) and size + segment.bytes <= target_bytes
+        fits = fits and all(segment.compacted_to <= newer.dirty_from or not newer.is_dirty for newer in group)
         if group and not fits:
             if _is_worth_it(group):
                 yield group

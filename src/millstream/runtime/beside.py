@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 __all__ = ["Beside"]
@@ -16,6 +17,12 @@ _RESTS_TIMES: Final = 4
 _RESTS_S: Final = 1.0
 _RESTS_AFTER_A_FAILURE_S: Final = 60.0
 """And how long at least. A failure is quick, and would be told after every epoch."""
+WORTH_IT: Final = 1.0
+PRESSING: Final = 2.0
+OVERDUE: Final = 2.0
+"""How urgent it must be to come early, to come without a rest, and to be waited for."""
+_PATIENCE_TIMES: Final = 2
+"""How many times as long as it took the last time it is waited for at most, if it is overdue."""
 
 
 class Beside:
@@ -23,7 +30,7 @@ class Beside:
 
     If it is not done when its turn comes again, that turn is left out. A failure is told as a warning: the
     epochs go on, and the next turn tries again. Its turn may come early, but not so early that it would be at
-    work for more than a fifth of the time.
+    work for more than a fifth of the time, unless it presses: then it does not rest.
     """
 
     def __init__(
@@ -40,16 +47,23 @@ class Beside:
         self._clock = clock
         self._left = interval
         self._rests_until = clock()
+        self._has_failed = False
+        self._patience_s = 0.0
+        self._patience_ends = clock()
         self._thread: threading.Thread | None = None
 
-    def epoch_ended(self, *, has_much: bool = False) -> None:
-        """Count an epoch; begin the work if it is its turn, or if there is much to do and it has rested."""
+    def epoch_ended(self, *, urgency: float = 0.0) -> None:
+        """Count an epoch; begin the work if it is its turn, or urgent."""
         self._left -= 1
-        is_early = has_much and self._clock() >= self._rests_until
+        has_rested = self._clock() >= self._rests_until
+        if urgency >= OVERDUE and self._thread is not None:
+            self._thread.join(max(0.0, self._patience_ends - self._clock()))
+        is_early = urgency >= (WORTH_IT if has_rested else inf if self._has_failed else PRESSING)
         if not self._interval or (self._left > 0 and not is_early):
             return
         self._left = self._interval
         if self._thread is None or not self._thread.is_alive():
+            self._patience_ends = self._clock() + self._patience_s
             self._thread = threading.Thread(target=self._run, name=f"millstream-{self._what}", daemon=True)
             self._thread.start()
 
@@ -64,10 +78,13 @@ class Beside:
         least = _RESTS_S
         try:
             self._work()
+            self._has_failed = False
         except Exception as error:  # noqa: BLE001 - told, not raised: nobody waits for this thread
             _LOGGER.warning(
                 "The %s failed; the epochs go on, and it is tried again later: %s", self._what, error
             )
             least = _RESTS_AFTER_A_FAILURE_S
+            self._has_failed = True
         ended = self._clock()
+        self._patience_s = _PATIENCE_TIMES * (ended - began)
         self._rests_until = ended + max(least, _RESTS_TIMES * (ended - began))

@@ -20,6 +20,7 @@ from millstream.log.errors import InvalidPublicationError
 from millstream.offset_reset import OffsetReset
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.application_topics import ApplicationTopics
+from millstream.runtime.beside import WORTH_IT
 from millstream.runtime.commit_checks import (
     PlanNotSupportedError,
     check_changelogs,
@@ -109,7 +110,7 @@ class Driver:
             most=self._settings.retained_manifests,
             spare_bytes=self._settings.spare_bytes,
             changelogs=self._changelogs(),
-            state_bytes=self._changelog_bytes,
+            changelog_bytes=self._changelog_bytes,
         )
 
     @property
@@ -318,16 +319,16 @@ class Driver:
     # Step 10 ------------------------------------------------------------------------------------------
 
     @property
-    def has_much_to_tend(self) -> bool:
-        """Whether so much was sealed since the last time that it is worth tidying up now."""
-        return self._recent.have_much
+    def upkeep_urgency(self) -> float:
+        """From 1 on it is worth it to tidy up now; the more, the more it presses."""
+        return self._recent.urgency
 
     def tend(self, *, min_entries: int | None = None) -> UpkeepReport:
         """Tidy up behind the head: see :mod:`millstream.runtime.upkeep`. May run beside the epochs."""
+        gone = self._recent.gone
         head = self.head
         self.lease.verify()
-        has_much = self._recent.have_much
-        if has_much and min_entries is None:
+        if min_entries is None and self.upkeep_urgency >= WORTH_IT:
             min_entries = 1
         upkeep = Upkeep(self._folder, self._log, self._plan, min_entries=min_entries)
         try:
@@ -335,7 +336,7 @@ class Driver:
         except FileNotFoundError:
             self.lease.verify()  # another driver tidies up here by now
             raise
-        self._recent.tended(self.head.epoch if has_much else None)
+        self._recent.tended(gone)
         return report
 
     # Inside -------------------------------------------------------------------------------------------

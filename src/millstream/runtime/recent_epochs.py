@@ -5,9 +5,8 @@ and the sealed files since are there. A hundred epochs of a thousand records are
 change a twentieth of the state are five times the state. So epochs are kept, and what they wrote is left as
 it is, for as long as that takes a small part of the state at most.
 
-When so much of the state has changed that it is worth tidying up, it is done twice: the first time closes the
-segments that are written to, and as soon as all epochs that are kept stand behind that, the second time
-compacts them.
+What is older can be compacted. It is worth it when it is a small part of the state, too, and presses when it
+is more.
 """
 
 from __future__ import annotations
@@ -15,23 +14,40 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from millstream.runtime.manifest import Manifest, TaskEntry
 
-__all__ = ["RecentEpochs"]
+__all__ = ["Gone", "RecentEpochs"]
 
 _FEWEST: Final = 2
 """Whatever they take: a reader that finds the head not published yet takes the one before it."""
 _KEPT_PART: Final = 16
 _NEW_PART: Final = 8
-"""Which part of the state may be kept, and may be new."""
+"""Which part of the state may be kept, and be worth it to tidy up."""
 _TIMES_AS_MANY: Final = 2
 """Behind upkeep there are as many as are kept; as many again, and it is time."""
 
 
+class Gone(NamedTuple):
+    """Epochs that were committed, and the changes of state in those of them that are no longer kept."""
+
+    epochs: int = 0
+    changed_bytes: int = 0
+
+
+class _Epoch(NamedTuple):
+    number: int
+    sealed_bytes: int
+    changed_bytes: int
+    """What of it are changes of state."""
+
+
 class RecentEpochs:
-    """The epochs since the oldest that is kept."""
+    """The epochs since the oldest that is kept, and how much came before that nobody has tidied up.
+
+    Epochs are committed in one thread and tidied up behind in another: each has counters of its own.
+    """
 
     def __init__(
         self,
@@ -39,69 +55,74 @@ class RecentEpochs:
         most: int,
         spare_bytes: int,
         changelogs: Container[str],
-        state_bytes: Callable[[], int | None],
+        changelog_bytes: Callable[[], int | None],
     ) -> None:
         self._most = most
         self._changelogs = changelogs
         self._spare_bytes = spare_bytes
-        self._state_bytes = state_bytes
-        self._kept: deque[tuple[int, int]] = deque()
+        self._changelog_bytes = changelog_bytes
         self._state: int | None = 0
-        self._new_bytes = 0
-        self._new_epochs = 0
-        self._closed_at: int | None = None
+        self._kept: deque[_Epoch] = deque()
+        self._gone = Gone()
+        self._tidied = Gone()
 
     def resume(self, there: Iterable[Manifest]) -> None:
         """Begin with what another driver has left: manifests that nobody has removed are new."""
         self._kept.clear()
-        self._new_bytes = self._new_epochs = 0
-        self._closed_at = None
+        self._gone = self._tidied = Gone()
         for manifest in there:
             self.committed(manifest)
-        self._state = self._state_bytes()
+        self._measure()
 
     def oldest_with(self, epoch: int, entries: Iterable[TaskEntry]) -> int:
         """The oldest epoch to be kept if this one is committed."""
-        size, changed = self._sizes(entries)
-        kept = [*self._kept, (epoch, size)][-self._most :]
-        held = sum(size for _, size in kept)
-        if held > self._part(_KEPT_PART) or self._new_bytes + changed > self._part(_NEW_PART):
-            self._state = self._state_bytes()  # it has grown, perhaps
+        kept = [*self._kept, self._epoch(epoch, entries)][-self._most :]
+        held = sum(epoch.sealed_bytes for epoch in kept)
         while held > self._part(_KEPT_PART) and len(kept) > _FEWEST:
-            held -= kept.pop(0)[1]
-        return kept[0][0]
+            held -= kept.pop(0).sealed_bytes
+        return kept[0].number
 
     def committed(self, manifest: Manifest) -> None:
         """Count an epoch."""
-        size, changed = self._sizes(manifest.tasks[task] for task in manifest.sealed)
-        self._kept.append((manifest.epoch, size))
-        self._new_bytes += changed
-        self._new_epochs += 1
-        while self._kept[0][0] < manifest.oldest:
-            self._kept.popleft()
+        entries = (manifest.tasks[task] for task in manifest.sealed)
+        self._kept.append(self._epoch(manifest.epoch, entries))
+        gone_bytes = 0
+        while self._kept[0].number < manifest.oldest:
+            gone_bytes += self._kept.popleft().changed_bytes
+        self._gone = Gone(self._gone.epochs + 1, self._gone.changed_bytes + gone_bytes)
 
     @property
-    def have_much(self) -> bool:
-        """Whether it is worth tidying up, whoever has committed them."""
-        if self._closed_at is not None and self._kept[0][0] >= self._closed_at:
-            return True
-        is_much = self._closed_at is None and self._new_bytes > self._part(_NEW_PART)
-        return is_much or self._new_epochs >= _TIMES_AS_MANY * self._most
+    def gone(self) -> Gone:
+        """All that was counted so far."""
+        return self._gone
 
-    def tended(self, closed_at: int | None) -> None:
-        """Note that it was tidied up; if they had much, all segments were closed behind an epoch."""
-        self._new_epochs = 0
-        if closed_at is not None:
-            is_first = self._closed_at is None
-            self._closed_at = closed_at if is_first else None
-            if is_first:
-                self._new_bytes = 0
+    @property
+    def urgency(self) -> float:
+        """From 1 on it is worth it to tidy up, whoever has committed them; the more, the more it presses."""
+        changed, worth_it = self._untidied_bytes, self._part(_NEW_PART)
+        by_bytes = changed / worth_it if worth_it else inf * changed if changed else 0
+        epochs = self._gone.epochs - self._tidied.epochs
+        return max(by_bytes, epochs / (_TIMES_AS_MANY * self._most))
+
+    def tended(self, gone: Gone) -> None:
+        """Note that all is tidied up that was gone when it began."""
+        self._tidied = gone
+        self._measure()
+
+    @property
+    def _untidied_bytes(self) -> int:
+        return self._gone.changed_bytes - self._tidied.changed_bytes
+
+    def _measure(self) -> None:
+        """Learn how much state there is: of the changelogs, what does not wait for being compacted."""
+        found = self._changelog_bytes()
+        new = self._untidied_bytes + sum(epoch.changed_bytes for epoch in tuple(self._kept))
+        self._state = None if found is None else max(0, found - new)
 
     def _part(self, part: int) -> float:
         return inf if self._state is None else max(self._spare_bytes, self._state / part)
 
-    def _sizes(self, entries: Iterable[TaskEntry]) -> tuple[int, int]:
-        """What was sealed, and what of it are changes of state."""
+    def _epoch(self, number: int, entries: Iterable[TaskEntry]) -> _Epoch:
         sections = [section for entry in entries for section in entry.sections]
         changes = sum(section.length for section in sections if section.topic in self._changelogs)
-        return sum(section.length for section in sections), changes
+        return _Epoch(number, sum(section.length for section in sections), changes)

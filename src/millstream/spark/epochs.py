@@ -147,7 +147,7 @@ class EpochLoop:
         if self._snapshots is not None:
             self._snapshots.after(job, manifest, reports)
         self._ticks.ended(reports, ticked=due)
-        self._upkeep.epoch_ended(has_much=self.driver.has_much_to_tend)
+        self._upkeep.epoch_ended(urgency=self.driver.upkeep_urgency)
         counters: Counter[tuple[str, str]] = Counter()
         task_stages: dict[str, float] = {}
         for report in reports:
