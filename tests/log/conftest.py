@@ -7,19 +7,18 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.log.sealing import sealed_range
 
 from millstream.durable.layer import OsFileLayer
 from millstream.log import (
     FileLog,
     Limits,
     SealedRange,
-    Stamp,
     TopicPartition,
-    encode_blocks,
     record_batch,
 )
 from millstream.record import Headers
-from millstream.types import Epoch, Offset, Partition
+from millstream.types import Offset, Partition
 
 Row = tuple[bytes | None, bytes | None, int, Headers]
 
@@ -98,15 +97,16 @@ class Kit:
         at: int = 5,
         attempt: int = 0,
     ) -> SealedRange:
-        """Write a sealed file with one block of records between other bytes; return where the block is."""
-        chunks, headers = encode_blocks(self.batch(*values, at=at), self.clock())
-        block = b"".join(chunks)
-        name = f"sealed/{publisher}/{task}-{epoch}-{attempt}"
-        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / name).write_bytes(b"before" * 20 + block + b"behind")
-        (header,) = headers
-        times = header.min_timestamp, header.max_timestamp
-        return SealedRange(name, 120, len(block), header.rows, *times, Stamp(publisher, task, Epoch(epoch)))
+        """Seal some values: see `sealed_range`."""
+        return sealed_range(
+            self.root,
+            self.batch(*values, at=at),
+            epoch=epoch,
+            task=task,
+            publisher=publisher,
+            attempt=attempt,
+            now=self.clock(),
+        )
 
 
 @pytest.fixture

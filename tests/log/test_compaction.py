@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.log.sealing import sealed_range
 
 from millstream import failpoints
 from millstream.log import (
@@ -22,6 +23,7 @@ from millstream.log import (
     TopicPartition,
     record_batch,
 )
+from millstream.log.api import Beyond
 from millstream.testing.faulty_files import FaultyFiles
 from millstream.types import Offset, Partition
 
@@ -85,22 +87,35 @@ class CompactionMachine(RuleBasedStateMachine):
         self.written: list[Row] = []
         self.copy = Copy()
 
-    @rule(rows=ROWS, later=st.integers(0, 2 * DELAY))
-    def append(self, rows: list[tuple[str, bool]], later: int) -> None:
+    @rule(rows=ROWS, later=st.integers(0, 2 * DELAY), is_sealed=st.booleans())
+    def append(self, rows: list[tuple[str, bool]], later: int, is_sealed: bool) -> None:
         self.now += later
         new = [
             (key, None if is_delete else str(len(self.written) + number).encode())
             for number, (key, is_delete) in enumerate(rows)
         ]
         keys, values = [key.encode() for key, _ in new], [value for _, value in new]
-        self.log.append(WHERE, record_batch(keys, values, [self.now] * len(new)))
+        records = record_batch(keys, values, [self.now] * len(new))
+        if is_sealed:
+            self.epoch += 1
+            sealed = sealed_range(self.log.root, records, epoch=self.epoch)
+            assert self.log.publish_sealed(WHERE, sealed).published
+        else:
+            self.log.append(WHERE, records)
         self.written += new
 
-    @rule(data=st.data(), later=st.integers(0, 3 * DELAY), min_dirty=st.sampled_from([0.0, 0.5]))
-    def compact(self, data: st.DataObject, later: int, min_dirty: float) -> None:
+    epoch = 0
+
+    @rule(
+        data=st.data(),
+        later=st.integers(0, 3 * DELAY),
+        min_dirty=st.sampled_from([0.0, 0.5]),
+        beyond=st.sampled_from(["fold", "leave"]),
+    )
+    def compact(self, data: st.DataObject, later: int, min_dirty: float, beyond: Beyond) -> None:
         self.now += later * 3_600_000
         up_to = data.draw(st.integers(0, len(self.written)))
-        self.log.rewrite(WHERE, min_entries=1, up_to=Offset(up_to), min_dirty=min_dirty)
+        self.log.rewrite(WHERE, min_entries=1, up_to=Offset(up_to), min_dirty=min_dirty, beyond=beyond)
         assert self.log.compacted(WHERE).to <= max(up_to, self.before)
         self.before = max(up_to, self.before)
 
@@ -116,6 +131,14 @@ class CompactionMachine(RuleBasedStateMachine):
         self.copy.apply(rows_of(self.log, self.copy.position, end))
         self.copy.position = end
         assert self.copy.state == self.expected(end).state
+
+    @rule()
+    def collect(self) -> None:
+        """Whatever no entry points into is gone."""
+        needed = self.log.referenced_files()
+        for path in self.log.root.glob("sealed/*/*"):
+            if str(path.relative_to(self.log.root)) not in needed:
+                path.unlink()
 
     @rule(data=st.data())
     def read(self, data: st.DataObject) -> None:
@@ -181,6 +204,58 @@ def test_what_is_left_is_the_last_value_of_each_key_and_no_old_tombstone(tmp_pat
     assert list(zip(batch.offsets(), batch.keys(), strict=True)) == [(10, b"b"), (12, b"a")]
     assert (later.compacted(WHERE).to, later.compacted(WHERE).deletes_gone_to) == (13, 13)
     assert len(list((tmp_path / "log/topics/t/0").glob("*.segment"))) == 2
+
+
+def test_what_is_behind_the_bound_stays_where_it_is_in_the_same_segment(tmp_path: Path) -> None:
+    """In one go: nothing has to be closed first, and wait until the bound is behind it."""
+    log = FileLog(tmp_path / "log", now_ms=lambda: 50 * 3_600_000)
+    log.create_topic("t", TopicConfig(is_compacted=True, delete_retention_ms=0))
+    for number in range(6):
+        rows = record_batch([b"k", b"%d" % number], [b"%d" % number, None], [number] * 2)
+        log.publish_sealed(WHERE, sealed_range(log.root, rows, epoch=number + 1))
+    assert log.rewrite(WHERE, min_entries=1, up_to=Offset(9), beyond="leave")
+    assert log.referenced_files() == {f"sealed/app/0_0-{epoch}-0" for epoch in (5, 6)}, (
+        "a bound within the fifth leaves the whole of it"
+    )
+    assert rows_of(log, 0, 12) == [
+        ("0", None),
+        ("1", None),
+        ("2", None),
+        ("k", b"3"),
+        ("3", None),
+        ("k", b"4"),
+        ("4", None),
+        ("k", b"5"),
+        ("5", None),
+    ]
+    assert log.compacted(WHERE).to == 8
+    assert len(list((tmp_path / "log/topics/t/0").glob("*.segment"))) == 2
+    later = FileLog(tmp_path / "log", now_ms=lambda: 99 * 3_600_000)
+    assert later.rewrite(WHERE, min_entries=1, up_to=Offset(10), min_dirty=0, beyond="leave")
+    assert (later.compacted(WHERE).to, later.compacted(WHERE).deletes_gone_to) == (10, 10), (
+        "nothing was left out behind the bound"
+    )
+    assert rows_of(later, 0, 12) == [("k", b"4"), ("k", b"5"), ("5", None)]
+
+
+def test_what_a_crashed_compaction_did_not_reach_is_still_to_be_compacted(tmp_path: Path) -> None:
+    """A segment that is done says how far the compaction went; if joined with others, it spoke for them."""
+    log = FileLog(tmp_path / "log", limits=Limits(segment_entries=1, segment_bytes=400), now_ms=lambda: 0)
+    log.create_topic("t", TopicConfig(is_compacted=True, delete_retention_ms=0))
+    for key, value in [("a", b"1" * 300), ("b", b"1" * 300), ("b", b"2" * 300), ("b", None)]:
+        log.append(WHERE, record_batch([key.encode()], [value], [1]))
+    with (
+        failpoints.armed("log.replaced_removed", "raise", skip=1),
+        pytest.raises(failpoints.InjectedCrash),
+    ):
+        log.rewrite(WHERE, min_entries=1)
+    assert [row[0] for row in rows_of(log, 0, 4)] == ["a", "b", "b"], "the first two are done"
+    later = FileLog(tmp_path / "log", now_ms=lambda: 99 * 3_600_000)
+    later.rewrite(WHERE, min_entries=1, min_dirty=0.99)
+    assert len(rows_of(later, 0, 4)) == 3, "folded only"
+    later.append(WHERE, record_batch([b"c"], [b"4"], [1]))
+    assert later.rewrite(WHERE, min_entries=1, min_dirty=0)
+    assert [row[0] for row in rows_of(later, 0, 5)] == ["a", "c"], "with the tombstone goes what it deletes"
 
 
 def test_a_reader_that_is_under_way_reads_on(tmp_path: Path) -> None:

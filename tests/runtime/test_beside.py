@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -19,19 +21,20 @@ def test_it_comes_after_every_so_many_epochs() -> None:
         assert len(done) == expected
 
 
-def test_it_comes_early_if_there_is_much_and_then_counts_anew() -> None:
-    now = 0.0
+def test_it_comes_early_if_it_is_worth_it_and_then_counts_anew() -> None:
+    now = urgency = 0.0
     done: list[int] = []
-    beside = Beside("upkeep", lambda: done.append(1), interval=3, clock=lambda: now)
-    turns = [(False, 0), (True, 1), (False, 1), (False, 1), (False, 2), (True, 3)]
-    for has_much, expected in turns:
-        beside.epoch_ended(has_much=has_much)
+    beside = Beside("upkeep", lambda: done.append(1), interval=3, urgency=lambda: urgency, clock=lambda: now)
+    for turn, expected in [(0.9, 0), (1.0, 1), (0.0, 1), (0.9, 1), (0.0, 2), (1.5, 3)]:
+        urgency = turn
+        beside.epoch_ended()
         beside.wait()
         now += 1
         assert len(done) == expected
 
 
-def test_before_it_comes_early_it_rests_four_times_as_long_as_it_took() -> None:
+def times_of(urgency: float, *, fails: bool = False) -> list[float]:
+    """When work that takes 20 seconds begins, if an epoch ends every second."""
     now = 100.0
     done: list[float] = []
 
@@ -39,16 +42,31 @@ def test_before_it_comes_early_it_rests_four_times_as_long_as_it_took() -> None:
         nonlocal now
         done.append(now)
         now += 20
+        if fails:
+            raise OSError("the disk is full")
 
-    beside = Beside("upkeep", work, interval=1000, clock=lambda: now)
-    for _ in range(180):
-        beside.epoch_ended(has_much=True)
+    beside = Beside("upkeep", work, interval=1000, urgency=lambda: urgency, clock=lambda: now)
+    while now < 290:
+        beside.epoch_ended()
         beside.wait()
         now += 1
-    assert done == [100, 200, 300]
+    return done
 
 
-def test_after_a_failure_it_rests_a_minute_before_it_comes_early() -> None:
+def test_before_it_comes_early_it_rests_four_times_as_long_as_it_took() -> None:
+    assert times_of(1.9) == [100, 200]
+
+
+def test_if_it_presses_it_does_not_rest() -> None:
+    assert times_of(2.0) == list(range(100, 290, 21))
+
+
+@pytest.mark.parametrize("urgency", [1.0, 2.0, 100.0])
+def test_after_a_failure_it_rests_however_much_it_presses(urgency: float) -> None:
+    assert times_of(urgency, fails=True) == [100, 200]
+
+
+def test_after_a_failure_it_rests_a_minute_at_least() -> None:
     now = 100.0
     tries: list[float] = []
 
@@ -56,18 +74,68 @@ def test_after_a_failure_it_rests_a_minute_before_it_comes_early() -> None:
         tries.append(now)
         raise OSError("the disk is full")
 
-    beside = Beside("upkeep", work, interval=1000, clock=lambda: now)
+    beside = Beside("upkeep", work, interval=1000, urgency=lambda: 9, clock=lambda: now)
     for _ in range(130):
-        beside.epoch_ended(has_much=True)
+        beside.epoch_ended()
         beside.wait()
         now += 1
     assert tries == [100, 160, 220]
 
 
+class Slow:
+    """Work that takes until it is told to end."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.may_end = threading.Event()
+        self.begun: list[int] = []
+        self.urgency = 1.0
+        self.beside = Beside("upkeep", self.work, interval=100, urgency=lambda: self.urgency, clock=clock)
+
+    def work(self) -> None:
+        self.begun.append(1)
+        assert self.may_end.wait(30)
+        self.urgency = 0.0
+
+
+def test_epochs_go_on_while_it_is_at_work() -> None:
+    slow = Slow(lambda: 0.0)
+    slow.beside.epoch_ended()
+    slow.urgency = 1.9
+    for _ in range(3):
+        slow.beside.epoch_ended()
+    assert slow.urgency == 1.9, "nobody has waited"
+    slow.may_end.set()
+    slow.beside.wait()
+    assert slow.begun == [1]
+
+
+def test_epochs_wait_for_it_if_it_presses() -> None:
+    slow = Slow(lambda: 0.0)
+    slow.beside.epoch_ended()
+    slow.urgency = 2.0
+    threading.Timer(0.1, slow.may_end.set).start()
+    slow.beside.epoch_ended()
+    assert slow.urgency == 0, "it is done"
+    assert slow.begun == [1], "and is not begun again, because nothing presses any more"
+
+
+def test_if_it_takes_much_longer_than_the_last_time_they_go_on() -> None:
+    now = 0.0
+    slow = Slow(lambda: now)
+    slow.beside.epoch_ended()
+    slow.urgency = 2.0
+    now = 1.1
+    for _ in range(3):
+        slow.beside.epoch_ended()
+    assert slow.urgency == 2.0, "nobody has waited: it was given a second"
+    slow.may_end.set()
+    slow.beside.wait()
+
+
 def test_an_interval_of_zero_means_never() -> None:
-    beside = Beside("upkeep", lambda: pytest.fail("it ran"), interval=0)
+    beside = Beside("upkeep", lambda: pytest.fail("it ran"), interval=0, urgency=lambda: 9)
     for _ in range(5):
-        beside.epoch_ended(has_much=True)
+        beside.epoch_ended()
     beside.wait()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from millstream.runtime.manifest import Manifest, Section, TaskEntry
 from millstream.runtime.recent_epochs import RecentEpochs
 from millstream.types import Epoch, Partition, Term
@@ -28,9 +30,11 @@ def oldest_ones(recent: RecentEpochs, sizes: list[int]) -> list[int]:
 
 
 def of_state(state_bytes: int | None, *, spare_bytes: int = 0, most: int = 100) -> RecentEpochs:
-    return RecentEpochs(
-        most=most, spare_bytes=spare_bytes, changelogs={CHANGELOG}, state_bytes=lambda: state_bytes
+    recent = RecentEpochs(
+        most=most, spare_bytes=spare_bytes, changelogs={CHANGELOG}, changelog_bytes=lambda: state_bytes
     )
+    recent.resume([])
+    return recent
 
 
 def test_epochs_are_kept_up_to_a_sixteenth_of_the_state() -> None:
@@ -53,7 +57,7 @@ def test_there_are_no_more_than_wanted_however_small_they_are() -> None:
 def test_all_are_kept_where_state_can_not_be_told() -> None:
     recent = of_state(None)
     assert oldest_ones(recent, [500] * 10) == [1] * 10
-    assert not recent.have_much
+    assert recent.urgency() == 0
 
 
 def test_an_epoch_that_is_not_committed_does_not_count() -> None:
@@ -61,38 +65,58 @@ def test_an_epoch_that_is_not_committed_does_not_count() -> None:
     oldest_ones(recent, [5, 5, 5])
     for _ in range(3):
         assert recent.oldest_with(4, [entry(4, 5)]) == 3
-    assert not recent.have_much
+    assert recent.urgency() == 0.25, "one is no longer kept"
 
 
-def test_there_is_much_to_do_when_an_eighth_is_new() -> None:
+def test_it_is_worth_it_when_an_eighth_can_be_compacted_and_presses_when_there_is_more() -> None:
     recent = of_state(160)
-    oldest_ones(recent, [5] * 4)
-    assert not recent.have_much
-    commit(recent, 5, 1)
-    assert recent.have_much
+    oldest_ones(recent, [5] * 5)
+    assert recent.urgency() == 0.75, "two of the five are kept"
+    commit(recent, 6, 5)
+    assert recent.urgency() == 1
+    for epoch in range(7, 11):
+        commit(recent, epoch, 5)
+    assert recent.urgency() == 2
 
 
 def test_outputs_are_kept_like_changes_but_nothing_to_tidy_up() -> None:
     recent = of_state(120)
     kept = [commit(recent, epoch, 50, "counts").oldest for epoch in range(1, 6)]
     assert kept == [1, 1, 2, 3, 4]
-    assert not recent.have_much
+    assert recent.urgency() == 0
 
 
-def test_and_again_when_all_epochs_that_are_kept_stand_behind_what_was_closed() -> None:
+def test_what_came_while_it_was_tidied_up_is_left() -> None:
     recent = of_state(160)
-    oldest_ones(recent, [5] * 5)
-    recent.tended(5)
-    assert not recent.have_much
-    assert commit(recent, 6, 5).oldest == 5
-    assert recent.have_much
-    recent.tended(6)
-    for epoch in (7, 8, 9):
-        assert not recent.have_much
-        commit(recent, epoch, 5)
-    assert not recent.have_much
-    commit(recent, 10, 1)
-    assert recent.have_much, "all that came since segments were closed is new"
+    oldest_ones(recent, [5] * 8)
+    begun = recent.gone
+    commit(recent, 9, 5)
+    recent.tended(begun)
+    assert recent.urgency() == 5 / max(160 - 3 * 5, 1) * 8
+
+
+def test_changes_that_wait_for_being_compacted_are_no_state() -> None:
+    """Else more would be kept, and less be worth it, the more had piled up."""
+    changelog = 1600
+    recent = RecentEpochs(most=100, spare_bytes=0, changelogs={CHANGELOG}, changelog_bytes=lambda: changelog)
+    recent.resume([])
+    there = [commit(recent, epoch, 400) for epoch in range(1, 10)]
+    changelog += 9 * 400
+    assert recent.urgency() == 7 * 400 / 200
+    recent.resume(there)
+    assert recent.urgency() == 7 * 400 / 200, "whoever takes over sees the same"
+    changelog -= 7 * 400
+    recent.tended(recent.gone)
+    commit(recent, 10, 100)
+    assert recent.urgency() == 400 / 200
+
+
+def test_where_there_is_no_state_everything_presses() -> None:
+    recent = of_state(0)
+    oldest_ones(recent, [1, 1])
+    assert recent.urgency() == 0
+    commit(recent, 3, 1)
+    assert recent.urgency() == inf
 
 
 def test_it_goes_on_with_what_is_there() -> None:
@@ -102,17 +126,17 @@ def test_it_goes_on_with_what_is_there() -> None:
     after = of_state(800)
     after.resume(there)
     assert commit(after, 6, 25).oldest == 5
-    assert after.have_much, "five that nobody has tidied up behind, and one"
+    assert after.urgency() >= 1, "four that nobody has tidied up behind"
     after.resume(there[3:])
-    assert not after.have_much, "somebody has removed the manifests before"
+    assert after.urgency() == 0, "somebody has removed the manifests before"
 
 
-def test_there_is_much_to_do_after_many_epochs_of_short_lives() -> None:
+def test_many_epochs_of_short_lives_are_worth_it_but_never_press() -> None:
     there: list[Manifest] = []
-    for life in range(8):
+    for life in range(20):
         recent = of_state(None, most=10)
         recent.resume(there)
-        assert recent.have_much == (life * 3 >= 20)
+        assert recent.urgency() == (1 if life * 3 >= 20 else 0)
         there += [commit(recent, 3 * life + number, 1) for number in (1, 2, 3)]
-    recent.tended(None)
-    assert not recent.have_much
+    recent.tended(recent.gone)
+    assert recent.urgency() == 0

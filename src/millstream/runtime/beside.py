@@ -1,4 +1,4 @@
-"""Work that goes on beside the epochs: now and then, one at a time, and never in their way."""
+"""Work that goes on beside the epochs: now and then, one at a time, and rarely in their way."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from math import inf
 from typing import Final
 
-__all__ = ["Beside"]
+__all__ = ["WORTH_IT", "Beside"]
 
 _LOGGER = logging.getLogger("millstream")
 _RESTS_TIMES: Final = 4
@@ -18,11 +17,11 @@ _RESTS_S: Final = 1.0
 _RESTS_AFTER_A_FAILURE_S: Final = 60.0
 """And how long at least. A failure is quick, and would be told after every epoch."""
 WORTH_IT: Final = 1.0
-PRESSING: Final = 2.0
-OVERDUE: Final = 2.0
-"""How urgent it must be to come early, to come without a rest, and to be waited for."""
+_PRESSING: Final = 2.0
+"""How urgent it must be to come early, and to come without a rest and be waited for."""
 _PATIENCE_TIMES: Final = 2
-"""How many times as long as it took the last time it is waited for at most, if it is overdue."""
+_PATIENCE_S: Final = 1.0
+"""How many times as long as it took the last time it is waited for, and how long at least."""
 
 
 class Beside:
@@ -30,7 +29,10 @@ class Beside:
 
     If it is not done when its turn comes again, that turn is left out. A failure is told as a warning: the
     epochs go on, and the next turn tries again. Its turn may come early, but not so early that it would be at
-    work for more than a fifth of the time, unless it presses: then it does not rest.
+    work for more than a fifth of the time.
+
+    But what it works off must not pile up without a bound. If it presses, it does not rest, and the epochs
+    wait for it; if it takes much longer than the last time, they go on.
     """
 
     def __init__(
@@ -39,33 +41,45 @@ class Beside:
         work: Callable[[], object],
         *,
         interval: int,
+        urgency: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._what = what
         self._work = work
         self._interval = interval
+        self._urgency = urgency
         self._clock = clock
         self._left = interval
         self._rests_until = clock()
         self._has_failed = False
-        self._patience_s = 0.0
+        self._patience_s = _PATIENCE_S
         self._patience_ends = clock()
         self._thread: threading.Thread | None = None
 
-    def epoch_ended(self, *, urgency: float = 0.0) -> None:
+    def epoch_ended(self) -> None:
         """Count an epoch; begin the work if it is its turn, or urgent."""
         self._left -= 1
-        has_rested = self._clock() >= self._rests_until
-        if urgency >= OVERDUE and self._thread is not None:
-            self._thread.join(max(0.0, self._patience_ends - self._clock()))
-        is_early = urgency >= (WORTH_IT if has_rested else inf if self._has_failed else PRESSING)
-        if not self._interval or (self._left > 0 and not is_early):
+        if not self._interval:
             return
-        self._left = self._interval
-        if self._thread is None or not self._thread.is_alive():
+        self._wait_if_it_presses()
+        if not self._is_at_work() and (self._left <= 0 or self._is_early()):
+            self._left = self._interval
             self._patience_ends = self._clock() + self._patience_s
             self._thread = threading.Thread(target=self._run, name=f"millstream-{self._what}", daemon=True)
             self._thread.start()
+
+    def _is_early(self) -> bool:
+        if self._clock() >= self._rests_until:
+            return self._urgency() >= WORTH_IT
+        return not self._has_failed and self._urgency() >= _PRESSING
+
+    def _wait_if_it_presses(self) -> None:
+        left = self._patience_ends - self._clock()
+        if self._thread is not None and self._is_at_work() and left > 0 and self._urgency() >= _PRESSING:
+            self._thread.join(left)
+
+    def _is_at_work(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def wait(self) -> None:
         """Wait until the work that has begun is done."""
@@ -86,5 +100,5 @@ class Beside:
             least = _RESTS_AFTER_A_FAILURE_S
             self._has_failed = True
         ended = self._clock()
-        self._patience_s = _PATIENCE_TIMES * (ended - began)
+        self._patience_s = max(_PATIENCE_S, _PATIENCE_TIMES * (ended - began))
         self._rests_until = ended + max(least, _RESTS_TIMES * (ended - began))

@@ -67,7 +67,7 @@ class DriverSettings:
     """Where a source that was never read begins, unless it says so itself."""
     retained_manifests: int = 100
     """How many epochs a store may be behind at most, and still be known as one of this history."""
-    spare_bytes: int = 4 << 20
+    spare_bytes: int = 1 << 20
     """What the epochs that are kept may take where state is small: see `millstream.runtime.recent_epochs`."""
 
 
@@ -178,8 +178,8 @@ class Driver:
             failpoints.hit("commit.leased")
             self._chain.settle(head)
             self._head = head
+            self._recent.resume(self._chain.there())
             if head is not None:
-                self._recent.resume(self._chain.there())
                 self.publish(head)
             self._commit(self._fence(head), () if head is None else head.tasks)
         except Exception:
@@ -318,19 +318,17 @@ class Driver:
 
     # Step 10 ------------------------------------------------------------------------------------------
 
-    @property
     def upkeep_urgency(self) -> float:
         """From 1 on it is worth it to tidy up now; the more, the more it presses."""
-        return self._recent.urgency
+        return self._recent.urgency()
 
     def tend(self, *, min_entries: int | None = None) -> UpkeepReport:
         """Tidy up behind the head: see :mod:`millstream.runtime.upkeep`. May run beside the epochs."""
         gone = self._recent.gone
         head = self.head
         self.lease.verify()
-        if min_entries is None and self.upkeep_urgency >= WORTH_IT:
-            min_entries = 1
-        upkeep = Upkeep(self._folder, self._log, self._plan, min_entries=min_entries)
+        is_early = self.upkeep_urgency() >= WORTH_IT
+        upkeep = Upkeep(self._folder, self._log, self._plan, min_entries=min_entries, is_early=is_early)
         try:
             report = upkeep.run(head, self._pinned_epochs())
         except FileNotFoundError:

@@ -61,7 +61,8 @@ class RecentEpochs:
         self._changelogs = changelogs
         self._spare_bytes = spare_bytes
         self._changelog_bytes = changelog_bytes
-        self._state: int | None = 0
+        self._state: int | None = None
+        """As long as it is not known, all are kept."""
         self._kept: deque[_Epoch] = deque()
         self._gone = Gone()
         self._tidied = Gone()
@@ -96,13 +97,15 @@ class RecentEpochs:
         """All that was counted so far."""
         return self._gone
 
-    @property
     def urgency(self) -> float:
-        """From 1 on it is worth it to tidy up, whoever has committed them; the more, the more it presses."""
+        """From 1 on it is worth it to tidy up, whoever has committed them; the more, the more it presses.
+
+        It presses by bytes. Many small epochs are just worth it.
+        """
         changed, worth_it = self._untidied_bytes, self._part(_NEW_PART)
-        by_bytes = changed / worth_it if worth_it else inf * changed if changed else 0
-        epochs = self._gone.epochs - self._tidied.epochs
-        return max(by_bytes, epochs / (_TIMES_AS_MANY * self._most))
+        by_bytes = changed / worth_it if worth_it else inf if changed else 0.0
+        are_many = self._gone.epochs - self._tidied.epochs >= _TIMES_AS_MANY * self._most
+        return max(by_bytes, 1.0 if are_many else 0.0)
 
     def tended(self, gone: Gone) -> None:
         """Note that all is tidied up that was gone when it began."""

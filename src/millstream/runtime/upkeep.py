@@ -61,13 +61,21 @@ class Upkeep:
     """Tidies up behind one application."""
 
     def __init__(
-        self, folder: ApplicationFolder, log: SealedLog, plan: Plan, *, min_entries: int | None = None
+        self,
+        folder: ApplicationFolder,
+        log: SealedLog,
+        plan: Plan,
+        *,
+        min_entries: int | None = None,
+        is_early: bool = False,
     ) -> None:
         self._folder = folder
         self._log = log
         self._plan = plan
         self._chain = ManifestChain(folder)
         self._min_entries = MIN_ENTRIES if min_entries is None else min_entries
+        self._min_entries_of_ours = 1 if is_early else self._min_entries
+        """If it comes early, what was published is large: it is closed at once."""
 
     def run(self, head: Manifest, pinned: Container[int] | None = ()) -> UpkeepReport:
         """Do all of it once.
@@ -99,7 +107,7 @@ class Upkeep:
                     entry = oldest.tasks.get(sub.task_id(number))
                     rewritten += self._log.rewrite(
                         TopicPartition(topic, Partition(number)),
-                        min_entries=self._min_entries,
+                        min_entries=self._min_entries_of_ours,
                         up_to=Offset(0) if entry is None else entry.changelogs.get(name, Offset(0)),
                         expired=dropped_by if spec.is_segmented else None,
                         beyond="leave",
@@ -121,9 +129,11 @@ class Upkeep:
             is_read = any(sub.source_of(topic) is not None for sub in subs)
             for number in range(self._log.config(topic).partitions):
                 place = TopicPartition(topic, Partition(number))
-                if is_read or self._publishes_to(place):
+                is_ours = self._publishes_to(place)
+                if is_read or is_ours:
                     up_to = partial(compaction_bound, self._folder.log_root, place)
-                    rewritten += self._log.rewrite(place, min_entries=self._min_entries, up_to=up_to)
+                    min_entries = self._min_entries_of_ours if is_ours else self._min_entries
+                    rewritten += self._log.rewrite(place, min_entries=min_entries, up_to=up_to)
                     unread = head.position(topic, place.partition) or Offset(0)
                     self._log.retain(place, spare=unread if is_read else None)
         return rewritten

@@ -108,7 +108,12 @@ class EpochLoop:
         self._slots: Slots | None = None
         self._make_worker: Any = None
         self._ticks = Ticks(self._plan, config.tick_ms)
-        self._upkeep = Beside("upkeep", self.driver.tend, interval=config.upkeep_interval_epochs)
+        self._upkeep = Beside(
+            "upkeep",
+            self.driver.tend,
+            interval=config.upkeep_interval_epochs,
+            urgency=self.driver.upkeep_urgency,
+        )
 
     def open(self) -> None:
         """Take the application over, and get Spark ready: session, slots, warm workers."""
@@ -147,7 +152,7 @@ class EpochLoop:
         if self._snapshots is not None:
             self._snapshots.after(job, manifest, reports)
         self._ticks.ended(reports, ticked=due)
-        self._upkeep.epoch_ended(urgency=self.driver.upkeep_urgency)
+        self._upkeep.epoch_ended()
         counters: Counter[tuple[str, str]] = Counter()
         task_stages: dict[str, float] = {}
         for report in reports:
