@@ -34,6 +34,7 @@ CASES = {
     "start_up": "Start-up",
     "state_backends": "State: epochs, restores, expiry and memory of each backend",
     "snapshots": "Snapshots: restores from them, and epochs beside them",
+    "disk": "Disk: what state takes, against its live bytes",
 }
 """Each is a function of that name in the module of that name."""
 QUICK = ("row_tier", "column_tier", "throughput", "small_epochs")

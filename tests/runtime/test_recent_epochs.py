@@ -29,9 +29,12 @@ def oldest_ones(recent: RecentEpochs, sizes: list[int]) -> list[int]:
     return [commit(recent, epoch, size).oldest for epoch, size in enumerate(sizes, 1)]
 
 
-def of_state(state_bytes: int | None, *, spare_bytes: int = 0, most: int = 100) -> RecentEpochs:
+def of_state(
+    state_bytes: int | None, *, spare_bytes: int = 0, most: int = 100, partitions: int = 1
+) -> RecentEpochs:
+    sizes = None if state_bytes is None else [state_bytes, *[0] * (partitions - 1)]
     recent = RecentEpochs(
-        most=most, spare_bytes=spare_bytes, changelogs={CHANGELOG}, changelog_bytes=lambda: state_bytes
+        most=most, spare_bytes=spare_bytes, changelogs={CHANGELOG}, changelog_sizes=lambda: sizes
     )
     recent.resume([])
     return recent
@@ -43,6 +46,7 @@ def test_epochs_are_kept_up_to_a_sixteenth_of_the_state() -> None:
 
 def test_what_is_spare_may_be_taken_however_small_the_state_is() -> None:
     assert oldest_ones(of_state(1600, spare_bytes=200), [20] * 12) == [1] * 10 + [2, 3]
+    assert oldest_ones(of_state(1600, spare_bytes=50, partitions=4), [20] * 12) == [1] * 10 + [2, 3]
 
 
 def test_there_are_two_however_large_they_are() -> None:
@@ -98,7 +102,9 @@ def test_what_came_while_it_was_tidied_up_is_left() -> None:
 def test_changes_that_wait_for_being_compacted_are_no_state() -> None:
     """Else more would be kept, and less be worth it, the more had piled up."""
     changelog = 1600
-    recent = RecentEpochs(most=100, spare_bytes=0, changelogs={CHANGELOG}, changelog_bytes=lambda: changelog)
+    recent = RecentEpochs(
+        most=100, spare_bytes=0, changelogs={CHANGELOG}, changelog_sizes=lambda: [changelog]
+    )
     recent.resume([])
     there = [commit(recent, epoch, 400) for epoch in range(1, 10)]
     changelog += 9 * 400

@@ -67,8 +67,9 @@ class DriverSettings:
     """Where a source that was never read begins, unless it says so itself."""
     retained_manifests: int = 100
     """How many epochs a store may be behind at most, and still be known as one of this history."""
-    spare_bytes: int = 1 << 20
-    """What the epochs that are kept may take where state is small: see `millstream.runtime.recent_epochs`."""
+    spare_bytes: int = 256 << 10
+    """What epochs that are kept may take where state is small, per partition of a changelog: to tidy up costs
+    something for each, however little there is. See `millstream.runtime.recent_epochs`."""
 
 
 class Driver:
@@ -110,7 +111,7 @@ class Driver:
             most=self._settings.retained_manifests,
             spare_bytes=self._settings.spare_bytes,
             changelogs=self._changelogs(),
-            changelog_bytes=self._changelog_bytes,
+            changelog_sizes=self._changelog_sizes,
         )
 
     @property
@@ -346,15 +347,15 @@ class Driver:
             _LOGGER.warning("No manifest is removed: nobody knows which ones snapshots need. %s", error)
             return None
 
-    def _changelog_bytes(self) -> int | None:
+    def _changelog_sizes(self) -> list[int] | None:
         """How much state there is; None if some of it is in sealed files only, which must not go early."""
         if not all(spec.logging for sub in self._plan.subtopologies for spec in sub.stores.values()):
             return None
-        return sum(
+        return [
             self._log.size(TopicPartition(topic, Partition(number)))
             for topic in self._changelogs()
             for number in range(self.counts[topic])
-        )
+        ]
 
     def _changelogs(self) -> set[str]:
         return {

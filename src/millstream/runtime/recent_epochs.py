@@ -12,7 +12,7 @@ is more.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
@@ -55,14 +55,15 @@ class RecentEpochs:
         most: int,
         spare_bytes: int,
         changelogs: Container[str],
-        changelog_bytes: Callable[[], int | None],
+        changelog_sizes: Callable[[], Sequence[int] | None],
     ) -> None:
         self._most = most
         self._changelogs = changelogs
         self._spare_bytes = spare_bytes
-        self._changelog_bytes = changelog_bytes
+        self._changelog_sizes = changelog_sizes
         self._state: int | None = None
         """As long as it is not known, all are kept."""
+        self._partitions = 0
         self._kept: deque[_Epoch] = deque()
         self._gone = Gone()
         self._tidied = Gone()
@@ -118,12 +119,15 @@ class RecentEpochs:
 
     def _measure(self) -> None:
         """Learn how much state there is: of the changelogs, what does not wait for being compacted."""
-        found = self._changelog_bytes()
+        sizes = self._changelog_sizes()
         new = self._untidied_bytes + sum(epoch.changed_bytes for epoch in tuple(self._kept))
-        self._state = None if found is None else max(0, found - new)
+        self._state = None if sizes is None else max(0, sum(sizes) - new)
+        self._partitions = 0 if sizes is None else len(sizes)
 
     def _part(self, part: int) -> float:
-        return inf if self._state is None else max(self._spare_bytes, self._state / part)
+        if self._state is None:
+            return inf
+        return max(self._spare_bytes * self._partitions, self._state / part)
 
     def _epoch(self, number: int, entries: Iterable[TaskEntry]) -> _Epoch:
         sections = [section for entry in entries for section in entry.sections]
