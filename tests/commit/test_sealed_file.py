@@ -61,6 +61,15 @@ def values(batches: list[pa.RecordBatch]) -> list[bytes]:
     return [value for rows in batches for value in rows.column(1).to_pylist()]
 
 
+def test_what_is_sealed_is_not_compressed(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    rows = batch(*["the same"] * 1_000)
+    sealed = seal(folder, replace(CONTENT, published={("orders-counts-changelog", Partition(1)): rows}))
+    assert sealed.sections[0].length > rows.column(1).nbytes, (
+        "it is published as it is, and read without a copy"
+    )
+
+
 def test_what_was_sealed_is_read_again(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     sealed = seal(folder)

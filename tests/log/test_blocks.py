@@ -38,8 +38,8 @@ def batch_of(rows: list[Row]) -> pa.RecordBatch:
     return record_batch(list(keys), list(values), list(times), list(headers))
 
 
-def one_block(records: pa.RecordBatch) -> bytes:
-    chunks, headers = encode_blocks(records, 77)
+def one_block(records: pa.RecordBatch, *, compress: bool = False) -> bytes:
+    chunks, headers = encode_blocks(records, 77, compress=compress)
     assert len(headers) == 1
     return b"".join(chunks)
 
@@ -49,10 +49,10 @@ def decoded(block: bytes) -> pa.RecordBatch:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(ROW, min_size=1, max_size=20))
-def test_records_come_back_as_they_were(rows: list[Row]) -> None:
+@given(st.lists(ROW, min_size=1, max_size=20), st.booleans())
+def test_records_come_back_as_they_were(rows: list[Row], compress: bool) -> None:
     records = batch_of(rows)
-    block = one_block(records)
+    block = one_block(records, compress=compress)
     header = decode_header(block, "here")
     times = [row[2] for row in rows]
     assert decoded(block).equals(records)
@@ -60,6 +60,7 @@ def test_records_come_back_as_they_were(rows: list[Row]) -> None:
     assert (header.rows, header.append_time, header.length) == (len(rows), 77, len(block))
     assert (header.min_timestamp, header.max_timestamp) == (min(times), max(times))
     assert header.max_at == times.index(max(times))
+    assert header.raw_length == len(one_block(records)) >= len(block)
     assert len(block) % 64 == 0
 
 
@@ -68,17 +69,19 @@ def test_a_column_may_be_an_arrow_array_of_a_fitting_type() -> None:
     assert records.to_pylist() == [{"key": b"k", "value": b"v", "timestamp": 5, "headers": None}]
 
 
-def test_every_cut_is_damage() -> None:
-    block = one_block(record_batch([b"k"] * 3, [b"v"] * 3, [1, 2, 3]))
+@pytest.mark.parametrize("compress", [False, True])
+def test_every_cut_is_damage(compress: bool) -> None:
+    block = one_block(record_batch([b"k"] * 3, [b"v"] * 3, [1, 2, 3]), compress=compress)
     body = decode_header(block, "here").body_length
     for length in range(BLOCK_HEADER_BYTES + body):
         with pytest.raises(DamagedLogError, match="The block at here is damaged: it ends after"):
             decoded(block[:length])
 
 
-def test_every_flipped_bit_is_damage_or_in_the_padding() -> None:
+@pytest.mark.parametrize("compress", [False, True])
+def test_every_flipped_bit_is_damage_or_in_the_padding(compress: bool) -> None:
     records = record_batch([b"k"] * 3, [b"v"] * 3, [1, 2, 3])
-    block = one_block(records)
+    block = one_block(records, compress=compress)
     end = BLOCK_HEADER_BYTES + decode_header(block, "here").body_length
     for bit in range(8 * len(block)):
         broken = bytearray(block)

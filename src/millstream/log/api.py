@@ -331,8 +331,8 @@ class SealedLog(Log, Protocol):
     def referenced_files(self, topics: Sequence[str] | None = None) -> set[str]:
         """Return the sealed files that an index still needs: whoever deletes files must spare these."""
 
-    def size(self, topic_partition: TopicPartition) -> int:
-        """Return how many bytes the records of a partition take, wherever they are."""
+    def raw_size(self, topic_partition: TopicPartition) -> int:
+        """Return how many bytes the records of a partition take uncompressed, wherever they are."""
 
     def rewrite(
         self,

@@ -5,14 +5,18 @@ block's columns are aligned. The same bytes stand in the log's segments and in t
 which is why publishing copies nothing::
 
     magic (4) | version (1) | flags (1) | zero (2) | rows (4) | body length (4) | min timestamp (8)
-    | max timestamp (8) | append time (8) | row of the first max (4) | span (4) | zero (8)
-    | CRC of the body (4) | CRC of the header (4) | body | zeros
+    | max timestamp (8) | append time (8) | row of the first max (4) | span (4) | raw body length (4)
+    | zero (4) | CRC of the body (4) | CRC of the header (4) | body | zeros
 
 The header answers questions of time without touching the body. The schema is fixed and not written; a block
 whose records have no headers leaves that column out (flag 1). Every length is bounded before it is believed.
 
 A block covers as many offsets as it has rows, unless compaction removed some: then it says how many it covers
 (its span) and has a column with the place of each row in them (flag 2).
+
+A block that is rewritten may have its body compressed as a whole, with zstd (flag 4). Then the header says
+how long it was (raw body length, else zero), and the checksum is that of the bytes as they stand in the file.
+What is appended or sealed is never compressed: it is read without a copy.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ import pyarrow.compute as pc
 
 from millstream.durable import Chunk, FormatVersionError, checksum
 from millstream.errors import InvalidTimestampError
+from millstream.log.compression import compressed, decompressed
 from millstream.log.errors import DamagedLogError, RecordTooLargeError
 from millstream.record import Headers
 
@@ -64,18 +69,19 @@ _PLACE: Final = pa.field("place", pa.uint32(), nullable=False)
 MAX_RECORD_BYTES: Final = 16 << 20
 """The bound of one record's key, value and headers together."""
 MAX_BLOCK_BYTES: Final = 64 << 20
-"""The bound of a block's body; what claims more is damaged."""
+"""The bound of a block's body, compressed or not; what claims more is damaged."""
 TARGET_BLOCK_BYTES: Final = 4 << 20
 """Larger batches are cut into blocks of about this size."""
 MAX_BLOCK_ROWS: Final = 100_000
 
-_HEADER: Final = struct.Struct("<4sBB2xIIqqqII8xI")
+_HEADER: Final = struct.Struct("<4sBB2xIIqqqIII4xI")
 _CHECKSUM: Final = struct.Struct("<I")
 BLOCK_HEADER_BYTES: Final = 64
 _MAGIC: Final = b"MSBK"
 _VERSION: Final = 1
 _NO_HEADERS: Final = 1
 _SPARSE: Final = 2
+_COMPRESSED: Final = 4
 _ALIGNMENT: Final = 64
 _TIMESTAMP_BYTES: Final = 8
 
@@ -97,11 +103,18 @@ class BlockHeader:
     """How many offsets the block covers."""
     is_sparse: bool = False
     """Whether rows are missing among them."""
+    raw_body_length: int = 0
+    """The length of the body before it was compressed; 0 if it is not."""
 
     @property
     def length(self) -> int:
         """The length of the whole block in the file."""
         return BLOCK_HEADER_BYTES + _padded(self.body_length)
+
+    @property
+    def raw_length(self) -> int:
+        """The length that the whole block has when it is not compressed: what it takes in memory."""
+        return BLOCK_HEADER_BYTES + _padded(self.raw_body_length or self.body_length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,22 +148,24 @@ def record_batch(
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def encode_blocks(records: pa.RecordBatch, append_time: int) -> tuple[list[Chunk], list[BlockHeader]]:
+def encode_blocks(
+    records: pa.RecordBatch, append_time: int, *, compress: bool = False
+) -> tuple[list[Chunk], list[BlockHeader]]:
     """Return the bytes of the blocks that hold ``records``, in pieces, and their headers."""
     chunks: list[Chunk] = []
     headers: list[BlockHeader] = []
     for part in _parts(_checked(records)):
-        header, body = _encode(part, append_time)
+        header, body = _encode(part, append_time, compress=compress)
         chunks += _chunks(header, body)
         headers.append(header)
     return chunks, headers
 
 
 def encode_sparse_block(
-    records: pa.RecordBatch, places: pa.Array, span: int, append_time: int
+    records: pa.RecordBatch, places: pa.Array, span: int, append_time: int, *, compress: bool = False
 ) -> tuple[list[Chunk], BlockHeader]:
     """Return the bytes of one block that covers ``span`` offsets and has records at some of them."""
-    header, body = _encode(records, append_time, places.cast(pa.uint32()), span)
+    header, body = _encode(records, append_time, places.cast(pa.uint32()), span, compress=compress)
     return _chunks(header, body), header
 
 
@@ -163,7 +178,8 @@ def decode_header(data: bytes | memoryview, where: str) -> BlockHeader:
     if len(data) < BLOCK_HEADER_BYTES:
         raise _damaged(where, f"it ends after {len(data)} of {BLOCK_HEADER_BYTES} header bytes")
     view = memoryview(data)[:BLOCK_HEADER_BYTES]
-    magic, version, flags, rows, length, low, high, appended, max_at, span, crc = _HEADER.unpack_from(view)
+    fields = _HEADER.unpack_from(view)
+    magic, version, flags, rows, length, low, high, appended, max_at, span, raw_length, crc = fields
     if magic != _MAGIC:
         raise _damaged(where, f"it begins with {magic!r}, not with {_MAGIC!r}")
     (expected,) = _CHECKSUM.unpack_from(view, _HEADER.size)
@@ -176,22 +192,29 @@ def decode_header(data: bytes | memoryview, where: str) -> BlockHeader:
         )
     if length > MAX_BLOCK_BYTES:
         raise _damaged(where, f"it claims {length} bytes; the bound is {MAX_BLOCK_BYTES}")
+    if raw_length > MAX_BLOCK_BYTES:
+        raise _damaged(where, f"it claims {raw_length} uncompressed bytes; the bound is {MAX_BLOCK_BYTES}")
+    is_compressed = bool(flags & _COMPRESSED)
+    if is_compressed != bool(raw_length):
+        kind = "compressed" if is_compressed else "not compressed"
+        raise _damaged(where, f"it claims {raw_length} uncompressed bytes, but is {kind}")
     is_sparse = bool(flags & _SPARSE)
     if (rows > span) if is_sparse else span:
         raise _damaged(where, f"it claims {rows} records and covers {span} offsets")
     has_headers = not flags & _NO_HEADERS
+    span = span if is_sparse else rows
     return BlockHeader(
-        rows, length, low, high, appended, max_at, has_headers, crc, span if is_sparse else rows, is_sparse
+        rows, length, low, high, appended, max_at, has_headers, crc, span, is_sparse, raw_length
     )
 
 
 def decode_block(header: BlockHeader, block: bytes | memoryview, where: str) -> pa.RecordBatch:
-    """Return the records of a whole block (header included), without copying them."""
+    """Return the records of a whole block (header included); without copying, if it is not compressed."""
     return decode_rows(header, block, where).records
 
 
 def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> Rows:
-    """Return the records of a whole block (header included) and their places, without copying them."""
+    """Return the records of a whole block (header included), and their places: see :func:`decode_block`."""
     body = memoryview(block)[BLOCK_HEADER_BYTES : BLOCK_HEADER_BYTES + header.body_length]
     if len(body) < header.body_length:
         raise _damaged(where, f"it ends after {len(body)} of {header.body_length} bytes")
@@ -201,8 +224,9 @@ def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> R
     if header.is_sparse:
         schema = schema.append(_PLACE)
     try:
-        found = pa.ipc.read_record_batch(pa.py_buffer(body), schema)
-    except pa.ArrowException as error:
+        raw = decompressed(body, header.raw_body_length) if header.raw_body_length else pa.py_buffer(body)
+        found = pa.ipc.read_record_batch(raw, schema)
+    except (pa.ArrowException, OSError) as error:
         raise _damaged(where, f"its records can't be read ({error})") from error
     if found.num_rows != header.rows:
         raise _damaged(where, f"it has {found.num_rows} records and claims {header.rows}")
@@ -283,13 +307,20 @@ def sum_of(column: pa.Array) -> int:
 
 
 def _encode(
-    records: pa.RecordBatch, append_time: int, places: pa.Array | None = None, span: int = 0
+    records: pa.RecordBatch,
+    append_time: int,
+    places: pa.Array | None = None,
+    span: int = 0,
+    *,
+    compress: bool,
 ) -> tuple[BlockHeader, pa.Buffer]:
     has_headers = records.column(3).null_count < records.num_rows
     written = records if has_headers else records.select([0, 1, 2])
     if places is not None:
         written = written.append_column(_PLACE, places)
-    body = written.serialize()
+    raw = written.serialize()
+    shorter = compressed(raw) if compress else None
+    body = raw if shorter is None else shorter
     timestamps = records.column(2)
     bounds = pc.min_max(timestamps)
     high = bounds["max"].as_py()
@@ -304,15 +335,19 @@ def _encode(
         body_checksum=checksum(memoryview(body)),
         span=records.num_rows if places is None else span,
         is_sparse=places is not None,
+        raw_body_length=0 if shorter is None else raw.size,
     )
     return header, body
 
 
 def _pack(header: BlockHeader) -> bytes:
+    flags = 0 if header.has_headers else _NO_HEADERS
+    flags |= _SPARSE if header.is_sparse else 0
+    flags |= _COMPRESSED if header.raw_body_length else 0
     packed = _HEADER.pack(
         _MAGIC,
         _VERSION,
-        (0 if header.has_headers else _NO_HEADERS) | (_SPARSE if header.is_sparse else 0),
+        flags,
         header.rows,
         header.body_length,
         header.min_timestamp,
@@ -320,6 +355,7 @@ def _pack(header: BlockHeader) -> bytes:
         header.append_time,
         header.max_at,
         header.span if header.is_sparse else 0,
+        header.raw_body_length,
         header.body_checksum,
     )
     return packed + _CHECKSUM.pack(checksum(packed))

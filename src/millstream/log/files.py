@@ -258,7 +258,7 @@ class FileLog:
     ) -> Offset:
         """Return an offset up to ``end`` such that the records before it fit into ``max_bytes``.
 
-        Bytes are those of whole blocks in the file, as the index has them. One block is opened at most: the
+        Bytes are those of whole blocks, uncompressed, as the index has them. One block is opened at most: the
         first, if it does not fit as a whole; then its records are counted.
         """
         return self._reader(topic_partition).end_within(start, end, max_bytes)
@@ -309,9 +309,9 @@ class FileLog:
 
     # What keeps topics small ----------------------------------------------------------------------------
 
-    def size(self, topic_partition: TopicPartition) -> int:
-        """Return how many bytes the records of a partition take, wherever they are."""
-        return self._partition(topic_partition).size()
+    def raw_size(self, topic_partition: TopicPartition) -> int:
+        """Return how many bytes the records of a partition take uncompressed, wherever they are."""
+        return self._partition(topic_partition).raw_size()
 
     def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:
         """Let go of what the topic's retention does not keep; return the first offset that is left.
@@ -354,20 +354,18 @@ class FileLog:
                 partition.bounds()[1] if end is None else end, deletes_before, min_dirty, expired=expired
             )
 
-        return self._rewriter(partition, config.retention_bytes).run(
-            min_entries=min_entries, ask=compaction, beyond=beyond
-        )
+        return self._rewriter(partition, config).run(min_entries=min_entries, ask=compaction, beyond=beyond)
 
     def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
         """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
-        self._rewriter(self._writable(topic_partition)).settle(timeout_ms)
+        self._rewriter(self._writable(topic_partition), TopicConfig()).settle(timeout_ms)
 
-    def _rewriter(self, partition: PartitionFiles, retention_bytes: int | None = None) -> Rewriter:
+    def _rewriter(self, partition: PartitionFiles, config: TopicConfig) -> Rewriter:
         reader = PartitionReader(partition, self.root, self._files)
         target = self._limits.segment_bytes
-        if retention_bytes is not None:
-            target = min(target, retention_bytes // SEGMENTS_OF_RETENTION)
-        return Rewriter(partition, reader, self._files, target)
+        if config.retention_bytes is not None:
+            target = min(target, config.retention_bytes // SEGMENTS_OF_RETENTION)
+        return Rewriter(partition, reader, self._files, target, compress=config.is_compacted)
 
     # ----------------------------------------------------------------------------------------------------
 

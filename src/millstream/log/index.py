@@ -85,8 +85,13 @@ class SegmentIndex:
 
     @property
     def bytes(self) -> int:
-        """The length of the blocks, wherever they are."""
+        """The length of the blocks as they stand in files, wherever they are."""
         return sum(located.entry.length for located in self.entries)
+
+    @property
+    def raw_bytes(self) -> int:
+        """What the blocks take uncompressed."""
+        return sum(located.entry.raw_bytes for located in self.entries)
 
     @property
     def max_timestamp(self) -> int:

@@ -3,7 +3,8 @@
 The index says which blocks are needed; they are read through a window of a MB and handed out as Arrow
 batches, small ones joined so that a caller never pays per entry. Questions of time are answered from the
 index and the block headers as far as they go; at most two blocks are opened. What was asked for is checked
-before the first batch: a range that is gone, or not there yet, is an error.
+before the first batch: a range that is gone, or not there yet, is an error. Blocks that were compressed when
+they were rewritten are the exception: they are copied, and count as many bytes as they take then.
 """
 
 from __future__ import annotations
@@ -178,9 +179,9 @@ class PartitionReader:
         reached = start
         for item in self._entries(start, end):
             entry = item[1].entry
-            if entry.length > left:
+            if entry.raw_bytes > left:
                 return self._end_within_entry(item, reached, end, left, is_first=reached == start)
-            left -= entry.length
+            left -= entry.raw_bytes
             reached = Offset(min(end, entry.next_offset))
         return reached
 
@@ -191,11 +192,11 @@ class PartitionReader:
         reached = start
         with closing(self._blocks([item], start, end)) as blocks:
             for block in blocks:
-                if block.header.length > left:
+                if block.header.raw_length > left:
                     if is_first and reached == start:
                         return self._end_within_block(block, start, end, left)
                     break
-                left -= block.header.length
+                left -= block.header.raw_length
                 reached = Offset(min(end, block.next_offset))
         return reached
 
@@ -267,14 +268,14 @@ class PartitionReader:
         base = reached = start
         for block in self._blocks(self._entries(start, end), start, end):
             part = self._timed(block, block.part(start, end))
-            is_large = part.records.num_rows > _SMALL_ROWS or block.header.length > _SMALL_BYTES
+            is_large = part.records.num_rows > _SMALL_ROWS or block.header.raw_length > _SMALL_BYTES
             if parts and (is_large or rows >= _JOINED_ROWS or size >= _JOINED_BYTES):
                 yield self._batch(base, reached, parts)
                 parts, base, rows, size = [], reached, 0, 0
             parts.append(part)
             reached = Offset(min(end, block.next_offset))
             rows += part.records.num_rows
-            size += block.header.length
+            size += block.header.raw_length
         if parts:
             yield self._batch(base, reached, parts)
 

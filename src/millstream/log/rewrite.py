@@ -7,6 +7,10 @@ Segments that are no longer written to are rewritten, one or several into one:
 - **Compaction** also leaves out records that a later one with the same key replaces, and in time the
   tombstones. Offsets stay; there are gaps.
 
+Blocks of compacted topics are compressed when they are rewritten. What is worth a rewrite goes by the bytes
+that they take uncompressed: else state that compresses well would seem small beside what is new, and would be
+rewritten for next to nothing. How large a file becomes goes by the bytes in the file.
+
 Nobody waits for it. The new file is built beside the old ones without the partition's lock; it counts as
 soon as it has its name, and its name says which it replaces. A reader that finds a file gone looks at the
 folder again.
@@ -76,6 +80,10 @@ class _Segment:
         return self.index.bytes
 
     @property
+    def raw_bytes(self) -> int:
+        return self.index.raw_bytes
+
+    @property
     def is_folded(self) -> bool:
         return not self.has_references(sys.maxsize)
 
@@ -100,9 +108,9 @@ class _Segment:
         """How far entries go that end before an offset."""
         return max((entry.next_offset for entry in self._entries() if entry.next_offset <= up_to), default=0)
 
-    def bytes_between(self, start: int, end: int) -> int:
-        """The length of the blocks of those entries that begin there."""
-        return sum(entry.length for entry in self._entries() if start <= entry.base_offset < end)
+    def raw_bytes_between(self, start: int, end: int) -> int:
+        """What the blocks of those entries that begin there take uncompressed."""
+        return sum(entry.raw_bytes for entry in self._entries() if start <= entry.base_offset < end)
 
     def behind(self, offset: int) -> list[Entry]:
         """The entries from an offset on."""
@@ -116,12 +124,19 @@ class Rewriter:
     """Rewrites the segments of one partition."""
 
     def __init__(
-        self, partition: PartitionFiles, reader: PartitionReader, files: FileLayer, target_bytes: int
+        self,
+        partition: PartitionFiles,
+        reader: PartitionReader,
+        files: FileLayer,
+        target_bytes: int,
+        *,
+        compress: bool,
     ) -> None:
         self._partition = partition
         self._reader = reader
         self._files = files
         self._target_bytes = target_bytes
+        self._compress = compress
         self._alike_before = 0
 
     def run(self, *, min_entries: int, ask: Callable[[], Compaction | None], beyond: Beyond = "fold") -> bool:
@@ -188,8 +203,8 @@ class Rewriter:
         """Compact what is worth it; return whether anything was."""
         segments = [(segment, segment.reach(compaction.up_to)) for segment in self._closed()]
         segments = [(segment, reach) for segment, reach in segments if reach > segment.index.base]
-        size = sum(segment.bytes_between(segment.index.base, reach) for segment, reach in segments)
-        dirty = sum(segment.bytes_between(segment.dirty_from, reach) for segment, reach in segments)
+        size = sum(segment.raw_bytes_between(segment.index.base, reach) for segment, reach in segments)
+        dirty = sum(segment.raw_bytes_between(segment.dirty_from, reach) for segment, reach in segments)
         if not dirty or dirty < compaction.min_dirty * size:
             return False
         covered, last, compacted_to = self._one_pass(segments, compaction.max_keys)
@@ -273,7 +288,7 @@ class Rewriter:
         as they are: their rows are in sealed files that are kept as long as these can't be compacted.
         """
         rule.has_dropped_deletes = False
-        writer = _Writer(name.base, is_append_time=self._reader.is_append_time)
+        writer = _Writer(name.base, is_append_time=self._reader.is_append_time, compress=self._compress)
         yield from self._rewritten(writer, name.base, min(name.end, rule.up_to), rule)
         for entry in behind:
             if entry.file is not None and beyond == "leave":
@@ -302,8 +317,9 @@ class Rewriter:
 class _Writer:
     """Collects records for the next entry."""
 
-    def __init__(self, base: int, *, is_append_time: bool) -> None:
+    def __init__(self, base: int, *, is_append_time: bool, compress: bool) -> None:
         self._is_append_time = is_append_time
+        self._compress = compress
         self.start(base)
 
     def start(self, base: int) -> None:
@@ -340,16 +356,20 @@ class _Writer:
         records = pa.concat_batches([part for part, _ in self._parts])
         chunks: list[Chunk]
         if records.num_rows == span:
-            chunks, headers = encode_blocks(records, self._append_time)
+            chunks, headers = encode_blocks(records, self._append_time, compress=self._compress)
         else:
             places = pc.subtract(pa.concat_arrays([offsets for _, offsets in self._parts]), self._base)
-            chunks, header = encode_sparse_block(records, places, span, self._append_time)
+            chunks, header = encode_sparse_block(
+                records, places, span, self._append_time, compress=self._compress
+            )
             headers = [header]
         length = sum(header.length for header in headers)
+        raw_length = sum(header.raw_length for header in headers)
         count, low, high = summary(headers)
         if self._is_append_time:
             low = high = self._append_time
-        yield ENTRY.encode(Entry(self._base, count, None, 0, length, low, high, self._append_time, None))
+        raw = raw_length if raw_length > length else 0
+        yield ENTRY.encode(Entry(self._base, count, None, 0, length, low, high, self._append_time, None, raw))
         yield from chunks
         self.start(self._reached)
 
@@ -365,16 +385,18 @@ def _foldable(segments: Sequence[_Segment], target_bytes: int) -> Iterator[list[
     wrong of them: if a compaction of both came to its end with this one only, the others are still dirty.
     """
     group: list[_Segment] = []
-    size = 0
+    size = raw_size = 0
     for segment in reversed(segments):
-        fits = segment.bytes <= 2 * max(size, SMALL_BYTES) and size + segment.bytes <= target_bytes
+        fits = segment.bytes <= 2 * SMALL_BYTES or segment.raw_bytes <= 2 * raw_size
+        fits = fits and size + segment.bytes <= target_bytes
         fits = fits and all(segment.compacted_to <= newer.dirty_from or not newer.is_dirty for newer in group)
         if group and not fits:
             if _is_worth_it(group):
                 yield group
-            group, size = [], 0
+            group, size, raw_size = [], 0, 0
         group.insert(0, segment)
         size += segment.bytes
+        raw_size += segment.raw_bytes
     if _is_worth_it(group):
         yield group
 

@@ -87,6 +87,13 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     max_timestamp: int
     append_time: int
     stamp: tuple[str, str, int] | None
+    raw_length: int = 0
+    """What the blocks take uncompressed; 0, or missing in older files: as much as in the file."""
+
+    @property
+    def raw_bytes(self) -> int:
+        """What the blocks take in memory."""
+        return self.raw_length or self.length
 
     @property
     def next_offset(self) -> int:
@@ -231,17 +238,20 @@ def block_headers(window: Window, path: Path, located: Located) -> Iterator[tupl
     position = located.data_start
     end = position + located.entry.length
     base = located.entry.base_offset
+    raw = 0
     while position < end:
         where = f"byte {position} of {path}"
         header = decode_header(window.get(position, BLOCK_HEADER_BYTES), where)
         yield position, header, base
         position += header.length
         base += header.span
-    if position != end or base != located.entry.next_offset:
+        raw += header.raw_length
+    if (position, base, raw) != (end, located.entry.next_offset, located.entry.raw_bytes):
         raise DamagedLogError(
             f"The blocks at byte {located.data_start} of {path} hold {base - located.entry.base_offset} "
-            f"records and end at byte {position}; the index says {located.entry.count} records and byte "
-            f"{end}. Likely cause: the file was replaced. Remedy: restore it from a backup."
+            f"records, {raw} bytes uncompressed, and end at byte {position}; the index says "
+            f"{located.entry.count} records, {located.entry.raw_bytes} bytes and byte {end}. Likely cause: "
+            "the file was replaced. Remedy: restore it from a backup."
         )
 
 
@@ -254,10 +264,10 @@ def cut_short(path: Path, size: int, expected: int) -> DamagedLogError:
 
 
 def _located(entry: Entry, frame_end: int, where: str) -> Located:
-    if entry.count < 1 or not 0 <= entry.length <= MAX_ENTRY_DATA_BYTES:
+    if entry.count < 1 or not 0 <= entry.length <= entry.raw_bytes <= MAX_ENTRY_DATA_BYTES:
         raise DamagedLogError(
-            f"{where} claims {entry.count} records in {entry.length} bytes. Likely cause: a fault of the "
-            "disk. Remedy: restore the file from a backup."
+            f"{where} claims {entry.count} records in {entry.length} bytes, {entry.raw_bytes} uncompressed. "
+            "Likely cause: a fault of the disk. Remedy: restore the file from a backup."
         )
     if entry.file is None:
         return Located(entry, frame_end, frame_end + entry.length)

@@ -352,7 +352,7 @@ class Driver:
         if not all(spec.logging for sub in self._plan.subtopologies for spec in sub.stores.values()):
             return None
         return [
-            self._log.size(TopicPartition(topic, Partition(number)))
+            self._log.raw_size(TopicPartition(topic, Partition(number)))
             for topic in self._changelogs()
             for number in range(self.counts[topic])
         ]
