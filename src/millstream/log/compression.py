@@ -1,7 +1,7 @@
 """Compression of blocks that are rewritten: zstd, of a body as a whole.
 
-Level 1 takes as much off as higher ones do within a few per cent, and is the fastest. Bytes that can't be
-compressed are left as they are, so that reading them stays free.
+Level 1 is the fastest, and higher ones take little more off. Bytes that can't be compressed are left as they
+are, so that they are read without a copy.
 """
 
 from __future__ import annotations
