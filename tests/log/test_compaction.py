@@ -258,6 +258,21 @@ def test_what_a_crashed_compaction_did_not_reach_is_still_to_be_compacted(tmp_pa
     assert [row[0] for row in rows_of(later, 0, 5)] == ["a", "c"], "with the tombstone goes what it deletes"
 
 
+def test_what_was_folded_since_the_last_compaction_still_counts_as_new(tmp_path: Path) -> None:
+    """Each time too little is new; folded with the rest it must not be forgotten, or a topic would grow."""
+    log = FileLog(tmp_path / "log", now_ms=lambda: 0)
+    log.create_topic("t", TopicConfig(is_compacted=True))
+    for number in range(100):
+        log.append(WHERE, record_batch([b"%d" % number], [bytes(1_000)], [number]))
+    log.rewrite(WHERE, min_entries=1)
+    found: list[int] = []
+    for number in range(200):
+        log.append(WHERE, record_batch([b"%d" % (number % 10)], [bytes(1_000)], [number]))
+        log.rewrite(WHERE, min_entries=1, min_dirty=0.1)
+        found.append(len(rows_of(log, 0, log.latest(WHERE))))
+    assert 105 < max(found) < 120
+
+
 def test_a_reader_that_is_under_way_reads_on(tmp_path: Path) -> None:
     log = filled(tmp_path / "log")
     expected = rows_of(log, 0, 12)

@@ -255,8 +255,12 @@ class Rewriter:
         path = self._partition.place.folder / name.file_name
         temporary = path.with_name(_UNFINISHED)
         # 1
-        body = list(self._entries(name, rule, group[-1].behind(rule.up_to), beyond))
         headers = [segment.index.header for segment in group]
+        compacted_to = max(rule.compacted_to, *(header.compacted_to for header in headers))
+        writer = _Writer(
+            name.base, compacted_to, is_append_time=self._reader.is_append_time, compress=self._compress
+        )
+        body = list(self._entries(name, rule, group[-1].behind(rule.up_to), beyond, writer))
         gone_to = min(name.end, rule.compacted_to) if rule.has_dropped_deletes else 0
         header = SegmentHeader(
             headers[0].topic_id,
@@ -264,7 +268,7 @@ class Rewriter:
             name.base,
             headers[0].append_time,
             {},
-            max(rule.compacted_to, *(header.compacted_to for header in headers)),
+            compacted_to,
             max(gone_to, *(header.deletes_gone_to for header in headers)),
         )
         with disk_errors_named(path):
@@ -280,7 +284,7 @@ class Rewriter:
         self._partition.swap_in(temporary, name)
 
     def _entries(
-        self, name: SegmentName, rule: Rule, behind: Iterable[Entry], beyond: Beyond
+        self, name: SegmentName, rule: Rule, behind: Iterable[Entry], beyond: Beyond, writer: _Writer
     ) -> Iterator[Chunk]:
         """Give the records that are kept, in entries of one block each, and those behind the rule's bound.
 
@@ -288,7 +292,6 @@ class Rewriter:
         as they are: their rows are in sealed files that are kept as long as these can't be compacted.
         """
         rule.has_dropped_deletes = False
-        writer = _Writer(name.base, is_append_time=self._reader.is_append_time, compress=self._compress)
         yield from self._rewritten(writer, name.base, min(name.end, rule.up_to), rule)
         for entry in behind:
             if entry.file is not None and beyond == "leave":
@@ -317,7 +320,8 @@ class Rewriter:
 class _Writer:
     """Collects records for the next entry."""
 
-    def __init__(self, base: int, *, is_append_time: bool, compress: bool) -> None:
+    def __init__(self, base: int, compacted_to: int, *, is_append_time: bool, compress: bool) -> None:
+        self._compacted_to = compacted_to
         self._is_append_time = is_append_time
         self._compress = compress
         self.start(base)
@@ -330,13 +334,15 @@ class _Writer:
         self._bucket: int | None = None
 
     def has_room(self, kept: Kept, bucket: int) -> bool:
-        """Whether the records fit into the entry, in size and in time."""
-        return self._bucket in (None, bucket) and (
-            not self._rows
-            or (
-                self._rows + kept.records.num_rows <= BLOCK_ROWS
-                and self._bytes + kept.records.nbytes <= BLOCK_BYTES
-            )
+        """Whether the records fit into the entry, in size and in time.
+
+        What is compacted and what is not have entries of their own: by these dirty bytes are counted.
+        """
+        if self._base < self._compacted_to <= self._reached or self._bucket not in (None, bucket):
+            return False
+        return not self._rows or (
+            self._rows + kept.records.num_rows <= BLOCK_ROWS
+            and self._bytes + kept.records.nbytes <= BLOCK_BYTES
         )
 
     def add(self, kept: Kept, stored: Stored, bucket: int) -> None:
