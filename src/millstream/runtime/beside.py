@@ -17,7 +17,7 @@ _RESTS_S: Final = 1.0
 _RESTS_AFTER_A_FAILURE_S: Final = 60.0
 """And how long at least. A failure is quick, and would be told after every epoch."""
 WORTH_IT: Final = 1.0
-_PRESSING: Final = 2.0
+_PRESSING: Final = 4.0
 """How urgent it must be to come early, and to come without a rest and be waited for."""
 _PATIENCE_TIMES: Final = 2
 _PATIENCE_S: Final = 1.0
@@ -74,9 +74,11 @@ class Beside:
         return not self._has_failed and self._urgency() >= _PRESSING
 
     def _wait_if_it_presses(self) -> None:
-        left = self._patience_ends - self._clock()
+        began = self._clock()
+        left = self._patience_ends - began
         if self._thread is not None and self._is_at_work() and left > 0 and self._urgency() >= _PRESSING:
             self._thread.join(left)
+            _LOGGER.info("The epochs waited %.1f s for the %s.", self._clock() - began, self._what)
 
     def _is_at_work(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
