@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,14 +20,20 @@ from millstream.log import (
     FileLog,
     Limits,
     LogRecordBatch,
+    SealedRange,
+    Stamp,
     TimestampType,
     TopicConfig,
     TopicPartition,
+    index,
     record_batch,
 )
 from millstream.log.api import Beyond
+from millstream.log.blocks import encode_sparse_block
+from millstream.log.index import current_segments
+from millstream.log.segment import SegmentName
 from millstream.testing.faulty_files import FaultyFiles
-from millstream.types import Offset, Partition
+from millstream.types import Epoch, Offset, Partition
 
 WHERE = TopicPartition("t", Partition(0))
 ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d"]), st.booleans()), min_size=1, max_size=6)
@@ -40,6 +48,12 @@ class Copy:
 
     position: int = 0
     state: dict[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: list[Row]) -> Copy:
+        copy = cls()
+        copy.apply(rows)
+        return copy
 
     def apply(self, rows: list[Row]) -> None:
         for key, value in rows:
@@ -258,6 +272,44 @@ def test_what_a_crashed_compaction_did_not_reach_is_still_to_be_compacted(tmp_pa
     assert [row[0] for row in rows_of(later, 0, 5)] == ["a", "c"], "with the tombstone goes what it deletes"
 
 
+def test_a_compaction_up_to_less_after_a_crashed_one_says_nothing_of_what_is_behind(
+    tmp_path: Path,
+) -> None:
+    """The first segment was done for all; then it is joined with one of which only a part is."""
+    now = 0
+    limits = Limits(segment_bytes=9_000, segment_entries=4)
+    log = FileLog(tmp_path / "log", limits=limits, now_ms=lambda: now)
+    log.create_topic("t", TopicConfig(is_compacted=True, delete_retention_ms=10))
+    large = random.Random(1).randbytes(2_500)
+    rows: list[Row] = [("w", b"1"), ("x", large), ("x", large), ("x", large)]
+    rows += [("k", b"alive"), ("x", large), ("k", None), ("z", large), ("x", b"2")]
+    for key, value in rows:
+        log.append(WHERE, record_batch([key.encode()], [value], [1]))
+    with failpoints.armed("log.rewritten_named", "raise"), pytest.raises(failpoints.InjectedCrash):
+        log.rewrite(WHERE, min_entries=1, min_dirty=0)
+    log = FileLog(tmp_path / "log", limits=limits, now_ms=lambda: now)
+    for up_to in (6, 9, 10):
+        now += 1_000
+        log.rewrite(WHERE, min_entries=1, min_dirty=0, up_to=Offset(up_to))
+        assert "k" not in Copy.of(rows_of(log, 0, log.latest(WHERE))).state
+        log.append(WHERE, record_batch([b"q"], [b"%d" % up_to], [1]))
+
+
+def test_places_in_a_block_are_bounded_by_four_bytes(tmp_path: Path) -> None:
+    """A few keys, after more than four thousand million records: hardly any row, and a very long way."""
+    log = FileLog(tmp_path / "log", now_ms=lambda: 0)
+    log.create_topic("t", TopicConfig(is_compacted=True))
+    span = 1_500_000_000
+    for epoch in range(1, 5):
+        one = record_batch([b"k%d" % epoch], [b"v"], [1])
+        chunks, header = encode_sparse_block(one, pa.array([span - 1]), span, 0)
+        (log.root / f"sealed-{epoch}").write_bytes(b"".join(chunks))
+        stamp = Stamp("app", "0_0", Epoch(epoch))
+        log.publish_sealed(WHERE, SealedRange(f"sealed-{epoch}", 0, header.length, span, 1, 1, stamp))
+        log.rewrite(WHERE, min_entries=1, min_dirty=0)
+    assert rows_of(log, 0, 4 * span) == [(f"k{epoch}", b"v") for epoch in range(1, 5)]
+
+
 def test_what_was_folded_since_the_last_compaction_still_counts_as_new(tmp_path: Path) -> None:
     """Each time too little is new; folded with the rest it must not be forgotten, or a topic would grow."""
     log = FileLog(tmp_path / "log", now_ms=lambda: 0)
@@ -401,3 +453,28 @@ def test_an_entry_of_which_everything_has_expired_is_compacted_again(tmp_path: P
     assert rows_of(log, 0, log.latest(WHERE)) == []
     (note,) = [batch.values()[-1] for batch in log.read(WHERE, Offset(8), Offset(9))]
     assert note == b"5"
+
+
+@pytest.mark.parametrize("asks_for_size", [True, False])
+def test_whoever_asks_for_sizes_and_files_looks_again_if_a_segment_was_just_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asks_for_size: bool
+) -> None:
+    filled(tmp_path / "log")
+    writer, reader = FileLog(tmp_path / "log"), FileLog(tmp_path / "log")
+    before = reader.raw_size(WHERE)
+    replaced: list[bool] = []
+
+    def listed(folder: Path) -> list[SegmentName]:
+        names = current_segments(folder)
+        if not replaced:
+            replaced.append(True)
+            writer.rewrite(WHERE, min_entries=1)
+        return names
+
+    reader = FileLog(tmp_path / "log")
+    monkeypatch.setattr(index, "current_segments", listed)
+    if asks_for_size:
+        assert 0 < reader.raw_size(WHERE) < before
+    else:
+        assert reader.referenced_files() == set()
+    assert replaced

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -88,8 +89,22 @@ class Slow:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.may_end = threading.Event()
         self.begun: list[int] = []
+        self.waited: list[str] = []
         self.urgency = 1.0
-        self.beside = Beside("upkeep", self.work, interval=100, urgency=lambda: self.urgency, clock=clock)
+        self.beside = Beside(
+            "upkeep",
+            self.work,
+            interval=100,
+            urgency=lambda: self.urgency,
+            while_waiting=self.while_waiting,
+            clock=clock,
+        )
+
+    @contextmanager
+    def while_waiting(self) -> Iterator[None]:
+        self.waited.append("begun")
+        yield
+        self.waited.append(f"ended at {self.urgency}")
 
     def work(self) -> None:
         self.begun.append(1)
@@ -104,6 +119,7 @@ def test_epochs_go_on_while_it_is_at_work() -> None:
     for _ in range(3):
         slow.beside.epoch_ended()
     assert slow.urgency == 3.9, "nobody has waited"
+    assert not slow.waited
     slow.may_end.set()
     slow.beside.wait()
     assert slow.begun == [1]
@@ -117,6 +133,7 @@ def test_epochs_wait_for_it_if_it_presses() -> None:
     slow.beside.epoch_ended()
     assert slow.urgency == 0, "it is done"
     assert slow.begun == [1], "and is not begun again, because nothing presses any more"
+    assert slow.waited == ["begun", "ended at 0.0"], "the lease, for one, is kept alive meanwhile"
 
 
 def test_if_it_takes_much_longer_than_the_last_time_they_go_on() -> None:
@@ -156,6 +173,17 @@ def test_a_turn_that_comes_too_early_is_left_out() -> None:
     beside.epoch_ended()
     beside.wait()
     assert len(begun) == 2
+
+
+def test_in_the_end_it_is_not_waited_for_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    slow = Slow()
+    slow.beside.epoch_ended()
+    with caplog.at_level(logging.WARNING, "millstream"):
+        slow.beside.wait(0.01)
+    assert caplog.messages == ["The upkeep is still at work after 0.01 s. It is left behind."]
+    slow.may_end.set()
+    slow.beside.wait()
+    assert slow.urgency == 0
 
 
 def test_a_failure_is_a_warning_and_the_next_turn_tries_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -90,6 +90,20 @@ def test_outputs_are_kept_like_changes_but_nothing_to_tidy_up() -> None:
     assert recent.urgency() == 0
 
 
+def test_large_outputs_are_worth_it_but_never_press() -> None:
+    """What lies in sealed files is on disk, whatever it is; but only changes of state pile up for ever."""
+    recent = of_state(120)
+    for epoch in range(1, 60):
+        commit(recent, epoch, 1 << 20, "counts")
+        assert recent.urgency() == (1 if epoch - 2 >= 32 else 0)
+    recent.tended(recent.gone)
+    assert recent.urgency() == 0
+    of_much_state = of_state(100 << 20)
+    for epoch in range(1, 60):
+        commit(of_much_state, epoch, 1 << 20, "counts")
+    assert of_much_state.urgency() == 1
+
+
 def test_what_came_while_it_was_tidied_up_is_left() -> None:
     recent = of_state(160)
     oldest_ones(recent, [5] * 8)

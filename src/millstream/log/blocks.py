@@ -73,6 +73,8 @@ MAX_BLOCK_BYTES: Final = 64 << 20
 TARGET_BLOCK_BYTES: Final = 4 << 20
 """Larger batches are cut into blocks of about this size."""
 MAX_BLOCK_ROWS: Final = 100_000
+MAX_SPAN: Final = (1 << 32) - 1
+"""How many offsets a block can cover."""
 
 _HEADER: Final = struct.Struct("<4sBB2xIIqqqIII4xI")
 _CHECKSUM: Final = struct.Struct("<I")

@@ -18,6 +18,8 @@ __all__ = ["MIN_DIRTY", "Compaction", "KeepAll", "KeepLast", "Kept", "LastOffset
 
 MAX_KEYS: Final = 5_000_000
 """How many distinct keys one pass of a compaction holds in memory; the next pass goes on."""
+_MOST_NEW: Final = 100_000
+"""So many records wait, or as many as there are keys, before each key is left with its last one."""
 MIN_DIRTY: Final = 0.1
 """Compaction waits until this part of the bytes was written since the last one: a changelog is then hardly
 larger than its live rows. Kafka waits for a half, but has no local store on the same disk."""
@@ -121,17 +123,22 @@ class LastOffsets:
 
     def __init__(self) -> None:
         self._seed = 0
-        self._table = self._hashed(pl.DataFrame(schema={"key": pl.Binary, "at": pl.Int64}))
+        self._table = pl.DataFrame(schema={"key": pl.Binary, "at": pl.Int64, "hash": pl.UInt64})
         self._new: list[pl.DataFrame] = []
 
     def add(self, keys: pa.Array, offsets: pa.Array) -> None:
         """Take records in."""
-        self._new.append(pl.DataFrame({"key": pl.Series(keys), "at": pl.Series(offsets)}).drop_nulls("key"))
+        own = keys.take(pl.int_range(len(keys), eager=True).to_arrow())  # else the block's values stay, too
+        self._new.append(pl.DataFrame({"key": pl.Series(own), "at": pl.Series(offsets)}).drop_nulls("key"))
+        if self._new_rows() >= max(_MOST_NEW, self._table.height):
+            self._settled()
 
     def has_at_least(self, count: int) -> bool:
         """Whether there are so many keys."""
-        most = self._table.height + sum(frame.height for frame in self._new)
-        return most >= count and len(self) >= count
+        return self._table.height + self._new_rows() >= count and len(self) >= count
+
+    def _new_rows(self) -> int:
+        return sum(frame.height for frame in self._new)
 
     def __len__(self) -> int:
         return self._settled().height
@@ -146,21 +153,27 @@ class LastOffsets:
         table = self._settled()
         if table.is_empty():
             return pl.repeat(value=False, n=len(keys), eager=True)
-        places = table["hash"].search_sorted(keys.hash(self._seed)).clip(upper_bound=table.height - 1)
+        places = table["hash"].search_sorted(_hashes(keys, self._seed)).clip(upper_bound=table.height - 1)
         found = table[places]
         return ((found["key"] == keys) & (found["at"] > offsets)).fill_null(value=False)
 
     def _settled(self) -> pl.DataFrame:
         if self._new:
-            known = pl.concat([self._table.drop("hash"), *self._new])
+            known = pl.concat([self._table.select("key", "at"), *self._new])
             self._new = []
-            self._table = self._hashed(known.group_by("key").agg(pl.col("at").max()))
+            self._table = self._last(known)
         return self._table
 
-    def _hashed(self, last: pl.DataFrame) -> pl.DataFrame:
-        """The same, in the order of the keys' hashes; with other hashes if two are the same."""
+    def _last(self, known: pl.DataFrame) -> pl.DataFrame:
+        """The last record of each key, in the order of the keys' hashes; with others if two have the same."""
         while True:
-            table = last.with_columns(pl.col("key").hash(self._seed).alias("hash")).sort("hash")
-            if not (table["hash"].diff() == 0).any():
-                return table
+            hashed = known.with_columns(_hashes(known["key"], self._seed).alias("hash"))
+            hashed = hashed.sort("hash", maintain_order=True)
+            is_same = hashed["hash"] == hashed["hash"].shift()
+            if not (is_same & (hashed["key"] != hashed["key"].shift())).any():
+                return hashed.filter(~is_same.shift(-1, fill_value=False))
             self._seed += 1
+
+
+def _hashes(keys: pl.Series, seed: int) -> pl.Series:
+    return keys.hash(seed)

@@ -311,7 +311,7 @@ class FileLog:
 
     def raw_size(self, topic_partition: TopicPartition) -> int:
         """Return how many bytes the records of a partition take uncompressed, wherever they are."""
-        return self._partition(topic_partition).raw_size()
+        return self._reader(topic_partition).raw_size()
 
     def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:
         """Let go of what the topic's retention does not keep; return the first offset that is left.

@@ -119,12 +119,6 @@ class PartitionFiles:
             assert index.mark is not None
             return Offset(index.mark.start_offset), Offset(index.mark.next_offset)
 
-    def raw_size(self) -> int:
-        """Return how many bytes the blocks take uncompressed, wherever they are."""
-        with self.index() as index:
-            assert index.mark is not None
-            return sum(segment.raw_bytes for segment in index.segments(index.mark.start_offset))
-
     def append(self, records: pa.RecordBatch) -> AppendResult:
         """Append records at the end, all or nothing; durable when it returns."""
         if not records.num_rows:

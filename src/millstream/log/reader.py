@@ -221,9 +221,18 @@ class PartitionReader:
 
     def sealed_files(self) -> set[str]:
         """Return the sealed files that any entry points into, from the partition's first offset on."""
-        earliest, latest = self._partition.bounds()
-        entries = (located.entry for _, located in self._entries(earliest, latest))
-        return {entry.file for entry in entries if entry.file is not None}
+        return {entry.file for entry in self._all_entries() if entry.file is not None}
+
+    def raw_size(self) -> int:
+        """Return how many bytes the blocks take uncompressed, wherever they are."""
+        return sum(entry.raw_bytes for entry in self._all_entries())
+
+    def _all_entries(self) -> list[Entry]:
+        def found() -> list[Entry]:
+            earliest, latest = self._partition.bounds()
+            return [located.entry for _, located in self._entries(earliest, latest)]
+
+        return self._asked(found)
 
     def _checked(self, start: int, end: int | None) -> Offset:
         earliest, latest = self._partition.bounds()

@@ -40,7 +40,7 @@ from millstream.durable import (
     write_all,
 )
 from millstream.log.api import Beyond
-from millstream.log.blocks import encode_blocks, encode_sparse_block, summary
+from millstream.log.blocks import MAX_SPAN, encode_blocks, encode_sparse_block, summary
 from millstream.log.compaction import Compaction, KeepAll, KeepLast, Kept, LastOffsets, Rule
 from millstream.log.index import SegmentIndex, current_segments
 from millstream.log.partition import PartitionFiles
@@ -88,17 +88,9 @@ class _Segment:
         return not self.has_references(sys.maxsize)
 
     @property
-    def compacted_to(self) -> int:
-        return self.index.header.compacted_to
-
-    @property
     def dirty_from(self) -> int:
-        """Where that begins which was never compacted; the end or beyond if there is nothing of it."""
-        return max(self.index.base, self.compacted_to)
-
-    @property
-    def is_dirty(self) -> bool:
-        return self.dirty_from < self.end
+        """Where that begins which was never compacted; the end if there is nothing of it."""
+        return max(self.index.base, self.index.header.clean_to)
 
     def has_references(self, up_to: int) -> bool:
         """Whether entries that end before an offset have their rows in sealed files."""
@@ -256,20 +248,20 @@ class Rewriter:
         temporary = path.with_name(_UNFINISHED)
         # 1
         headers = [segment.index.header for segment in group]
-        compacted_to = max(rule.compacted_to, *(header.compacted_to for header in headers))
+        clean_to = min(name.end, rule.compacted_to) if rule.compacted_to else _clean_to(group)
         writer = _Writer(
-            name.base, compacted_to, is_append_time=self._reader.is_append_time, compress=self._compress
+            name.base, clean_to, is_append_time=self._reader.is_append_time, compress=self._compress
         )
         body = list(self._entries(name, rule, group[-1].behind(rule.up_to), beyond, writer))
-        gone_to = min(name.end, rule.compacted_to) if rule.has_dropped_deletes else 0
         header = SegmentHeader(
             headers[0].topic_id,
             headers[0].partition,
             name.base,
             headers[0].append_time,
             {},
-            compacted_to,
-            max(gone_to, *(header.deletes_gone_to for header in headers)),
+            max(rule.compacted_to, *(header.compacted_to for header in headers)),
+            max(clean_to if rule.has_dropped_deletes else 0, *(header.deletes_gone_to for header in headers)),
+            clean_to,
         )
         with disk_errors_named(path):
             if temporary.exists():
@@ -306,7 +298,7 @@ class Rewriter:
         for stored in self._reader.stored(start, end):
             kept = rule.kept(stored)
             bucket = self._bucket(stored.append_time)
-            if not writer.has_room(kept, bucket):
+            if not writer.has_room(kept, stored, bucket):
                 yield from writer.entry()
             writer.add(kept, stored, bucket)
 
@@ -320,8 +312,8 @@ class Rewriter:
 class _Writer:
     """Collects records for the next entry."""
 
-    def __init__(self, base: int, compacted_to: int, *, is_append_time: bool, compress: bool) -> None:
-        self._compacted_to = compacted_to
+    def __init__(self, base: int, clean_to: int, *, is_append_time: bool, compress: bool) -> None:
+        self._clean_to = clean_to
         self._is_append_time = is_append_time
         self._compress = compress
         self.start(base)
@@ -333,17 +325,18 @@ class _Writer:
         self._rows = self._bytes = self._append_time = 0
         self._bucket: int | None = None
 
-    def has_room(self, kept: Kept, bucket: int) -> bool:
-        """Whether the records fit into the entry, in size and in time.
+    def has_room(self, kept: Kept, stored: Stored, bucket: int) -> bool:
+        """Whether the records fit into the entry, in size and in time, and their places into four bytes.
 
         What is compacted and what is not have entries of their own: by these dirty bytes are counted.
         """
-        if self._base < self._compacted_to <= self._reached or self._bucket not in (None, bucket):
+        if self._base < self._clean_to <= self._reached or self._bucket not in (None, bucket):
             return False
-        return not self._rows or (
+        is_small = (
             self._rows + kept.records.num_rows <= BLOCK_ROWS
             and self._bytes + kept.records.nbytes <= BLOCK_BYTES
         )
+        return (is_small or not self._rows) and stored.next_offset - self._base <= MAX_SPAN
 
     def add(self, kept: Kept, stored: Stored, bucket: int) -> None:
         """Take in what is kept of a block, and cover its offsets."""
@@ -387,15 +380,13 @@ def _foldable(segments: Sequence[_Segment], target_bytes: int) -> Iterator[list[
     """Give neighbours to be joined, the newest first.
 
     A segment joins newer ones only if it is not much larger than they are together. So a record is rewritten
-    a logarithmic number of times, not once for every segment that comes after it. And only if it says nothing
-    wrong of them: if a compaction of both came to its end with this one only, the others are still dirty.
+    a logarithmic number of times, not once for every segment that comes after it.
     """
     group: list[_Segment] = []
     size = raw_size = 0
     for segment in reversed(segments):
         fits = segment.bytes <= 2 * SMALL_BYTES or segment.raw_bytes <= 2 * raw_size
         fits = fits and size + segment.bytes <= target_bytes
-        fits = fits and all(segment.compacted_to <= newer.dirty_from or not newer.is_dirty for newer in group)
         if group and not fits:
             if _is_worth_it(group):
                 yield group
@@ -405,6 +396,11 @@ def _foldable(segments: Sequence[_Segment], target_bytes: int) -> Iterator[list[
         raw_size += segment.raw_bytes
     if _is_worth_it(group):
         yield group
+
+
+def _clean_to(group: Sequence[_Segment]) -> int:
+    """How far what is joined was compacted: to the first of them that is not clean, and so far in that."""
+    return next((segment.dirty_from for segment in group if segment.dirty_from < segment.end), group[-1].end)
 
 
 def _is_worth_it(group: Sequence[_Segment]) -> bool:

@@ -71,6 +71,8 @@ class SegmentHeader(msgspec.Struct, frozen=True):
     """Records were left out that others replace, up to this offset: who reads on to it misses nothing."""
     deletes_gone_to: int = 0
     """Old tombstones before this offset were left out: who has read less far begins anew."""
+    clean_to: int = 0
+    """Of this segment, what is before this offset was compacted; the rest is still to be."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 __all__ = ["WORTH_IT", "Beside"]
@@ -42,12 +43,14 @@ class Beside:
         *,
         interval: int,
         urgency: Callable[[], float] = lambda: 0.0,
+        while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._what = what
         self._work = work
         self._interval = interval
         self._urgency = urgency
+        self._while_waiting = while_waiting
         self._clock = clock
         self._left = interval
         self._rests_until = clock()
@@ -77,16 +80,21 @@ class Beside:
         began = self._clock()
         left = self._patience_ends - began
         if self._thread is not None and self._is_at_work() and left > 0 and self._urgency() >= _PRESSING:
-            self._thread.join(left)
+            with self._while_waiting():
+                self._thread.join(left)
             _LOGGER.info("The epochs waited %.1f s for the %s.", self._clock() - began, self._what)
 
     def _is_at_work(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def wait(self) -> None:
-        """Wait until the work that has begun is done."""
-        if self._thread is not None:
-            self._thread.join()
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until the work that has begun is done; if it takes too long, it is left behind."""
+        if self._thread is None:
+            return
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            _LOGGER.warning("The %s is still at work after %s s. It is left behind.", self._what, timeout_s)
+        else:
             self._thread = None
 
     def _run(self) -> None:

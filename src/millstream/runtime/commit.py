@@ -179,7 +179,7 @@ class Driver:
             failpoints.hit("commit.leased")
             self._chain.settle(head)
             self._head = head
-            self._recent.resume(self._chain.there())
+            self._recent.resume(self._chain.untidied())
             if head is not None:
                 self.publish(head)
             self._commit(self._fence(head), () if head is None else head.tasks)

@@ -154,14 +154,20 @@ class ManifestChain:
         """The manifests that are kept, from the oldest to the head."""
         return (self.read(Epoch(number)) for number in range(head.oldest, head.epoch + 1))
 
-    def there(self) -> Iterator[Manifest]:
-        """All manifests that nobody has removed yet, from the oldest to the head, as far as they can be read.
+    def untidied(self) -> list[Manifest]:
+        """The head and those before it that nobody has removed, without a gap, as far as they can be read.
 
-        Those that are kept were checked by :meth:`head`; nobody needs the others.
+        Those that are kept were checked by :meth:`head`; nobody needs the others. Older ones behind a gap are
+        there because a snapshot or an idle task needs them, and not because nobody has tidied up.
         """
-        for epoch in self._epochs():
+        found: list[Manifest] = []
+        for epoch in reversed(self._epochs()):
             with suppress(MillstreamError, FileNotFoundError):
-                yield self.read(epoch)
+                manifest = self.read(epoch)
+                if found and found[-1].epoch != epoch + 1:
+                    break
+                found.append(manifest)
+        return found[::-1]
 
     def fold(self, head: Manifest, pinned: Container[int] = ()) -> int:
         """Remove the manifests that the head does without, but those that are pinned; return how many.

@@ -25,15 +25,20 @@ _FEWEST: Final = 2
 _KEPT_PART: Final = 16
 _NEW_PART: Final = 8
 """Which part of the state may be kept, and be worth it to tidy up."""
+_SEALED_BYTES: Final = 32 << 20
+"""Outputs and repartitions are not state, but lie there as well: so much of them is worth it, or half of the
+state if that is more."""
 _TIMES_AS_MANY: Final = 2
 """Behind upkeep there are as many as are kept; as many again, and it is time."""
 
 
 class Gone(NamedTuple):
-    """Epochs that were committed, and the changes of state in those of them that are no longer kept."""
+    """Epochs that were committed, and what those of them had sealed that are no longer kept."""
 
     epochs: int = 0
+    sealed_bytes: int = 0
     changed_bytes: int = 0
+    """What of it are changes of state."""
 
 
 class _Epoch(NamedTuple):
@@ -88,10 +93,11 @@ class RecentEpochs:
         """Count an epoch."""
         entries = (manifest.tasks[task] for task in manifest.sealed)
         self._kept.append(self._epoch(manifest.epoch, entries))
-        gone_bytes = 0
+        epochs, sealed, changed = self._gone
         while self._kept[0].number < manifest.oldest:
-            gone_bytes += self._kept.popleft().changed_bytes
-        self._gone = Gone(self._gone.epochs + 1, self._gone.changed_bytes + gone_bytes)
+            gone = self._kept.popleft()
+            sealed, changed = sealed + gone.sealed_bytes, changed + gone.changed_bytes
+        self._gone = Gone(epochs + 1, sealed, changed)
 
     @property
     def gone(self) -> Gone:
@@ -101,12 +107,14 @@ class RecentEpochs:
     def urgency(self) -> float:
         """From 1 on it is worth it to tidy up, whoever has committed them; the more, the more it presses.
 
-        It presses by bytes. Many small epochs are just worth it.
+        It presses by changes of state. Many small epochs, and large outputs, are just worth it.
         """
         changed, worth_it = self._untidied_bytes, self._part(_NEW_PART)
-        by_bytes = changed / worth_it if worth_it else inf if changed else 0.0
+        by_changes = changed / worth_it if worth_it else inf if changed else 0.0
         are_many = self._gone.epochs - self._tidied.epochs >= _TIMES_AS_MANY * self._most
-        return max(by_bytes, 1.0 if are_many else 0.0)
+        sealed = self._gone.sealed_bytes - self._tidied.sealed_bytes
+        are_large = sealed >= max(_SEALED_BYTES, (self._state or 0) / 2)
+        return max(by_changes, 1.0 if are_many or are_large else 0.0)
 
     def tended(self, gone: Gone) -> None:
         """Note that all is tidied up that was gone when it began."""

@@ -38,6 +38,8 @@ from millstream.topology.topology import Topology
 
 __all__ = ["EpochFailedError", "EpochLoop", "EpochResult"]
 
+_LONGEST_WAIT_S = 60.0
+"""How long upkeep that is at work is waited for in the end. It may be killed at any time."""
 _RUN_AGAIN = (EpochMismatchError, MisplacedError, DiskFullError, Py4JError, PySparkException, OSError)
 """Failures of the machinery: the same epoch may well succeed when it is run again."""
 
@@ -113,6 +115,7 @@ class EpochLoop:
             self.driver.tend,
             interval=config.upkeep_interval_epochs,
             urgency=self.driver.upkeep_urgency,
+            while_waiting=lambda: kept_alive(self.driver.lease, config.lease_ttl_ms),
         )
 
     def open(self) -> None:
@@ -180,7 +183,7 @@ class EpochLoop:
 
     def close(self) -> None:
         """Let the lease go, and end the Spark that was made here."""
-        self._upkeep.wait()
+        self._upkeep.wait(_LONGEST_WAIT_S)
         self.driver.close()
         self._end_snapshots()
         context, self._context = self._context, None
