@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from millstream import StreamsBuilder, serdes
 from millstream.cli.main import millstream
 from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.state.backends import supplier
 from millstream.state.directory import open_state_directory
 from millstream.testing.executor import InProcessExecutor
 from millstream.types import Partition
@@ -59,6 +60,19 @@ def test_the_stores_of_a_task_are_shown(run: Run) -> None:
     _, _, row = run("state", "show", "count", "0_0").stdout.splitlines()
     store, backend, _version, offset, rows = row.split()
     assert (store, backend, offset, rows) == ("counts", "lmdb", "2", "2")
+
+
+def test_the_rows_of_a_store_on_rocksdb_are_counted(run: Run) -> None:
+    task = open_state_directory(Path("millstream-state")).task("count", "0_0")
+    with supplier("rocksdb").open(task.store_path("rocksdb", "seen")) as store:
+        store.write([(b"%d" % n, b"") for n in range(1000, 4000)], marker=b'{"version":1,"position":2}')
+    assert run("state", "show", "count", "0_0").stdout.splitlines()[-1].split() == [
+        "seen",
+        "rocksdb",
+        "1",
+        "2",
+        "3,000",
+    ]
 
 
 def test_a_task_that_is_not_there_is_named_with_those_that_are(run: Run) -> None:

@@ -231,6 +231,8 @@ class KeyValueStore(StateStore[K], Generic[K, V]):
     def approximate_num_entries(self) -> int:
         """About how many pairs there are, without a scan: RocksDB estimates it, memory knows it.
 
+        RocksDB counts a pair again for each time that it was overwritten, until it is compacted.
+
         >>> from millstream import serdes
         >>> from millstream.state.backends.memory import MemoryBackend
         >>> store = KeyValueStore("stock", Overlay(MemoryBackend()), serdes.string, serdes.int64)

@@ -70,6 +70,30 @@ def test_size_follows_the_number_of_rows(store: Backend) -> None:
     assert size.bytes >= 1000
 
 
+@pytest.mark.parametrize("name", ["lmdb", "rocksdb"])
+@pytest.mark.parametrize("batch", [1000, 10_000])  # written through the log, and ingested, by RocksDB
+def test_a_store_that_is_opened_again_knows_about_how_many_rows_it_has(
+    tmp_path: Path, name: str, batch: int
+) -> None:
+    keys = [b"%06d" % n for n in range(10_000)]
+    for value in (b"old", b"new"):
+        for at in range(0, len(keys), batch):
+            with supplier(name).open(tmp_path / "store") as store:
+                store.write([(key, value) for key in keys[at : at + batch]], marker=value)
+        with supplier(name).open(tmp_path / "store") as store:
+            assert len(keys) <= store.size().approximate_entries <= 2 * len(keys) + 20
+
+
+@pytest.mark.parametrize("name", ["lmdb", "rocksdb"])
+def test_rows_that_are_deleted_are_not_counted(tmp_path: Path, name: str) -> None:
+    keys = [b"%06d" % n for n in range(10_000)]
+    with supplier(name).open(tmp_path / "store") as store:
+        store.write([(key, b"v") for key in keys], marker=b"v1")
+    with supplier(name).open(tmp_path / "store") as store:
+        store.write([(key, None) for key in keys[10:]], marker=b"v2")
+        assert 10 <= store.size().approximate_entries <= 12
+
+
 @pytest.mark.parametrize("keys", [[b"b", b"a"], [b"a", b"a"], [b"\0", b""]])
 def test_keys_out_of_order_are_refused_and_named(store: Backend, keys: list[bytes]) -> None:
     with pytest.raises(

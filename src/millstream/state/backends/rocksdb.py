@@ -162,9 +162,14 @@ class RocksDbBackend(CheckedBackend):
 
     def _size(self) -> StoreSize:
         with _errors_named(self._path):
-            rows = self._db.property_int_value("rocksdb.estimate-num-keys") or 0
+            entries, deletions = self._sorted_entries()
+            # Not "estimate-num-keys": that knows only the files that were written since the store was opened.
+            for table in ("active-mem-table", "imm-mem-tables"):
+                entries += self._db.property_int_value(f"rocksdb.num-entries-{table}") or 0
+                deletions += self._db.property_int_value(f"rocksdb.num-deletes-{table}") or 0
             unflushed = self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
-        return StoreSize(max(0, rows - 1), self._sorted_bytes() + unflushed)  # the marker is not a row
+        rows = entries - 2 * deletions - 1  # without what deletes, what was deleted, and the marker
+        return StoreSize(max(0, rows), self._sorted_bytes() + unflushed)
 
     def is_mostly_free(self) -> bool:
         """Tell whether a large store has mostly rows that are deleted.
@@ -176,11 +181,8 @@ class RocksDbBackend(CheckedBackend):
         with _errors_named(self._path):
             if self._sorted_bytes() < _LARGE_BYTES:
                 return False
-            found = _DELETIONS.search(self._db.property_value("rocksdb.aggregated-table-properties") or "")
-        if found is None:
-            return False
-        entries, deletions = map(int, found.groups())
-        return deletions * _MOSTLY_DELETED_FROM >= entries
+            entries, deletions = self._sorted_entries()
+        return entries > 0 and deletions * _MOSTLY_DELETED_FROM >= entries
 
     def compact(self) -> None:
         """Write all files anew, without deleted rows; nothing where there may be no room for that.
@@ -269,6 +271,11 @@ class RocksDbBackend(CheckedBackend):
     def _sorted_bytes(self) -> int:
         with _errors_named(self._path):
             return self._db.property_int_value("rocksdb.total-sst-files-size") or 0
+
+    def _sorted_entries(self) -> tuple[int, int]:
+        """How many entries the sorted files have, and how many of these delete another one."""
+        found = _DELETIONS.search(self._db.property_value("rocksdb.aggregated-table-properties") or "")
+        return (0, 0) if found is None else (int(found[1]), int(found[2]))
 
     def _level_0_files(self) -> int:
         return self._db.property_int_value("rocksdb.num-files-at-level0") or 0
