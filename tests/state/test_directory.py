@@ -54,6 +54,13 @@ def task(tmp_path: Path) -> TaskDirectory:
     return open_state_directory(tmp_path / "state").task("wordcount", "1_3")
 
 
+def test_a_state_directory_that_cannot_be_made_is_an_error_that_names_it() -> None:
+    with pytest.raises(
+        StateDirectoryError, match=r"/proc/state cannot become a state directory: .* Remedy: "
+    ):
+        open_state_directory(Path("/proc/state"))
+
+
 def test_paths_are_those_of_kafka_streams(tmp_path: Path, task: TaskDirectory) -> None:
     assert task.path == tmp_path / "state" / "wordcount" / "1_3"
     assert task.store_path("rocksdb", "counts") == task.path / "rocksdb" / "counts"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from millstream.spark.session import check_context, context_of, forget_dead_cont
 from millstream.spark.shipping import Program, ship
 from millstream.spark.slots import Slots
 from millstream.spark.snapshots import SnapshotJobs
+from millstream.spark.warming import warm_up
 from millstream.state.backends.api import StoreSize
 from millstream.state.backends.config_setter import config_setter
 from millstream.state.snapshots import absolute_location
@@ -127,7 +128,7 @@ class EpochLoop:
             self._context = self._get_context()
             self._slots = Slots(self._context, self._context.defaultParallelism)
             self._make_worker = ship(self._context, self._program)
-            self._slots.rows.mapPartitions(_Warm(self._make_worker)).collect()
+            warm_up(self._context, self._slots, self._make_worker, self._application_id)
         self._begin_snapshots()
 
     @property
@@ -250,14 +251,3 @@ class EpochLoop:
                     raise given_up(job, error, tries, spark_is_alive=alive) from error
             else:
                 return [report for report in reports if isinstance(report, TaskReport)], manifest
-
-
-class _Warm:
-    """Makes a worker process import and unpack what it will need."""
-
-    def __init__(self, make_worker: Callable[[], object]) -> None:
-        self._make_worker = make_worker
-
-    def __call__(self, rows: Any) -> list[int]:
-        self._make_worker()
-        return [sum(1 for _ in rows)]

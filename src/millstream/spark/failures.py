@@ -7,7 +7,7 @@ import re
 from millstream.errors import MillstreamError
 from millstream.runtime.epoch import EpochJob
 
-__all__ = ["EpochFailedError", "SparkGoneError", "given_up"]
+__all__ = ["EpochFailedError", "SparkGoneError", "WorkersNotReadyError", "given_up", "not_ready"]
 
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 _LONGEST = 2_000
@@ -19,6 +19,23 @@ class EpochFailedError(MillstreamError):
 
 class SparkGoneError(EpochFailedError):
     """Spark has ended, or its JVM was killed."""
+
+
+class WorkersNotReadyError(MillstreamError):
+    """Spark could not start the processes that run tasks, or they could not load the program."""
+
+
+def not_ready(application_id: str, error: Exception, *, spark_is_alive: bool) -> MillstreamError:
+    """The error to raise when there are no workers to begin with."""
+    if not spark_is_alive:
+        return SparkGoneError(
+            f"Application {application_id!r} could not start: Spark is gone. Likely cause: its JVM was "
+            "killed, for example for lack of memory, or the session was stopped."
+        )
+    return WorkersNotReadyError(
+        f"Application {application_id!r} could not start: its workers failed with: {shortened(error)}. "
+        "Likely cause: what the program imports or opens is not there where Spark runs it."
+    )
 
 
 def given_up(job: EpochJob, error: Exception, tries: int, *, spark_is_alive: bool) -> EpochFailedError:

@@ -29,6 +29,7 @@ class Failed:
     """An error of the user's program: running it again would fail again, so it is not raised but told."""
 
     task_id: str
+    """Empty if there was no worker to run tasks."""
     error: MillstreamError
 
 
@@ -61,7 +62,11 @@ class Step:
                 blobs.append(sent)
             elif sent is not None:
                 yield number, sent
-        worker = self.make_worker()
+        try:
+            worker = self.make_worker()
+        except MillstreamError as error:
+            yield slot, Failed("", error)
+            return
         for task in self.job.tasks:
             if task.level == self.level and self.slots[task.task_id] == slot:
                 yield from self._run(worker, task, slot, blobs)

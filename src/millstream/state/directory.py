@@ -153,7 +153,13 @@ def open_state_directory(path: Path) -> StateDirectory:
 
     A folder that is neither empty nor ours is refused, because clearing state deletes folders.
     """
-    ensure_private_folder(path)
+    try:
+        ensure_private_folder(path)
+    except OSError as error:
+        raise StateDirectoryError(
+            f"{path} cannot become a state directory: {error}. Likely cause: this user may not make folders "
+            "there. Remedy: name a folder that it may make and write into."
+        ) from error
     marker = path / _INSTANCE_FILE
     if not marker.exists():
         foreign = [e.name for e in path.iterdir() if e.name != "lost+found" and not is_temporary(e.name)]
