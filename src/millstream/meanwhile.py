@@ -1,12 +1,15 @@
-"""Something to be done again and again while something else goes on."""
+"""Something to be done in another thread while something else goes on: again and again, or for so long."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Generic, TypeVar
 
-__all__ = ["repeated"]
+__all__ = ["Impatient", "repeated"]
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -33,3 +36,40 @@ def repeated(action: Callable[[], None], every_s: float, name: str) -> Iterator[
     finally:
         over.set()
         thread.join()
+
+
+class Impatient(Generic[T]):
+    """Asks a question, but does not wait for the answer for ever.
+
+    As long as one is not answered, no other one is asked. An answer that comes too late is thrown away.
+
+    >>> Impatient(lambda: 7, 60, "The storage")()
+    7
+    """
+
+    def __init__(self, ask: Callable[[], T], timeout_s: float, whom: str) -> None:
+        self._ask = ask
+        self._timeout_s = timeout_s
+        self._whom = whom
+        self._asking: threading.Thread | None = None
+
+    def __call__(self) -> T:
+        """Return the answer; raise what the question raises, or a TimeoutError."""
+        answers: list[T] = []
+        errors: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                answers.append(self._ask())
+            except BaseException as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+
+        if self._asking is None or not self._asking.is_alive():
+            self._asking = threading.Thread(target=ask, name="millstream-question", daemon=True)
+            self._asking.start()
+            self._asking.join(self._timeout_s)
+        if answers:
+            return answers[0]
+        if errors:
+            raise errors[0]
+        raise TimeoutError(f"{self._whom} has not answered within {self._timeout_s:g} s.")

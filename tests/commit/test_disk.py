@@ -17,7 +17,7 @@ from tests.state.small_app import FastFiles
 
 from millstream import Store, StreamsBuilder, Topology, serdes
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.runtime.beside import WORTH_IT, Beside
+from millstream.runtime.beside import Beside, Urgency
 from millstream.runtime.commit import DriverSettings
 from millstream.testing.executor import InProcessExecutor
 from millstream.types import Partition
@@ -130,12 +130,11 @@ def test_a_driver_knows_what_the_one_before_it_has_left(tmp_path: Path) -> None:
         for _ in range(5):
             write(log, chance.sample(range(KEYS), 3_000), chance)
             executor.run_epoch()
-        urgency = executor.driver.upkeep_urgency()
-        assert urgency > 1
+        assert executor.driver.upkeep_urgency() is Urgency.WORTH_IT
     with application(tmp_path / "app", "memory", topology(), spare_bytes=1 << 20) as executor:
-        assert executor.driver.upkeep_urgency() >= urgency
+        assert executor.driver.upkeep_urgency() is Urgency.WORTH_IT
         executor.driver.tend()
-        assert executor.driver.upkeep_urgency() == 0
+        assert executor.driver.upkeep_urgency() is Urgency.NONE
 
 
 def test_an_application_that_never_runs_for_long_is_tidied_up_too(tmp_path: Path) -> None:
@@ -146,7 +145,7 @@ def test_an_application_that_never_runs_for_long_is_tidied_up_too(tmp_path: Path
         with application(tmp_path / "app", "memory", topology(), spare_bytes=1 << 20) as executor:
             write(log, chance.sample(range(KEYS), 3), chance)
             executor.run_epoch()
-            if executor.driver.upkeep_urgency() >= WORTH_IT:
+            if executor.driver.upkeep_urgency() >= Urgency.WORTH_IT:
                 executor.driver.tend()
         found.append(sum(1 for path in (tmp_path / "app").rglob("*") if path.is_file()))
     assert max(found[100:]) <= 1.1 * max(found[:100]), "files stay as many"

@@ -102,8 +102,8 @@ def with_header_field(block: bytes, position: int, packed: bytes) -> bytes:
 
 def test_an_intact_header_with_impossible_content_is_refused() -> None:
     block = one_block(record_batch([b"k"], [b"v"], [1]))
-    with pytest.raises(FormatVersionError, match="format version 2, but this Millstream reads version 1"):
-        decoded(with_header_field(block, 4, b"\x02"))
+    with pytest.raises(FormatVersionError, match="format version 3, but this Millstream reads"):
+        decoded(with_header_field(block, 4, b"\x03"))
     with pytest.raises(DamagedLogError, match=f"claims {MAX_BLOCK_BYTES + 1} bytes; the bound is"):
         decoded(with_header_field(block, 12, struct.pack("<I", MAX_BLOCK_BYTES + 1)))
     with pytest.raises(DamagedLogError, match="it has 1 records and claims 2"):

@@ -27,7 +27,7 @@ RECORDS = record_batch([b"k%02d" % i for i in range(12)], [b"value"] * 12, range
 PLACES = pa.array(range(0, 24, 2), pa.uint32())
 HEADER = bytes.fromhex(
     "4d53424b"  # magic
-    "01070000"  # version 1; no headers, sparse, compressed; zero
+    "02070000"  # version 2; no headers, sparse, compressed; zero
     "0c000000"  # 12 rows
     "0e010000"  # 270 bytes of body
     "6400000000000000"  # timestamps from 100
@@ -38,7 +38,7 @@ HEADER = bytes.fromhex(
     "a8020000"  # 680 bytes of raw body
     "00000000"  # zero
     "1174a503"  # checksum of the body
-    "da96daff"  # checksum of the header
+    "a3a265d9"  # checksum of the header
 )
 BODY = bytes.fromhex(
     "28b52ffd60a801250800a20e272c706bd21afcffc7fe9fabaa58ff9f0fe8bfa5f24bf35455417e1ad5bfa11bbf80b8ad469ffe6d"

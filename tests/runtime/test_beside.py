@@ -10,7 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from millstream.runtime.beside import Beside
+from millstream.runtime.beside import Beside, Urgency
+
+NONE, WORTH_IT, PRESSING = Urgency
 
 
 def test_it_comes_after_every_so_many_epochs() -> None:
@@ -23,10 +25,11 @@ def test_it_comes_after_every_so_many_epochs() -> None:
 
 
 def test_it_comes_early_if_it_is_worth_it_and_then_counts_anew() -> None:
-    now = urgency = 0.0
+    now = 0.0
+    urgency = NONE
     done: list[int] = []
     beside = Beside("upkeep", lambda: done.append(1), interval=3, urgency=lambda: urgency, clock=lambda: now)
-    for turn, expected in [(0.9, 0), (1.0, 1), (0.0, 1), (0.9, 1), (0.0, 2), (1.5, 3)]:
+    for turn, expected in [(NONE, 0), (WORTH_IT, 1), (NONE, 1), (NONE, 1), (NONE, 2), (PRESSING, 3)]:
         urgency = turn
         beside.epoch_ended()
         beside.wait()
@@ -34,7 +37,7 @@ def test_it_comes_early_if_it_is_worth_it_and_then_counts_anew() -> None:
         assert len(done) == expected
 
 
-def times_of(urgency: float, *, fails: bool = False) -> list[float]:
+def times_of(urgency: Urgency, *, fails: bool = False) -> list[float]:
     """When work that takes 20 seconds begins, if an epoch ends every second."""
     now = 100.0
     done: list[float] = []
@@ -55,15 +58,15 @@ def times_of(urgency: float, *, fails: bool = False) -> list[float]:
 
 
 def test_before_it_comes_early_it_rests_four_times_as_long_as_it_took() -> None:
-    assert times_of(3.9) == [100, 200]
+    assert times_of(WORTH_IT) == [100, 200]
 
 
 def test_if_it_presses_it_does_not_rest() -> None:
-    assert times_of(4.0) == list(range(100, 290, 21))
+    assert times_of(PRESSING) == list(range(100, 290, 21))
 
 
-@pytest.mark.parametrize("urgency", [1.0, 4.0, 100.0])
-def test_after_a_failure_it_rests_however_much_it_presses(urgency: float) -> None:
+@pytest.mark.parametrize("urgency", [WORTH_IT, PRESSING])
+def test_after_a_failure_it_rests_however_much_it_presses(urgency: Urgency) -> None:
     assert times_of(urgency, fails=True) == [100, 200]
 
 
@@ -75,7 +78,7 @@ def test_after_a_failure_it_rests_a_minute_at_least() -> None:
         tries.append(now)
         raise OSError("the disk is full")
 
-    beside = Beside("upkeep", work, interval=1000, urgency=lambda: 9, clock=lambda: now)
+    beside = Beside("upkeep", work, interval=1000, urgency=lambda: PRESSING, clock=lambda: now)
     for _ in range(130):
         beside.epoch_ended()
         beside.wait()
@@ -90,7 +93,7 @@ class Slow:
         self.may_end = threading.Event()
         self.begun: list[int] = []
         self.waited: list[str] = []
-        self.urgency = 1.0
+        self.urgency = WORTH_IT
         self.beside = Beside(
             "upkeep",
             self.work,
@@ -104,21 +107,36 @@ class Slow:
     def while_waiting(self) -> Iterator[None]:
         self.waited.append("begun")
         yield
-        self.waited.append(f"ended at {self.urgency}")
+        self.waited.append(f"ended at {self.urgency.name}")
 
     def work(self) -> None:
         self.begun.append(1)
         assert self.may_end.wait(30)
-        self.urgency = 0.0
+        self.urgency = NONE
+
+
+def test_it_comes_when_there_is_nothing_to_do_if_it_is_worth_it_and_has_rested() -> None:
+    now = 0.0
+    urgency = NONE
+    done: list[float] = []
+    beside = Beside(
+        "upkeep", lambda: done.append(now), interval=1, urgency=lambda: urgency, clock=lambda: now
+    )
+    for turn in (NONE, NONE, WORTH_IT, WORTH_IT, WORTH_IT, NONE):
+        urgency = turn
+        beside.nothing_to_do()
+        beside.wait()
+        now += 0.5
+    assert done == [1.0, 2.0]
 
 
 def test_epochs_go_on_while_it_is_at_work() -> None:
     slow = Slow(lambda: 0.0)
     slow.beside.epoch_ended()
-    slow.urgency = 3.9
+    slow.urgency = WORTH_IT
     for _ in range(3):
         slow.beside.epoch_ended()
-    assert slow.urgency == 3.9, "nobody has waited"
+    assert slow.urgency is WORTH_IT, "nobody has waited"
     assert not slow.waited
     slow.may_end.set()
     slow.beside.wait()
@@ -128,29 +146,29 @@ def test_epochs_go_on_while_it_is_at_work() -> None:
 def test_epochs_wait_for_it_if_it_presses() -> None:
     slow = Slow(lambda: 0.0)
     slow.beside.epoch_ended()
-    slow.urgency = 4.0
+    slow.urgency = PRESSING
     threading.Timer(0.1, slow.may_end.set).start()
     slow.beside.epoch_ended()
-    assert slow.urgency == 0, "it is done"
+    assert slow.urgency is NONE, "it is done"
     assert slow.begun == [1], "and is not begun again, because nothing presses any more"
-    assert slow.waited == ["begun", "ended at 0.0"], "the lease, for one, is kept alive meanwhile"
+    assert slow.waited == ["begun", "ended at NONE"], "the lease, for one, is kept alive meanwhile"
 
 
 def test_if_it_takes_much_longer_than_the_last_time_they_go_on() -> None:
     now = 0.0
     slow = Slow(lambda: now)
     slow.beside.epoch_ended()
-    slow.urgency = 4.0
+    slow.urgency = PRESSING
     now = 1.1
     for _ in range(3):
         slow.beside.epoch_ended()
-    assert slow.urgency == 4.0, "nobody has waited: it was given a second"
+    assert slow.urgency is PRESSING, "nobody has waited: it was given a second"
     slow.may_end.set()
     slow.beside.wait()
 
 
 def test_an_interval_of_zero_means_never() -> None:
-    beside = Beside("upkeep", lambda: pytest.fail("it ran"), interval=0, urgency=lambda: 9)
+    beside = Beside("upkeep", lambda: pytest.fail("it ran"), interval=0, urgency=lambda: PRESSING)
     for _ in range(5):
         beside.epoch_ended()
     beside.wait()
@@ -183,7 +201,7 @@ def test_in_the_end_it_is_not_waited_for_for_ever(caplog: pytest.LogCaptureFixtu
     assert caplog.messages == ["The upkeep is still at work after 0.01 s. It is left behind."]
     slow.may_end.set()
     slow.beside.wait()
-    assert slow.urgency == 0
+    assert slow.urgency is NONE
 
 
 def test_a_failure_is_a_warning_and_the_next_turn_tries_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,8 +14,9 @@ whose records have no headers leaves that column out (flag 1). Every length is b
 A block covers as many offsets as it has rows, unless compaction removed some: then it says how many it covers
 (its span) and has a column with the place of each row in them (flag 2).
 
-A block that is rewritten may have its body compressed as a whole, with zstd (flag 4). Then the header says
-how long it was (raw body length, else zero), and the checksum is that of the bytes as they stand in the file.
+A block that is rewritten may have its body compressed as a whole, with zstd (flag 4, version 2). Then the
+header says how long it was (raw body length, else zero), and the checksum is that of the bytes as they stand
+in the file.
 What is appended or sealed is never compressed: it is read without a copy.
 """
 
@@ -80,7 +81,8 @@ _HEADER: Final = struct.Struct("<4sBB2xIIqqqIII4xI")
 _CHECKSUM: Final = struct.Struct("<I")
 BLOCK_HEADER_BYTES: Final = 64
 _MAGIC: Final = b"MSBK"
-_VERSION: Final = 1
+_VERSIONS: Final = (1, 2)
+"""The second is that of compressed blocks."""
 _NO_HEADERS: Final = 1
 _SPARSE: Final = 2
 _COMPRESSED: Final = 4
@@ -187,10 +189,11 @@ def decode_header(data: bytes | memoryview, where: str) -> BlockHeader:
     (expected,) = _CHECKSUM.unpack_from(view, _HEADER.size)
     if checksum(view[: _HEADER.size]) != expected:
         raise _damaged(where, "the checksum of its header does not match")
-    if version != _VERSION:
+    if version not in _VERSIONS:
         raise FormatVersionError(
-            f"The block at {where} has format version {version}, but this Millstream reads version "
-            f"{_VERSION}. Likely cause: another release wrote it. Remedy: use that release to read it."
+            f"The block at {where} has format version {version}, but this Millstream reads versions "
+            f"{_VERSIONS[0]} to {_VERSIONS[-1]}. Likely cause: another release wrote it. Remedy: use that "
+            "release to read it."
         )
     if length > MAX_BLOCK_BYTES:
         raise _damaged(where, f"it claims {length} bytes; the bound is {MAX_BLOCK_BYTES}")
@@ -348,7 +351,7 @@ def _pack(header: BlockHeader) -> bytes:
     flags |= _COMPRESSED if header.raw_body_length else 0
     packed = _HEADER.pack(
         _MAGIC,
-        _VERSION,
+        _VERSIONS[1] if header.raw_body_length else _VERSIONS[0],
         flags,
         header.rows,
         header.body_length,

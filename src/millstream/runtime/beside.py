@@ -7,9 +7,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from enum import IntEnum
 from typing import Final
 
-__all__ = ["WORTH_IT", "Beside"]
+__all__ = ["Beside", "Urgency"]
 
 _LOGGER = logging.getLogger("millstream")
 _RESTS_TIMES: Final = 4
@@ -17,12 +18,19 @@ _RESTS_TIMES: Final = 4
 _RESTS_S: Final = 1.0
 _RESTS_AFTER_A_FAILURE_S: Final = 60.0
 """And how long at least. A failure is quick, and would be told after every epoch."""
-WORTH_IT: Final = 1.0
-_PRESSING: Final = 4.0
-"""How urgent it must be to come early, and to come without a rest and be waited for."""
 _PATIENCE_TIMES: Final = 2
 _PATIENCE_S: Final = 1.0
 """How many times as long as it took the last time it is waited for, and how long at least."""
+
+
+class Urgency(IntEnum):
+    """How much there is to do."""
+
+    NONE = 0
+    WORTH_IT = 1
+    """Enough to come early."""
+    PRESSING = 2
+    """So much that it does not rest, and is waited for."""
 
 
 class Beside:
@@ -42,7 +50,7 @@ class Beside:
         work: Callable[[], object],
         *,
         interval: int,
-        urgency: Callable[[], float] = lambda: 0.0,
+        urgency: Callable[[], Urgency] = lambda: Urgency.NONE,
         while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -65,7 +73,16 @@ class Beside:
         if not self._interval:
             return
         self._wait_if_it_presses()
-        if not self._is_at_work() and (self._left <= 0 or self._is_early()):
+        if self._left <= 0 or self._is_early():
+            self._begin()
+
+    def nothing_to_do(self) -> None:
+        """Begin the work if it is urgent: it might have been its turn if there were epochs."""
+        if self._interval and self._is_early():
+            self._begin()
+
+    def _begin(self) -> None:
+        if not self._is_at_work():
             self._left = self._interval
             self._patience_ends = self._clock() + self._patience_s
             self._thread = threading.Thread(target=self._run, name=f"millstream-{self._what}", daemon=True)
@@ -73,16 +90,18 @@ class Beside:
 
     def _is_early(self) -> bool:
         if self._clock() >= self._rests_until:
-            return self._urgency() >= WORTH_IT
-        return not self._has_failed and self._urgency() >= _PRESSING
+            return self._urgency() >= Urgency.WORTH_IT
+        return not self._has_failed and self._urgency() >= Urgency.PRESSING
 
     def _wait_if_it_presses(self) -> None:
         began = self._clock()
         left = self._patience_ends - began
-        if self._thread is not None and self._is_at_work() and left > 0 and self._urgency() >= _PRESSING:
-            with self._while_waiting():
-                self._thread.join(left)
-            _LOGGER.info("The epochs waited %.1f s for the %s.", self._clock() - began, self._what)
+        if not self._is_at_work() or left <= 0 or self._urgency() < Urgency.PRESSING:
+            return
+        assert self._thread is not None  # it is at work
+        with self._while_waiting():
+            self._thread.join(left)
+        _LOGGER.info("The epochs waited %.1f s for the %s.", self._clock() - began, self._what)
 
     def _is_at_work(self) -> bool:
         return self._thread is not None and self._thread.is_alive()

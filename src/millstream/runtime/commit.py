@@ -20,7 +20,7 @@ from millstream.log.errors import InvalidPublicationError
 from millstream.offset_reset import OffsetReset
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.application_topics import ApplicationTopics
-from millstream.runtime.beside import WORTH_IT
+from millstream.runtime.beside import Urgency
 from millstream.runtime.commit_checks import (
     PlanNotSupportedError,
     check_changelogs,
@@ -67,7 +67,7 @@ class DriverSettings:
     """Where a source that was never read begins, unless it says so itself."""
     retained_manifests: int = 100
     """How many epochs a store may be behind at most, and still be known as one of this history."""
-    spare_bytes: int = 256 << 10
+    spare_bytes: int = 64 << 10
     """What epochs that are kept may take where state is small, per partition of a changelog: to tidy up costs
     something for each, however little there is. See `millstream.runtime.recent_epochs`."""
 
@@ -87,6 +87,7 @@ class Driver:
     ) -> None:
         self._folder = folder
         self._pinned = pinned
+        self._is_told = False
         self._log = log
         self._plan = plan
         self._clock = clock
@@ -319,8 +320,8 @@ class Driver:
 
     # Step 10 ------------------------------------------------------------------------------------------
 
-    def upkeep_urgency(self) -> float:
-        """From 1 on it is worth it to tidy up now; the more, the more it presses."""
+    def upkeep_urgency(self) -> Urgency:
+        """Whether so much was sealed since the last time that it is worth it to tidy up now, or presses."""
         return self._recent.urgency()
 
     def tend(self, *, min_entries: int | None = None) -> UpkeepReport:
@@ -328,7 +329,7 @@ class Driver:
         gone = self._recent.gone
         head = self.head
         self.lease.verify()
-        is_early = self.upkeep_urgency() >= WORTH_IT
+        is_early = self.upkeep_urgency() >= Urgency.WORTH_IT
         upkeep = Upkeep(self._folder, self._log, self._plan, min_entries=min_entries, is_early=is_early)
         try:
             report = upkeep.run(head, self._pinned_epochs())
@@ -342,10 +343,14 @@ class Driver:
 
     def _pinned_epochs(self) -> Container[int] | None:
         try:
-            return self._pinned()
+            pinned = self._pinned()
         except (MillstreamError, OSError) as error:
-            _LOGGER.warning("No manifest is removed: nobody knows which ones snapshots need. %s", error)
+            if not self._is_told:
+                _LOGGER.warning("No manifest is removed: nobody knows which ones snapshots need. %s", error)
+            self._is_told = True
             return None
+        self._is_told = False
+        return pinned
 
     def _changelog_sizes(self) -> list[int] | None:
         """How much state there is; None if some of it is in sealed files only, which must not go early."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
+from millstream.runtime.beside import Urgency
 from millstream.runtime.manifest import Manifest, TaskEntry
 
 __all__ = ["Gone", "RecentEpochs"]
@@ -24,7 +25,10 @@ _FEWEST: Final = 2
 """Whatever they take: a reader that finds the head not published yet takes the one before it."""
 _KEPT_PART: Final = 16
 _NEW_PART: Final = 8
-"""Which part of the state may be kept, and be worth it to tidy up."""
+_PRESSING_PART: Final = 2
+"""Which part of the state may be kept, is worth it to tidy up, and presses."""
+_PRESSING_SPARES: Final = 16
+"""But small state, of which every part is spare, presses only when there is so much more."""
 _SEALED_BYTES: Final = 32 << 20
 """Outputs and repartitions are not state, but lie there as well: so much of them is worth it, or half of the
 state if that is more."""
@@ -104,38 +108,40 @@ class RecentEpochs:
         """All that was counted so far."""
         return self._gone
 
-    def urgency(self) -> float:
-        """From 1 on it is worth it to tidy up, whoever has committed them; the more, the more it presses.
+    def urgency(self) -> Urgency:
+        """Whether it is worth it to tidy up, or presses, whoever has committed them.
 
         It presses by changes of state. Many small epochs, and large outputs, are just worth it.
         """
-        changed, worth_it = self._untidied_bytes, self._part(_NEW_PART)
-        by_changes = changed / worth_it if worth_it else inf if changed else 0.0
-        are_many = self._gone.epochs - self._tidied.epochs >= _TIMES_AS_MANY * self._most
+        changed = self._gone.changed_bytes - self._tidied.changed_bytes
+        if changed and changed >= self._part(_PRESSING_PART, _PRESSING_SPARES):
+            return Urgency.PRESSING
         sealed = self._gone.sealed_bytes - self._tidied.sealed_bytes
-        are_large = sealed >= max(_SEALED_BYTES, (self._state or 0) / 2)
-        return max(by_changes, 1.0 if are_many or are_large else 0.0)
+        epochs = self._gone.epochs - self._tidied.epochs
+        is_worth_it = (
+            (changed and changed >= self._part(_NEW_PART))
+            or sealed >= max(_SEALED_BYTES, (self._state or 0) / 2)
+            or epochs >= _TIMES_AS_MANY * self._most
+        )
+        return Urgency.WORTH_IT if is_worth_it else Urgency.NONE
 
     def tended(self, gone: Gone) -> None:
         """Note that all is tidied up that was gone when it began."""
         self._tidied = gone
         self._measure()
 
-    @property
-    def _untidied_bytes(self) -> int:
-        return self._gone.changed_bytes - self._tidied.changed_bytes
-
     def _measure(self) -> None:
         """Learn how much state there is: of the changelogs, what does not wait for being compacted."""
         sizes = self._changelog_sizes()
-        new = self._untidied_bytes + sum(epoch.changed_bytes for epoch in tuple(self._kept))
+        new = self._gone.changed_bytes - self._tidied.changed_bytes
+        new += sum(epoch.changed_bytes for epoch in tuple(self._kept))
         self._state = None if sizes is None else max(0, sum(sizes) - new)
         self._partitions = 0 if sizes is None else len(sizes)
 
-    def _part(self, part: int) -> float:
+    def _part(self, part: int, spares: int = 1) -> float:
         if self._state is None:
             return inf
-        return max(self._spare_bytes * self._partitions, self._state / part)
+        return max(spares * self._spare_bytes * self._partitions, self._state / part)
 
     def _epoch(self, number: int, entries: Iterable[TaskEntry]) -> _Epoch:
         sections = [section for entry in entries for section in entry.sections]

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from millstream.config import StreamsConfig
 from millstream.durable import DiskFullError
 from millstream.log.files import FileLog
+from millstream.meanwhile import Impatient
 from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.beside import Beside
 from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
@@ -39,8 +40,8 @@ from millstream.topology.topology import Topology
 
 __all__ = ["EpochFailedError", "EpochLoop", "EpochResult"]
 
-_LONGEST_WAIT_S = 60.0
-"""How long upkeep that is at work is waited for in the end. It may be killed at any time."""
+_LONGEST_WAIT_S = 10.0
+"""So long a storage of snapshots may take to answer, and upkeep at work is waited for in the end."""
 _RUN_AGAIN = (EpochMismatchError, MisplacedError, DiskFullError, Py4JError, PySparkException, OSError)
 """Failures of the machinery: the same epoch may well succeed when it is run again."""
 
@@ -101,7 +102,7 @@ class EpochLoop:
                 default_partitions=config.default_partitions,
                 offset_reset=config.offset_reset,
             ),
-            pinned=self._pinned,
+            pinned=Impatient(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots"),
         )
         config_setter(config.rocksdb_config_setter)  # refused here, and not by the first worker
         self._program = Program(
@@ -143,6 +144,7 @@ class EpochLoop:
         due = tick and self._ticks.due()
         job = self.driver.plan_epoch(tick=due)
         if job is None:
+            self._upkeep.nothing_to_do()
             return None
         stages.ended("plan")
         has_backlog = self.driver.has_backlog
