@@ -54,7 +54,8 @@ class Rule(Protocol):
     """It is for records before this offset only."""
     compacted_to: int
     """How far it leaves out what later records replace."""
-    has_dropped_deletes: bool
+    deletes_gone_to: int
+    """The offset behind the last tombstone that it has left out; 0: none. To be reset by whoever uses it."""
 
     def kept(self, stored: Stored) -> Kept:
         """What is kept of a block."""
@@ -65,7 +66,7 @@ class KeepAll:
 
     up_to = sys.maxsize
     compacted_to = 0
-    has_dropped_deletes = False
+    deletes_gone_to = 0
 
     def kept(self, stored: Stored) -> Kept:
         """All."""
@@ -86,7 +87,7 @@ class KeepLast:
         self._dropped = dropped
         self.up_to = self.compacted_to = compacted_to
         self._deletes_before = deletes_before
-        self.has_dropped_deletes = False
+        self.deletes_gone_to = 0
 
     def kept(self, stored: Stored) -> Kept:
         """The others."""
@@ -101,7 +102,7 @@ class KeepLast:
         if stored.append_time < self._deletes_before:
             going = stays & keys.is_not_null() & pl.Series(pc.is_null(stored.records.column(1)))
             if going.any():
-                self.has_dropped_deletes = True
+                self.deletes_gone_to = 1 + pc.max(offsets.filter(going.to_arrow())).as_py()
                 stays &= ~going
         mask = stays.to_arrow()
         return Kept(stored.records.filter(mask), offsets.filter(mask))

@@ -260,7 +260,7 @@ class Rewriter:
             headers[0].append_time,
             {},
             max(rule.compacted_to, *(header.compacted_to for header in headers)),
-            max(clean_to if rule.has_dropped_deletes else 0, *(header.deletes_gone_to for header in headers)),
+            max(rule.deletes_gone_to, *(header.deletes_gone_to for header in headers)),
             clean_to,
         )
         with disk_errors_named(path):
@@ -283,7 +283,7 @@ class Rewriter:
         Entries behind it are in the new segment because others before it were in the old one. They are left
         as they are: their rows are in sealed files that are kept as long as these can't be compacted.
         """
-        rule.has_dropped_deletes = False
+        rule.deletes_gone_to = 0
         yield from self._rewritten(writer, name.base, min(name.end, rule.up_to), rule)
         for entry in behind:
             if entry.file is not None and beyond == "leave":
