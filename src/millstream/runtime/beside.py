@@ -18,6 +18,8 @@ _RESTS_TIMES: Final = 4
 _RESTS_S: Final = 1.0
 _RESTS_AFTER_A_FAILURE_S: Final = 60.0
 """And how long at least. A failure is quick, and would be told after every epoch."""
+_LONG_S: Final = 1.0
+"""From then on a wait is worth telling."""
 _PATIENCE_TIMES: Final = 2
 _PATIENCE_S: Final = 1.0
 """How many times as long as it took the last time it is waited for, and how long at least."""
@@ -101,7 +103,9 @@ class Beside:
         assert self._thread is not None  # it is at work
         with self._while_waiting():
             self._thread.join(left)
-        _LOGGER.info("The epochs waited %.1f s for the %s.", self._clock() - began, self._what)
+        waited = self._clock() - began
+        if waited >= _LONG_S:
+            _LOGGER.info("The epochs waited %.1f s for the %s.", waited, self._what)
 
     def _is_at_work(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
