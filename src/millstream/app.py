@@ -22,12 +22,14 @@ from millstream.durable import DiskFullError
 from millstream.errors import ConfigError, MillstreamError
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
 from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.in_use import check_not_run
+from millstream.spark.clock import now_ms
 from millstream.spark.epochs import EpochFailedError, EpochLoop, EpochResult
 from millstream.spark.restores import restores_in, restores_told
 from millstream.spark.totals import Totals
 from millstream.state.cleaning import clean
 from millstream.state.directory import open_state_directory
-from millstream.state.errors import StateDirectoryError
+from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.follow import Progress
 from millstream.topology.topology import Topology
 
@@ -208,15 +210,24 @@ class Streams:
     def cleanup(self) -> None:
         """Delete the local state of this application. It is restored from the changelogs.
 
+        Only before it runs, or after `close()`; refused while any other process runs it, too.
+
         >>> from millstream import Streams, StreamsBuilder
         >>> builder = StreamsBuilder()
         >>> builder.stream("lines").to("copies")
         >>> app = Streams(builder.build(), app_id="copy")
         >>> app.cleanup()
         """
-        self._check_state(State.CREATED, State.NOT_RUNNING, State.ERROR)
+        is_begun = self._state is State.CREATED and self._thread is not None
+        if is_begun or self._state not in {State.CREATED, State.NOT_RUNNING, State.ERROR}:
+            raise StateInUseError(
+                f"Application {self.app_id!r} is {self._state.value}, so its local state is in use. Nothing "
+                "was deleted. Remedy: close() it first."
+            )
         if self._config.state_dir.is_dir():
             directory = open_state_directory(self._config.state_dir)  # refuses a folder that is not ours
+            us = self._loop.driver.owner
+            check_not_run(directory, self.app_id, now_ms=now_ms(), log_root=self._log_root, us=us)
             if self._state_folder.is_dir():
                 clean(directory, self.app_id, unused_for_ms=0)
                 left = directory.tasks(self.app_id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +22,18 @@ from millstream.types import Partition
 Run = Callable[..., Result]
 
 
+def counting(log: FileLog) -> InProcessExecutor:
+    builder = StreamsBuilder()
+    builder.stream("words", key=serdes.string, value=serdes.string).group_by_key().count(store="counts")
+    return InProcessExecutor(
+        builder.build(),
+        application_id="count",
+        log_root=log.root,
+        state_dir=log.root.parent / "millstream-state",
+        backend="lmdb",
+    )
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in a folder with an application that has counted two words."""
@@ -27,15 +42,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     log = FileLog(tmp_path / "millstream-data")
     log.create_topic("words")
     log.append(TopicPartition("words", Partition(0)), record_batch([b"to", b"the"], [b"", b""], [1, 2]))
-    builder = StreamsBuilder()
-    builder.stream("words", key=serdes.string, value=serdes.string).group_by_key().count(store="counts")
-    with InProcessExecutor(
-        builder.build(),
-        application_id="count",
-        log_root=log.root,
-        state_dir=tmp_path / "millstream-state",
-        backend="lmdb",
-    ) as executor:
+    with counting(log) as executor:
         executor.run_until_caught_up()
 
     def run(*words: str, stdin: str = "", status: int = 0) -> Result:
@@ -101,6 +108,25 @@ def test_state_that_was_used_lately_or_is_in_use_is_left(run: Run) -> None:
             "Left 0_0: it is in use.",
         ]
     assert Path("millstream-state/count/0_0/lmdb/counts").is_dir()
+
+
+def test_state_of_an_application_that_runs_is_left_between_its_epochs(run: Run, tmp_path: Path) -> None:
+    store = Path("millstream-state/count/0_0/lmdb/counts/data.mdb")
+    with counting(FileLog(tmp_path / "millstream-data")):
+        for options in ([], ["--unused-for-ms", "0"]):
+            refused = run("state", "clean", "count", "--yes", *options, status=1).stderr
+            assert f"in use: process {os.getpid()} on {socket.gethostname()} runs the" in refused
+            assert "Nothing was deleted. Remedy: close it there" in refused
+        assert store.exists()
+    run("state", "clean", "count", "--yes")
+    assert not store.exists()
+
+
+def test_state_of_an_application_whose_log_is_gone_can_be_deleted(run: Run, tmp_path: Path) -> None:
+    with counting(FileLog(tmp_path / "millstream-data")):
+        shutil.rmtree(tmp_path / "millstream-data" / "applications")
+        assert run("state", "clean", "count", "--yes").stderr == "Deleted the state of 1 tasks: 0_0.\n"
+        (tmp_path / "millstream-data" / "applications" / "count" / "leases").mkdir(0o700, parents=True)
 
 
 def test_a_folder_that_is_not_ours_is_refused(run: Run, tmp_path: Path) -> None:

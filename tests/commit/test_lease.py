@@ -17,7 +17,7 @@ import pytest
 from millstream.durable import DamagedFileError
 from millstream.runtime import lease
 from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.lease import Lease, LeaseHeldError, LeaseLostError, Owner, acquire
+from millstream.runtime.lease import Lease, LeaseHeldError, LeaseLostError, Owner, acquire, running_driver
 from millstream.runtime.process import boot_id, process_started
 from millstream.types import Term
 
@@ -200,6 +200,47 @@ def test_old_terms_may_be_forgotten_by_two_at_once(
 
     monkeypatch.undo()
     assert {path.name[:20] for path in folder.leases.iterdir()} == {f"{4:020d}"}
+
+
+def test_who_runs_an_application_is_known_until_it_lets_go(folder: ApplicationFolder, clock: Clock) -> None:
+    assert running_driver(ApplicationFolder(folder.log_root, "never-run"), now_ms=clock()) is None
+    assert running_driver(folder, now_ms=clock()) is None
+    held = take(folder, clock)
+    assert running_driver(folder, now_ms=clock()) == held.owner
+    assert running_driver(folder, now_ms=clock() + TTL_MS) == held.owner, "late, but its process is there"
+    held.release()
+    assert running_driver(folder, now_ms=clock()) is None
+
+
+def test_a_driver_elsewhere_runs_an_application_until_its_lease_ends(
+    folder: ApplicationFolder, clock: Clock
+) -> None:
+    owner = replace_owner(folder, take(folder, clock), host="elsewhere")
+    assert running_driver(folder, now_ms=clock() + TTL_MS - 1) == owner
+    assert running_driver(folder, now_ms=clock() + TTL_MS) is None
+
+
+def test_a_dead_driver_runs_nothing(folder: ApplicationFolder, clock: Clock) -> None:
+    replace_owner(folder, take(folder, clock), started="long ago")
+    assert running_driver(folder, now_ms=clock()) is None
+
+
+def test_who_runs_an_application_is_found_while_it_changes_hands(
+    folder: ApplicationFolder, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(folder, clock).release()
+    read = lease._read_claim
+    last: list[Lease] = []
+
+    def others_come_first(folder: ApplicationFolder, term: Term) -> Owner:
+        monkeypatch.undo()
+        for _ in range(2):
+            take(folder, clock).release()
+        last.append(take(folder, clock))
+        return read(folder, term)
+
+    monkeypatch.setattr(lease, "_read_claim", others_come_first)
+    assert running_driver(folder, now_ms=clock()) == last[0].owner
 
 
 DRIVER = """

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,13 @@ from millstream import (
 )
 from millstream.console import line_of
 from millstream.errors import ConfigError, MillstreamError, ProcessingError, UnknownStoreError
+from millstream.runtime.application_folder import ApplicationFolder
+from millstream.runtime.lease import acquire
 from millstream.spark.epochs import EpochFailedError, EpochResult
 from millstream.spark.session import check_context
 from millstream.state.directory import open_state_directory
-from millstream.state.errors import StateDirectoryError
+from millstream.state.errors import StateDirectoryError, StateInUseError
+from millstream.state.log_note import note_log, noted_log
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -294,6 +298,35 @@ def test_cleanup_leaves_what_somebody_works_on(tmp_path: Path) -> None:
         assert not idle.path.exists()
     app.cleanup()
     assert not (tmp_path / "state" / "copy").exists()
+
+
+def test_cleanup_is_for_applications_that_do_not_run(lab: Lab) -> None:
+    lab.topic("in", words(40, seed=26))
+    with lab.app(one_level()) as app:
+        app.run(until="caught-up")
+        store = next(lab.state_dir.glob("app/0_0/*/counts"))
+        for refused in (app, lab.app(one_level())):
+            with pytest.raises(StateInUseError, match=r"Nothing was deleted\. Remedy: close"):
+                refused.cleanup()
+        assert noted_log(open_state_directory(lab.state_dir), "app") == lab.folder / "log"
+        assert store.exists()
+    app.cleanup()
+    assert not (lab.state_dir / "app").exists()
+
+
+def test_cleanup_leaves_state_that_is_used_on_another_log(tmp_path: Path) -> None:
+    directory = note_log(open_state_directory(tmp_path / "state"), "copy", tmp_path / "there")
+    directory.task("copy", "0_0")
+    there = ApplicationFolder(tmp_path / "there", "copy")
+    there.ensure()
+    lease = acquire(there, clock=lambda: time.time_ns() // 1_000_000, ttl_ms=30_000)
+    config = StreamsConfig(state_dir=tmp_path / "state")
+    app = Streams(one_level(), app_id="copy", log=tmp_path / "here", config=config)
+    with pytest.raises(StateInUseError, match=f"on the log {tmp_path / 'there'}"):
+        app.cleanup()
+    lease.release()
+    app.cleanup()
+    assert directory.tasks("copy") == []
 
 
 def test_cleanup_refuses_a_folder_without_our_marker(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from millstream.runtime.in_use import check_not_run
 from millstream.state.backends import supplier
 from millstream.state.cleaning import LocalTask, clean, existing_state_directory, local_tasks
 from millstream.state.directory import StateDirectory, TaskDirectory
@@ -97,7 +98,7 @@ def show(app_id: str, task: str, directory: StateDirectory) -> None:
 def clean_state(app_id: str, directory: StateDirectory, unused_for_ms: int | None, *, yes: bool) -> None:
     """Delete the local state of an application's tasks, except of those that are in use.
 
-    It is restored from the changelogs when it is needed again.
+    It is restored from the changelogs when it is needed again. Refused while the application runs.
 
     \b
     Example:
@@ -111,6 +112,7 @@ def clean_state(app_id: str, directory: StateDirectory, unused_for_ms: int | Non
         )
     if not yes:
         click.confirm(f"Delete the local state of {app_id!r} ({len(there)} tasks)?", abort=True, err=True)
+    check_not_run(directory, app_id, now_ms=time.time_ns() // 1_000_000)
     removed = clean(directory, app_id, unused_for_ms=unused_for_ms or 0)
     left = [task for task in there if task not in removed]
     click.echo(f"Deleted the state of {len(removed)} tasks: {', '.join(removed) or 'none'}.", err=True)

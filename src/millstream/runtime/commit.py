@@ -28,7 +28,7 @@ from millstream.runtime.commit_checks import (
     check_runnable,
 )
 from millstream.runtime.epoch import EpochJob, Misplaced, PlannedTask, TaskReport
-from millstream.runtime.lease import Lease, acquire
+from millstream.runtime.lease import Lease, Owner, acquire
 from millstream.runtime.manifest import Manifest, ManifestChain, Section
 from millstream.runtime.plan_changes import PlanChangedError, check_plan
 from millstream.runtime.recent_epochs import RecentEpochs
@@ -126,6 +126,11 @@ class Driver:
         """The driver's lease."""
         assert self._lease is not None  # open() comes first
         return self._lease
+
+    @property
+    def owner(self) -> Owner | None:
+        """Who this driver is, as the lease names it; None if it was never opened."""
+        return None if self._lease is None else self._lease.owner
 
     @property
     def counts(self) -> dict[str, int]:

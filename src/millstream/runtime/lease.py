@@ -31,7 +31,7 @@ from millstream.runtime.application_folder import ApplicationFolder
 from millstream.runtime.process import boot_id, process_is_alive, process_started
 from millstream.types import Term
 
-__all__ = ["Lease", "LeaseHeldError", "LeaseLostError", "Owner", "acquire"]
+__all__ = ["Lease", "LeaseHeldError", "LeaseLostError", "Owner", "acquire", "running_driver"]
 
 _CLAIM: Final = FrameKind(b"MSLC", version=1, max_bytes=4096)
 _RENEWAL: Final = FrameKind(b"MSLR", version=1, max_bytes=4096)
@@ -128,14 +128,34 @@ def acquire(folder: ApplicationFolder, *, clock: Callable[[], int], ttl_ms: int)
     return Lease(folder, term, owner, clock, ttl_ms)
 
 
+def running_driver(folder: ApplicationFolder, *, now_ms: int) -> Owner | None:
+    """The driver that has not let go and may be alive; None if there is none.
+
+    One of this host may be late to renew its lease: it runs until its process ends.
+    """
+    last = _last_term(folder.leases) if folder.leases.is_dir() else Term(0)
+    if not last:
+        return None
+    try:
+        owner, expires_ms = _read_claim(folder, last), _expiry(folder, last)
+    except FileNotFoundError:  # two later terms have begun since we looked
+        return running_driver(folder, now_ms=now_ms)
+    if _is_here(owner):
+        return owner if expires_ms and process_is_alive(owner.pid, owner.started) else None
+    return owner if now_ms < expires_ms else None
+
+
 def _refuse_if_held(folder: ApplicationFolder, term: Term, now: int) -> None:
     owner = _read_claim(folder, term)
     if now >= _expiry(folder, term):
         return
-    here = owner.host == socket.gethostname() and owner.boot == boot_id()
-    if here and not process_is_alive(owner.pid, owner.started):
+    if _is_here(owner) and not process_is_alive(owner.pid, owner.started):
         return
     raise _held(folder, owner)
+
+
+def _is_here(owner: Owner) -> bool:
+    return owner.host == socket.gethostname() and owner.boot == boot_id()
 
 
 def _held(folder: ApplicationFolder, owner: Owner) -> LeaseHeldError:

@@ -24,6 +24,7 @@ from millstream.runtime.step import Worker
 from millstream.spark.restores import RestoreNotes
 from millstream.state.backends.api import BackendSupplier
 from millstream.state.directory import open_state_directory
+from millstream.state.log_note import note_log
 from millstream.topology.topology import Topology
 
 __all__ = ["Program", "make_worker", "pack", "ship", "unpack"]
@@ -80,7 +81,7 @@ def make_worker(program: Program) -> Worker:
         config=program.config,
         folder=ApplicationFolder(program.log_root, program.application_id),
         log=FileLog(program.log_root),
-        directory=open_state_directory(program.state_dir),
+        directory=note_log(open_state_directory(program.state_dir), program.application_id, program.log_root),
         backend=program.backend,
         metrics=Metrics(),
         listener=RestoreNotes(program.state_dir / program.application_id),

@@ -3,6 +3,7 @@
 ::
 
     <state_dir>/.instance                    which instance this is; found again after a restart
+    <state_dir>/<app_id>/.log                where its log is, and so its lease (see log_note.py)
     <state_dir>/<app_id>/<task>/.lock        held by whoever works on the task
     <state_dir>/<app_id>/<task>/.checkpoint  readable: version and changelog positions (no authority)
     <state_dir>/<app_id>/<task>/.unsynced    in which boot the stores were written without a sync

@@ -14,6 +14,7 @@
     ├── ChangelogCompactedError     the changelog no longer holds the version that was asked for
     ├── StoreDiskFullError          no space left (also a DiskFullError of millstream.durable)
     ├── StateDirectoryError         the state directory cannot be used as asked
+    │   └── StateInUseError         the application runs: its state is not deleted
     └── TaskLockedError             another process works on the task (also a LockTimeoutError)
 
 A local store is a copy of what the changelog holds. So the remedy for a damaged one is never repair: remove
@@ -31,6 +32,7 @@ __all__ = [
     "DamagedStoreError",
     "ScanInvalidatedError",
     "StateDirectoryError",
+    "StateInUseError",
     "StoreAheadError",
     "StoreClosedError",
     "StoreDiskFullError",
@@ -83,6 +85,10 @@ class StoreDiskFullError(StoreError, DiskFullError):
 
 class StateDirectoryError(StoreError):
     """The state directory, or a name inside it, cannot be used as asked."""
+
+
+class StateInUseError(StateDirectoryError):
+    """The application runs, or another process runs it: its local state is not deleted."""
 
 
 class TaskLockedError(StoreError, LockTimeoutError):

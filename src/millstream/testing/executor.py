@@ -28,6 +28,7 @@ from millstream.runtime.upkeep import UpkeepReport
 from millstream.state.backends.api import BackendSupplier
 from millstream.state.directory import open_state_directory
 from millstream.state.follow import NO_LISTENER, RestoreListener
+from millstream.state.log_note import note_log
 from millstream.state.snapshots.taking import Outcome
 from millstream.topology.topology import Topology
 from millstream.types import Attempt
@@ -75,7 +76,7 @@ class InProcessExecutor:
             config=config,
             folder=folder,
             log=self.log,
-            directory=open_state_directory(state_dir),
+            directory=note_log(open_state_directory(state_dir), application_id, log_root),
             backend=backend,
             metrics=self.metrics,
             listener=listener,
