@@ -89,7 +89,7 @@ def test_after_a_failure_it_rests_a_minute_at_least() -> None:
 class Slow:
     """Work that takes until it is told to end."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, interval: int = 100) -> None:
         self.may_end = threading.Event()
         self.begun: list[int] = []
         self.waited: list[str] = []
@@ -97,7 +97,7 @@ class Slow:
         self.beside = Beside(
             "upkeep",
             self.work,
-            interval=100,
+            interval=interval,
             urgency=lambda: self.urgency,
             while_waiting=self.while_waiting,
             clock=clock,
@@ -175,22 +175,17 @@ def test_an_interval_of_zero_means_never() -> None:
 
 
 def test_a_turn_that_comes_too_early_is_left_out() -> None:
-    may_end = threading.Event()
-    begun: list[int] = []
-
-    def work() -> None:
-        begun.append(1)
-        may_end.wait(30)
-
-    beside = Beside("upkeep", work, interval=1)
-    for _ in range(4):
-        beside.epoch_ended()
-    may_end.set()
-    beside.wait()
-    assert len(begun) == 1
-    beside.epoch_ended()
-    beside.wait()
-    assert len(begun) == 2
+    slow = Slow(interval=3)
+    slow.urgency = NONE
+    for _ in range(3 + 3 + 1):
+        slow.beside.epoch_ended()
+    slow.may_end.set()
+    slow.beside.wait()
+    assert slow.begun == [1]
+    for expected in ([1], [1, 1]):
+        slow.beside.epoch_ended()
+        slow.beside.wait()
+        assert slow.begun == expected, "it comes when it is its turn again, and not as soon as it can"
 
 
 def test_in_the_end_it_is_not_waited_for_for_ever(caplog: pytest.LogCaptureFixture) -> None:

@@ -75,7 +75,10 @@ class Beside:
         if not self._interval:
             return
         self._wait_if_it_presses()
-        if self._left <= 0 or self._is_early():
+        if self._left <= 0:
+            self._left = self._interval
+            self._begin()
+        elif self._is_early():
             self._begin()
 
     def nothing_to_do(self) -> None:
