@@ -1,8 +1,8 @@
 r"""Time-ordered buffers: records that wait until time has come far enough. For suppression and join grace.
 
-Records leave in the order of their times, then of their keys' bytes. A buffer keeps one record per key, as
-suppression needs it (a later one takes the place, and the time, of the one that waits), or, with
-`retain_duplicates`, every record.
+Records leave in the order of their times, then of the bytes of their rows: of their keys, unless one key is
+another one with zero bytes behind it. A buffer keeps one record per key, as suppression needs it (a later one
+takes the place, and the time, of the one that waits), or, with `retain_duplicates`, every record.
 
 ::
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import settings
@@ -16,13 +17,21 @@ times = st.integers(0, 40)
 headers = st.sampled_from([(), (("trace", b"7"),), (("a", None), ("a", b""))])
 
 
+Place = tuple[int, bytes, int]
+
+
+def in_order(places: Iterable[Place]) -> list[Place]:
+    """By time, then by the bytes of key and number, as rows are."""
+    return sorted(places, key=lambda place: (place[0], place[1] + place[2].to_bytes(4, "big")))
+
+
 class BufferWorld(StoreWorld):
     """The model: records by (time, key, number)."""
 
     spec = stores.time_ordered_buffer("waiting", key=serdes.bytes, value=serdes.bytes)
 
     def new_model(self) -> None:
-        self.records: dict[tuple[int, bytes, int], Buffered[bytes, bytes]] = {}
+        self.records: dict[Place, Buffered[bytes, bytes]] = {}
         self.number = 0
 
     def copy_of_model(self) -> Any:
@@ -46,12 +55,12 @@ class BufferWorld(StoreWorld):
 
     @rule(time=times)
     def evict_until(self, time: int) -> None:
-        expected = [self.records.pop(place) for place in sorted(self.records) if place[0] <= time]
+        expected = [self.records.pop(place) for place in in_order(self.records) if place[0] <= time]
         self.expect(expected, lambda store: store.evict_until(time))
 
     @rule(left=st.integers(0, 5))
     def evict_while(self, left: int) -> None:
-        surplus = sorted(self.records)[: max(0, len(self.records) - left)]
+        surplus = in_order(self.records)[: max(0, len(self.records) - left)]
         expected = [self.records.pop(place) for place in surplus]
         self.expect(expected, lambda store: list(store.evict_while(lambda: len(store) > left)))
 
@@ -63,7 +72,7 @@ class BufferWorld(StoreWorld):
 
     @rule()
     def look(self) -> None:
-        ordered = [self.records[place] for place in sorted(self.records)]
+        ordered = [self.records[place] for place in in_order(self.records)]
         self.expect(ordered, lambda store: list(store.all()))
         self.expect(len(ordered), len)
         self.expect(ordered[0].time if ordered else None, lambda store: store.earliest_time())
