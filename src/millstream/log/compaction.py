@@ -45,6 +45,8 @@ class Kept:
 
     records: pa.RecordBatch
     offsets: pa.Array
+    deletes_gone_to: int = 0
+    """The offset behind the last tombstone that does not stay; 0: none."""
 
 
 class Rule(Protocol):
@@ -54,8 +56,6 @@ class Rule(Protocol):
     """It is for records before this offset only."""
     compacted_to: int
     """How far it leaves out what later records replace."""
-    deletes_gone_to: int
-    """The offset behind the last tombstone that it has left out; 0: none. To be reset by whoever uses it."""
 
     def kept(self, stored: Stored) -> Kept:
         """What is kept of a block."""
@@ -66,7 +66,6 @@ class KeepAll:
 
     up_to = sys.maxsize
     compacted_to = 0
-    deletes_gone_to = 0
 
     def kept(self, stored: Stored) -> Kept:
         """All."""
@@ -87,7 +86,6 @@ class KeepLast:
         self._dropped = dropped
         self.up_to = self.compacted_to = compacted_to
         self._deletes_before = deletes_before
-        self.deletes_gone_to = 0
 
     def kept(self, stored: Stored) -> Kept:
         """The others."""
@@ -99,13 +97,14 @@ class KeepLast:
             start, end = self._dropped
             is_gone = pc.and_(pc.greater_equal(column, start), pc.less(column, end))
             stays &= ~pl.Series(pc.fill_null(is_gone, fill_value=False))
+        deletes_gone_to = 0
         if stored.append_time < self._deletes_before:
             going = stays & keys.is_not_null() & pl.Series(pc.is_null(stored.records.column(1)))
             if going.any():
-                self.deletes_gone_to = 1 + pc.max(offsets.filter(going.to_arrow())).as_py()
+                deletes_gone_to = 1 + pc.max(offsets.filter(going.to_arrow())).as_py()
                 stays &= ~going
         mask = stays.to_arrow()
-        return Kept(stored.records.filter(mask), offsets.filter(mask))
+        return Kept(stored.records.filter(mask), offsets.filter(mask), deletes_gone_to)
 
 
 class LastOffsets:

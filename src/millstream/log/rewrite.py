@@ -260,7 +260,7 @@ class Rewriter:
             headers[0].append_time,
             {},
             max(rule.compacted_to, *(header.compacted_to for header in headers)),
-            max(rule.deletes_gone_to, *(header.deletes_gone_to for header in headers)),
+            max(writer.deletes_gone_to, *(header.deletes_gone_to for header in headers)),
             clean_to,
         )
         with disk_errors_named(path):
@@ -283,7 +283,6 @@ class Rewriter:
         Entries behind it are in the new segment because others before it were in the old one. They are left
         as they are: their rows are in sealed files that are kept as long as these can't be compacted.
         """
-        rule.deletes_gone_to = 0
         yield from self._rewritten(writer, name.base, min(name.end, rule.up_to), rule)
         for entry in behind:
             if entry.file is not None and beyond == "leave":
@@ -316,6 +315,8 @@ class _Writer:
         self._clean_to = clean_to
         self._is_append_time = is_append_time
         self._compress = compress
+        self.deletes_gone_to = 0
+        """The offset behind the last tombstone that was left out of the segment; 0: none."""
         self.start(base)
 
     def start(self, base: int) -> None:
@@ -346,6 +347,7 @@ class _Writer:
         self._append_time = stored.append_time
         self._bucket = bucket
         self._reached = stored.next_offset
+        self.deletes_gone_to = max(self.deletes_gone_to, kept.deletes_gone_to)
 
     def entry(self) -> Iterator[Chunk]:
         """Give the entry and its blocks, and begin the next one."""

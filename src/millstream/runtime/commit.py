@@ -87,7 +87,8 @@ class Driver:
     ) -> None:
         self._folder = folder
         self._pinned = pinned
-        self._is_told = False
+        self._has_warned = False
+        """Of pins that nobody knows: once, until they are known again."""
         self._log = log
         self._plan = plan
         self._clock = clock
@@ -350,11 +351,11 @@ class Driver:
         try:
             pinned = self._pinned()
         except (MillstreamError, OSError) as error:
-            if not self._is_told:
+            if not self._has_warned:
                 _LOGGER.warning("No manifest is removed: nobody knows which ones snapshots need. %s", error)
-            self._is_told = True
+            self._has_warned = True
             return None
-        self._is_told = False
+        self._has_warned = False
         return pinned
 
     def _changelog_sizes(self) -> list[int] | None:

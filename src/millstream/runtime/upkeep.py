@@ -1,6 +1,7 @@
 """Upkeep: what keeps an application's files few while it runs for years. The one place that deletes them.
 
-Part of step 10: it runs beside the epochs, under the driver's lease, and nobody waits for it.
+Part of step 10: it runs beside the epochs, under the driver's lease. They wait for it only if changes would
+pile up otherwise (:mod:`millstream.runtime.beside`).
 
 1. Manifests that the head does without are removed.
 2. Topics that the application writes or reads are rewritten: rows that lie in sealed files and small segments
