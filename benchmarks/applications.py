@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark import SparkContext
 
 from millstream import Streams, StreamsBuilder, StreamsConfig, Topology, serdes, value
+from millstream.engine.spark.epochs import EpochResult
+from millstream.engine.spark.session import make_context
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.errors import TopicExistsError
 from millstream.log.partitioner import partitions_for_keys
-from millstream.spark.epochs import EpochResult
-from millstream.spark.session import make_context
 from millstream.types import Partition
 
 __all__ = [

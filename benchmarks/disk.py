@@ -1,8 +1,8 @@
 """Disk: what stores, changelogs, manifests and sealed files take, against the live keys and values.
 
-One application with one table, in this process, as shipped: upkeep comes, rests and is waited for as it does
-beside Spark. Epochs follow each other without a break, each changes so many of the keys, and they go on while
-upkeep is at work. Disk is looked at after every epoch, and whenever upkeep is done.
+One application with one table, in this process, as shipped: maintenance comes, rests and is waited for as it
+does beside Spark. Epochs follow each other without a break, each changes so many of the keys, and they go on
+while maintenance is at work. Disk is looked at after every epoch, and whenever maintenance is done.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.simulation.executor import InProcessExecutor
+
 from benchmarks.applications import workplace
 from benchmarks.figures import Figure, Scale, at_most
 from millstream import StreamsBuilder, serdes
 from millstream.config import StreamsConfig
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.runtime.beside import Beside
-from millstream.testing.executor import InProcessExecutor
+from millstream.maintenance.background import BackgroundScheduler
 from millstream.types import Partition
 
 __all__ = ["disk"]
@@ -80,18 +81,20 @@ def _measured(
     with workplace() as folder, _Table(folder, backend, value) as table:
         for at in range(0, keys, keys // 20):
             table.epoch(everybody[at : at + keys // 20])
-        table.upkeep.wait()
-        table.after_upkeep.clear()
+        table.maintenance.wait()
+        table.after_maintenance.clear()
         taken: list[float] = []
         always: list[int] = []
-        while len(table.after_upkeep) < rounds:
+        while len(table.after_maintenance) < rounds:
             taken.append(table.epoch(chance.sample(everybody, int(keys * part))))
             always.append(_bytes_on_disk(folder))
-        table.upkeep.wait()
-    found = [size / table.live_bytes for size in table.after_upkeep]
+        table.maintenance.wait()
+    found = [size / table.live_bytes for size in table.after_maintenance]
     return (
-        at_most(Figure(f"{name}: after upkeep, median", statistics.median(found), "x", found), TIMES_LIVE),
-        at_most(Figure(f"{name}: after upkeep, most", max(found), "x"), TIMES_LIVE),
+        at_most(
+            Figure(f"{name}: after maintenance, median", statistics.median(found), "x", found), TIMES_LIVE
+        ),
+        at_most(Figure(f"{name}: after maintenance, most", max(found), "x"), TIMES_LIVE),
         Figure(f"{name}: at any time, most", max(always) / table.live_bytes, "x"),
         Figure(f"{name}: an epoch", statistics.median(taken), "s"),
     )
@@ -116,14 +119,14 @@ class _Table:
             state_dir=folder / "state",
             backend=backend,
         )
-        driver = self._executor.driver
-        self.upkeep = Beside(
-            "upkeep",
+        driver = self._executor.coordinator
+        self.maintenance = BackgroundScheduler(
+            "maintenance",
             self._tend,
-            interval=StreamsConfig().upkeep_interval_epochs,
-            urgency=driver.upkeep_urgency,
+            interval=StreamsConfig().maintenance_interval_epochs,
+            urgency=driver.maintenance_urgency,
         )
-        self.after_upkeep: list[int] = []
+        self.after_maintenance: list[int] = []
 
     def __enter__(self) -> Self:
         return self
@@ -131,7 +134,7 @@ class _Table:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.upkeep.wait()
+        self.maintenance.wait()
         self._executor.close()
 
     @property
@@ -140,7 +143,7 @@ class _Table:
         return sum(len(_key(number)) + 8 + size for number, size in self._live.items())
 
     def epoch(self, numbers: Sequence[int]) -> float:
-        """Change some keys; return how long it took, with the waiting for upkeep."""
+        """Change some keys; return how long it took, with the waiting for maintenance."""
         values = [self._value(self._chance) for _ in numbers]
         self._live.update(zip(numbers, map(len, values), strict=True))
         now = int(time.time() * 1000)
@@ -148,12 +151,12 @@ class _Table:
         self._log.append(TopicPartition(TOPIC, Partition(0)), rows)
         began = time.perf_counter()
         self._executor.run_epoch()
-        self.upkeep.epoch_ended()
+        self.maintenance.epoch_ended()
         return time.perf_counter() - began
 
     def _tend(self) -> None:
-        self._executor.driver.tend()
-        self.after_upkeep.append(_bytes_on_disk(self._folder))
+        self._executor.coordinator.run_maintenance()
+        self.after_maintenance.append(_bytes_on_disk(self._folder))
 
 
 def _key(number: int) -> bytes:

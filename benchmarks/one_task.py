@@ -23,14 +23,14 @@ import pyarrow.compute as pc
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.log.errors import TopicExistsError
 from millstream.state.backends import Backend, BackendSupplier, Row, supplier
-from millstream.state.changelog import changelog_topic, segment
-from millstream.state.directory import TaskDirectory, open_state_directory
-from millstream.state.overlay import Entry, Overlay
+from millstream.state.changelog.rows import changelog_topic, segment
+from millstream.state.local.directory import TaskDirectory, open_state_directory
+from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores
 from millstream.state.snapshots import SnapshotPlace, SnapshotStorage, open_storage
 from millstream.state.snapshots.taking import Outcome, Taker, take_snapshots
 from millstream.state.specs import StoreKind, key_value
-from millstream.state.task_stores import NewerStores, TaskVersion, open_task_stores
-from millstream.state.written_columns import WrittenColumns
+from millstream.state.stores.overlay import Entry, Overlay
+from millstream.state.stores.written_columns import WrittenColumns
 from millstream.types import Offset, Partition, Version
 
 __all__ = ["KEY_BYTES", "VALUE_BYTES", "Drawn", "Keys", "OneTask", "drawn", "values"]

@@ -17,13 +17,13 @@ from benchmarks.figures import Figure, Scale, at_most, measured, ratio
 from benchmarks.timing import alternately
 from millstream import Store, StreamsBuilder, StreamsConfig, Topology, serdes
 from millstream.log.blocks import record_batch
-from millstream.runtime.metrics import Metrics
-from millstream.runtime.records import RawBatch, record_batch_of
-from millstream.runtime.routing import by_partition
-from millstream.runtime.serde_book import SerdeBook
-from millstream.runtime.task import Task, TaskEnvironment
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.opening import open_store
+from millstream.state.stores.factory import open_store
+from millstream.task.metrics import Metrics
+from millstream.task.records import RawBatch, record_batch_of
+from millstream.task.routing import by_partition
+from millstream.task.serde_book import SerdeBook
+from millstream.task.task import Task, TaskEnvironment
 
 __all__ = ["row_tier"]
 

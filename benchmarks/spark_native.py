@@ -3,7 +3,8 @@
 The best settings that we know of: RocksDB with changelog checkpointing, as many shuffle partitions as the
 topic has, Arrow. The records are in Parquet files, so many per trigger as an epoch of ours takes. The updates
 are written to Parquet files by `foreachBatch`, which is how one writes them: Spark's own file sink takes no
-updates. Beside that the same query is measured with its result thrown away (`noop`), while ours is written.
+updates. BackgroundScheduler that the same query is measured with its result thrown away (`noop`), while ours
+is written.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks.applications import PARTITIONS, split
-from millstream.spark.java import ensure_java
+from millstream.engine.spark.java import ensure_java
 
 __all__ = [
     "counted",

@@ -30,7 +30,7 @@ from benchmarks.timing import seconds
 from millstream.state.backends import supplier
 from millstream.state.backends.lmdb import LmdbSupplier
 from millstream.state.backends.rocksdb import RocksDbSupplier
-from millstream.state.segments import SEGMENT_BYTES, segment_prefix
+from millstream.state.stores.segments import SEGMENT_BYTES, segment_prefix
 
 __all__ = ["state_backends"]
 

@@ -85,10 +85,10 @@ def write_lines(log: FileLog) -> Counter[str]:
 
 def committed_lines() -> int:
     """How many lines are committed, by the head manifest."""
-    from millstream.runtime.application_folder import ApplicationFolder  # noqa: PLC0415 - only here
-    from millstream.runtime.manifest import ManifestChain  # noqa: PLC0415
+    from millstream.commit.application_storage import ApplicationStorage  # noqa: PLC0415 - only here
+    from millstream.commit.manifest import ManifestChain  # noqa: PLC0415
 
-    head = ManifestChain(ApplicationFolder(FOLDER / "log", "wordcount")).latest()
+    head = ManifestChain(ApplicationStorage(FOLDER / "log", "wordcount")).latest()
     return 0 if head is None else sum(offset for _, _, offset in head.positions)
 
 

@@ -102,10 +102,10 @@ def test_the_life_of_a_record_passes_the_stations() -> None:
     stations = [
         "dsl/builder.py:StreamsBuilder.stream",
         "topology/plan.py:make_plan",
-        "runtime/task.py:Task.process",
+        "task/task.py:Task.process",
         "processors/stateless.py:FlatMapValues",
-        "state/overlay.py:Overlay.get_many",
-        "runtime/task.py:Sealed",
+        "state/stores/overlay.py:Overlay.get_many",
+        "task/task.py:Sealed",
     ]
     places = [text.index(f"`{station}`") for station in stations]
     assert places == sorted(places)

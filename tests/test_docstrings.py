@@ -16,8 +16,8 @@ from typing import Any
 
 import millstream
 from millstream import testing
-from millstream.runtime.metrics import Metrics
-from millstream.state.keyvalue import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.key_value import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
+from millstream.task.metrics import Metrics
 from millstream.testing.stores import PlainValues
 
 HANDED_OUT = (KeyValueStore, TimestampedKeyValueStore, KeyValueIterator, PlainValues, Metrics)

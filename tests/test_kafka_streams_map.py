@@ -17,7 +17,7 @@ import pytest
 
 import millstream
 from millstream import testing
-from millstream.state import keyvalue
+from millstream.state.stores import key_value as keyvalue
 
 ROOT = Path(__file__).parents[1]
 MAP = ROOT / "docs" / "kafka_streams_map.md"

@@ -28,13 +28,13 @@ from millstream.processors.api import (
 )
 from millstream.record import FixedKeyRecord, Record, RecordMetadata, ValueAndTimestamp, Window, Windowed
 from millstream.state import specs as stores
-from millstream.state.keyvalue import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
-from millstream.state.list_value import ListValueStore
-from millstream.state.session import SessionStore
 from millstream.state.specs import Store, StoreBuilder
-from millstream.state.time_buffer import Buffered, TimeOrderedBuffer
-from millstream.state.versioned import VersionedKeyValueStore, VersionedRecord
-from millstream.state.window import TimestampedWindowStore, WindowStore
+from millstream.state.stores.key_value import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.list_value import ListValueStore
+from millstream.state.stores.session import SessionStore
+from millstream.state.stores.time_buffer import Buffered, TimeOrderedBuffer
+from millstream.state.stores.versioned import VersionedKeyValueStore, VersionedRecord
+from millstream.state.stores.window import TimestampedWindowStore, WindowStore
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:

@@ -16,21 +16,21 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.in_use import check_not_run
 from millstream.config import StreamsConfig, check_application_id
 from millstream.console import Figures
 from millstream.durable import DiskFullError
+from millstream.engine.restore_notes import restores_in, restores_told
+from millstream.engine.spark.epochs import EpochFailedError, EpochLoop, EpochResult
+from millstream.engine.ticks import now_ms
+from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.in_use import check_not_run
-from millstream.spark.clock import now_ms
-from millstream.spark.epochs import EpochFailedError, EpochLoop, EpochResult
-from millstream.spark.restores import restores_in, restores_told
-from millstream.spark.totals import Totals
-from millstream.state.cleaning import clean
-from millstream.state.directory import open_state_directory
+from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
-from millstream.state.follow import Progress
+from millstream.state.local.cleaning import clean
+from millstream.state.local.directory import open_state_directory
 from millstream.topology.topology import Topology
 
 __all__ = ["Answer", "State", "Streams"]
@@ -226,7 +226,7 @@ class Streams:
             )
         if self._config.state_dir.is_dir():
             directory = open_state_directory(self._config.state_dir)  # refuses a folder that is not ours
-            us = self._loop.driver.owner
+            us = self._loop.coordinator.owner
             check_not_run(directory, self.app_id, now_ms=now_ms(), log_root=self._log_root, us=us)
             if self._state_folder.is_dir():
                 clean(directory, self.app_id, unused_for_ms=0)
@@ -306,7 +306,7 @@ class Streams:
         >>> metrics["state"], metrics["records"], metrics["latency_ms"], metrics["state_bytes"]
         ('created', 0, None, 0)
         """
-        lag = self._loop.driver.lag() if self._state is State.RUNNING else {}
+        lag = self._loop.coordinator.lag() if self._state is State.RUNNING else {}
         restores = {
             f"{restore.store}-{restore.partition}": asdict(restore)
             for restore in restores_in(self._state_folder)
@@ -354,7 +354,7 @@ class Streams:
     def _replica(self, kind: type[R], name: str) -> R:
         replica = self._replicas.get(name)
         if not isinstance(replica, kind):
-            folder = ApplicationFolder(self._log_root, self.app_id)
+            folder = ApplicationStorage(self._log_root, self.app_id)
             replica = self._replicas[name] = kind(folder, self._loop.log, self._topology.plan(), name)
         return replica
 

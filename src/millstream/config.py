@@ -77,7 +77,7 @@ class StreamsConfig:
         How long another machine waits for a driver that says nothing before it takes over.
     tick_ms
         The step of the wall clock that punctuators see.
-    upkeep_interval_epochs
+    maintenance_interval_epochs
         After how many epochs at most topics are compacted and folded, retention is applied and old files are
         deleted, beside the epochs; sooner where much of the state has changed; 0: never.
     spark_settings
@@ -110,7 +110,7 @@ class StreamsConfig:
     max_restarts: int = 3
     lease_ttl_ms: int = 30_000
     tick_ms: int = 1_000
-    upkeep_interval_epochs: int = 100
+    maintenance_interval_epochs: int = 100
     spark_settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ class StreamsConfig:
             "snapshots_retained",
         ):
             _check_at_least(name, getattr(self, name), 1)
-        for name in ("max_epoch_retries", "max_restarts", "upkeep_interval_epochs"):
+        for name in ("max_epoch_retries", "max_restarts", "maintenance_interval_epochs"):
             _check_at_least(name, getattr(self, name), 0)
         if self.snapshot_interval_bytes is not None:
             _check_at_least("snapshot_interval_bytes", self.snapshot_interval_bytes, 1)

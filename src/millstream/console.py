@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from millstream.meanwhile import repeated
+from millstream.threads import repeated
 
 __all__ = ["Figures", "Watcher"]
 

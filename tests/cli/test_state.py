@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.simulation.executor import InProcessExecutor
 
 from millstream import StreamsBuilder, serdes
 from millstream.cli.main import millstream
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.state.backends import supplier
-from millstream.state.directory import open_state_directory
-from millstream.testing.executor import InProcessExecutor
+from millstream.state.local.directory import open_state_directory
 from millstream.types import Partition
 
 Run = Callable[..., Result]

@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.simulation.epochs import EpochRunner
 
 from millstream import Store, StreamsBuilder, StreamsConfig, Topology, handlers, key, serdes, value
 from millstream.errors import MillstreamError, TopologyError
 from millstream.processors.columns.aggregate import ColumnAggregate
-from millstream.runtime.records import RawBatch
 from millstream.serdes.mean_serde import Mean
-from millstream.testing.epochs import EpochRunner
+from millstream.task.records import RawBatch
 
 Epochs = Sequence[Sequence[tuple[str | None, Any]]]
 RECORD = serdes.json({"n": pl.Int64, "f": pl.Float64, "s": pl.String})

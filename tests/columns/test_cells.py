@@ -11,11 +11,11 @@ from millstream import serdes
 from millstream.processors.columns.cells import load_cells, save_cells
 from millstream.serdes.columns import CannotError
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.changelog import segment
-from millstream.state.keyvalue import TimestampedKeyValueStore
-from millstream.state.overlay import Overlay
+from millstream.state.changelog.rows import segment
 from millstream.state.specs import StoreKind
-from millstream.state.written_columns import WrittenColumns
+from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.state.stores.overlay import Overlay
+from millstream.state.stores.written_columns import WrittenColumns
 
 KEYS = [b"a", b"b", b"c"]
 TIMES = [5, 0, 2**40]

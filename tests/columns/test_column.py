@@ -12,7 +12,7 @@ import pytest
 from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns import column as columns
 from millstream.processors.columns.column import Column, chain_columns, plain_column, repeated_rows, take_rows
-from millstream.processors.fold import Combined
+from millstream.processors.fold import PartialAggregate
 
 COLUMNS = {
     "series": Column.of_series(pl.Series(["a", None, "c"])),
@@ -72,16 +72,16 @@ def test_pieces_stay_pieces_until_somebody_wants_one() -> None:
 
 
 def test_python_may_be_shown_something_else() -> None:
-    column = Column.of_series(pl.Series([1, 2, 3]), Combined)
-    assert list(column) == [Combined(1), Combined(2), Combined(3)]
-    assert column.item(1) == Combined(2)
+    column = Column.of_series(pl.Series([1, 2, 3]), PartialAggregate)
+    assert list(column) == [PartialAggregate(1), PartialAggregate(2), PartialAggregate(3)]
+    assert column.item(1) == PartialAggregate(2)
     for part in (
         column[1:],
         take_rows(column, [1, 2]),
         take_rows(column, Column.of_series(pl.Series([1, 2]))),
     ):
-        assert part == [Combined(2), Combined(3)]
-    assert chain_columns([column, column[:1]]) == [*column, Combined(1)]
+        assert part == [PartialAggregate(2), PartialAggregate(3)]
+    assert chain_columns([column, column[:1]]) == [*column, PartialAggregate(1)]
     assert chain_columns([column, Column.of_series(pl.Series([4]))]) is None
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.simulation.epochs import EpochRunner
 
 from millstream import KStream, Record, StreamsBuilder, StreamsConfig, handlers, key, serdes, timestamp, value
 from millstream.errors import DeserializationError, ProcessingError, SerializationError, TopologyError
 from millstream.handlers import ErrorContext, Verdict
-from millstream.runtime.records import RawBatch
+from millstream.task.records import RawBatch
 from millstream.testing import TopologyTestDriver
-from millstream.testing.epochs import EpochRunner
 
 ORDER: dict[str, Any] = {"shop": pl.String, "amount": pl.Int64}
 ORDERS = serdes.json(ORDER)

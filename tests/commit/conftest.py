@@ -8,8 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-
-from millstream.testing.fault_world import World
+from tests.simulation.fault_world import World
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def running(world: World) -> World:
-    """The same after two epochs, with a driver that runs and input that is left."""
+    """The same after two epochs, with a coordinator that runs and input that is left."""
     world.append(18)
     world.epoch()
     world.epoch()

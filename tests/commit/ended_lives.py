@@ -5,9 +5,10 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable
 
+from tests.simulation import fault_child
+from tests.simulation.fault_world import LEASE_TTL_MS, World
+
 from millstream import failpoints
-from millstream.testing import fault_child
-from millstream.testing.fault_world import LEASE_TTL_MS, World
 
 CHILDREN = multiprocessing.get_context("forkserver")
 CHILDREN.set_forkserver_preload([fault_child.__name__])

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.commit.long_life_model import KEYS, RETENTION_MS, SEGMENT_MS, WINDOW_MS, arrival
+from tests.simulation.executor import InProcessExecutor
+from tests.simulation.fault_points import EPOCH_POINTS, MAINTENANCE_POINTS, RESTORE_POINTS, SNAPSHOT_POINTS
 from tests.state.small_app import FastFiles
 
 from millstream import Processor, Record, StreamsBuilder, StreamsConfig, Topology, failpoints, serdes, stores
+from millstream.commit.coordinator import CoordinatorSettings
+from millstream.commit.epoch_job import PlannedTask
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.runtime.commit import DriverSettings
-from millstream.runtime.epoch import PlannedTask
-from millstream.runtime.snapshots import snapshot_task
+from millstream.maintenance.snapshots import snapshot_task
 from millstream.state.backends import memory
-from millstream.state.follow import NO_LISTENER, RestoreListener
-from millstream.testing.executor import InProcessExecutor
-from millstream.testing.fault_points import EPOCH_POINTS, RESTORE_POINTS, SNAPSHOT_POINTS, UPKEEP_POINTS
+from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
 from millstream.types import Partition
 
 APPLICATION = "app"
@@ -40,7 +40,7 @@ TEND_EVERY = 40
 SNAPSHOT_EVERY = 90
 RETAINED = 20
 RETAINED_SNAPSHOTS = 2
-RARE_POINTS = (*UPKEEP_POINTS, *SNAPSHOT_POINTS, *RESTORE_POINTS)
+RARE_POINTS = (*MAINTENANCE_POINTS, *SNAPSHOT_POINTS, *RESTORE_POINTS)
 KILL_POINTS = (*EPOCH_POINTS, *RARE_POINTS)
 HOUR_MS = 3_600_000
 
@@ -122,11 +122,11 @@ class Plan:
     life: int
     records: int
     kill_after: int | None
-    """After how many epochs the failpoint is armed; from then on each has upkeep or a snapshot, if the
+    """After how many epochs the failpoint is armed; from then on each has maintenance or a snapshot, if the
     failpoint is there."""
     point: str
     restart: float
-    """How often the driver is given up without a word, per epoch; another one takes over in this process."""
+    """How often the coordinator is given up without a word, per epoch; another one takes over in this process."""
 
 
 def create(root: Path) -> None:
@@ -139,7 +139,7 @@ def create(root: Path) -> None:
 def start(
     root: Path, backend: str, files: FastFiles, listener: RestoreListener = NO_LISTENER
 ) -> InProcessExecutor:
-    """A driver that comes an hour after the one before: its lease has run out."""
+    """A coordinator that comes an hour after the one before: its lease has run out."""
     clock = root / "hours"
     hours = 1 + (int(clock.read_text()) if clock.exists() else 0)
     clock.write_text(str(hours))
@@ -152,7 +152,7 @@ def start(
         backend=backend,
         files=files,
         clock=lambda: hours * HOUR_MS,
-        settings=DriverSettings(retained_manifests=RETAINED, max_records=KEYS),
+        settings=CoordinatorSettings(retained_manifests=RETAINED, max_records=KEYS),
         config=StreamsConfig(
             snapshot_uri=root / "snapshots",
             snapshot_interval_epochs=SNAPSHOT_EVERY,
@@ -181,31 +181,31 @@ def live(plan: Plan) -> None:
             if plan.point in RESTORE_POINTS:
                 executor = _on_another_disk(plan, executor, files)
             failpoints.arm_from_environment(f"{plan.point}=kill")
-        if executor.driver.head.epoch % TEND_EVERY == 0:
-            executor.tend(min_entries=TEND_EVERY // 2)
+        if executor.coordinator.head.epoch % TEND_EVERY == 0:
+            executor.run_maintenance(min_entries=TEND_EVERY // 2)
             note(plan, executor, opened, seconds)
             opened, seconds = [], []
         elif plan.kill_after is not None and epochs > plan.kill_after:
-            if plan.point in UPKEEP_POINTS:
-                executor.tend(min_entries=1)
+            if plan.point in MAINTENANCE_POINTS:
+                executor.run_maintenance(min_entries=1)
             if plan.point in SNAPSHOT_POINTS:
                 take_snapshots(executor)
         if rng.random() < plan.restart:
             executor = start(plan.root, plan.backend, files)
-    executor.tend(min_entries=1)
+    executor.run_maintenance(min_entries=1)
     note(plan, executor, opened or [0], seconds or [0.0])
     executor.close()
 
 
 def take_snapshots(executor: InProcessExecutor) -> None:
     """Take a snapshot of each store, now."""
-    outcomes = snapshot_task(executor.worker, TASK, executor.driver.head.tasks[TASK.task_id])
+    outcomes = snapshot_task(executor.worker, TASK, executor.coordinator.head.tasks[TASK.task_id])
     problems = [outcome.problem for outcome in outcomes if outcome.problem]
     assert not problems, problems
 
 
 def _on_another_disk(plan: Plan, executor: InProcessExecutor, files: FastFiles) -> InProcessExecutor:
-    """The driver and its disk are gone, not long after a snapshot."""
+    """The coordinator and its disk are gone, not long after a snapshot."""
     take_snapshots(executor)
     shutil.rmtree(plan.root / "state")
     return start(plan.root, plan.backend, files)
@@ -227,11 +227,11 @@ def note(plan: Plan, executor: InProcessExecutor, opened: list[int], seconds: li
     snapshots = plan.root / "snapshots"
     seen = Seen(
         life=plan.life,
-        epoch=executor.driver.head.epoch,
+        epoch=executor.coordinator.head.epoch,
         files=sum(path.is_file() for path in plan.root.rglob("*")),
         disk=_size([plan.root]) - _size([*topics, snapshots]),
         snapshots=_size([snapshots]),
-        records=executor.driver.head.positions[0][2],
+        records=executor.coordinator.head.positions[0][2],
         descriptors=len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - not a folder of files
         resident=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
         operations=sorted(opened)[len(opened) // 2],

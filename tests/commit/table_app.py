@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.simulation.executor import InProcessExecutor
 from tests.state.small_app import FastFiles
 
 from millstream import Store, StreamsBuilder, StreamsConfig, Topology, serdes
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.coordinator import CoordinatorSettings
+from millstream.commit.epoch_job import PlannedTask
+from millstream.commit.worker import opened_stores
 from millstream.durable.layer import FileLayer
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.query.replica import StoreReplica
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.commit import DriverSettings
-from millstream.runtime.epoch import PlannedTask
-from millstream.runtime.step import opened_stores
 from millstream.state.backends import memory
-from millstream.testing.executor import InProcessExecutor
 from millstream.types import Offset, Partition
 
 REUSED = "reuse_ktable_source_topics"
@@ -46,7 +46,7 @@ class TableApp:
     backend: str = "memory"
     topic: TopicConfig = field(default_factory=TopicConfig)
     config: StreamsConfig | None = None
-    settings: DriverSettings = field(default_factory=DriverSettings)
+    settings: CoordinatorSettings = field(default_factory=CoordinatorSettings)
     application_id: str = "app"
     files: FileLayer = field(default_factory=FastFiles)
     now: int = 100 * A_DAY
@@ -92,7 +92,7 @@ class TableApp:
 
     def store(self, executor: InProcessExecutor, partition: int = 0) -> dict[bytes, bytes]:
         """The rows of the table's store at the head, as a task sees them when it opens it."""
-        entry = executor.driver.head.tasks.get(f"0_{partition}")
+        entry = executor.coordinator.head.tasks.get(f"0_{partition}")
         sub = executor.worker.subtopology(0)
         planned = PlannedTask(f"0_{partition}", 0, Partition(partition), 0)
         with opened_stores(executor.worker, sub, planned, entry) as backends:
@@ -105,7 +105,7 @@ class TableApp:
             return self.store(executor)
 
     def replica(self) -> dict[Any, Any]:
-        folder = ApplicationFolder(self.root / "log", self.application_id, self.files)
+        folder = ApplicationStorage(self.root / "log", self.application_id, self.files)
         return dict(StoreReplica(folder, self.log(), self.topology.plan(), "users").all())
 
     def outputs(self) -> list[tuple[bytes | None, bytes | None, int]]:

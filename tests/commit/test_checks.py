@@ -1,4 +1,4 @@
-"""Step 7: what the driver demands before it commits; and what follows when a later step fails."""
+"""Step 7: what the coordinator demands before it commits; and what follows when a later step fails."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.simulation.executor import MAX_RUNS, InProcessExecutor
+from tests.simulation.fault_executor import Executor
+from tests.simulation.fault_programs import APPLICATIONS
+from tests.simulation.fault_world import World
 
+from millstream.commit.coordinator import (
+    CommitCoordinator,
+    CoordinatorSettings,
+    EpochMismatchError,
+    WrongInstanceError,
+)
+from millstream.commit.epoch_job import EpochJob, Sent, TaskReport, WrongInstance
+from millstream.commit.lease import LeaseLostError
 from millstream.durable import DiskFullError
-from millstream.log.files import FileLog
-from millstream.runtime.commit import Driver, DriverSettings, EpochMismatchError, MisplacedError
-from millstream.runtime.epoch import EpochJob, Misplaced, Sent, TaskReport
-from millstream.runtime.lease import LeaseLostError
-from millstream.testing.executor import MAX_RUNS, InProcessExecutor
-from millstream.testing.fault_executor import Executor
-from millstream.testing.fault_programs import APPLICATIONS
-from millstream.testing.fault_world import World
+from millstream.log.embedded.file_log import FileLog
 
 
 def planned(world: World) -> tuple[Executor, EpochJob]:
-    """The next epoch of a new driver."""
+    """The next epoch of a new coordinator."""
     world.close()
     app = world.open()
-    job = app.driver.plan_epoch()
+    job = app.coordinator.plan_epoch()
     assert job is not None
     return app, job
 
@@ -31,10 +36,10 @@ def files_in(world: World) -> set[Path]:
     return set((world.application_folder / "manifests").iterdir())
 
 
-def refused(world: World, app: Executor, job: EpochJob, reports: list[TaskReport | Misplaced]) -> str:
+def refused(world: World, app: Executor, job: EpochJob, reports: list[TaskReport | WrongInstance]) -> str:
     before = files_in(world)
-    with pytest.raises((EpochMismatchError, MisplacedError)) as caught:
-        app.driver.commit(job, reports)
+    with pytest.raises((EpochMismatchError, WrongInstanceError)) as caught:
+        app.coordinator.commit(job, reports)
     assert files_in(world) == before
     return str(caught.value)
 
@@ -76,9 +81,9 @@ def test_rows_of_another_attempt_that_are_equal_are_as_good(running: World) -> N
     app, job = planned(running)
     named, heard = app.run_tasks(job), app.run_tasks(job)
 
-    manifest = app.driver.commit(job, [*named[:2], *heard[2:]])
+    manifest = app.coordinator.commit(job, [*named[:2], *heard[2:]])
 
-    app.driver.publish(manifest)
+    app.coordinator.publish(manifest)
     running.check_to_the_end()
 
 
@@ -88,14 +93,14 @@ def test_a_task_that_is_cold_while_another_instance_is_warm_says_so(tmp_path: Pa
         world.epoch()
         world.lose_local_state("0_0")
         app = world.app or world.open()
-        job = app.driver.plan_epoch(instances={"0_0": "elsewhere", "0_1": "elsewhere"})
+        job = app.coordinator.plan_epoch(instances={"0_0": "elsewhere", "0_1": "elsewhere"})
         assert job is not None
 
         reports = app.run_tasks(job)
 
-        misplaced = [report for report in reports if isinstance(report, Misplaced)]
+        misplaced = [report for report in reports if isinstance(report, WrongInstance)]
         here = app.worker.directory.instance_id
-        assert misplaced == [Misplaced("0_0", here, "elsewhere")]
+        assert misplaced == [WrongInstance("0_0", here, "elsewhere")]
         message = refused(world, app, job, reports)
         assert message == f"task 0_0 ran on instance {here}, where its state is not; it is on elsewhere"
         world.check_to_the_end()
@@ -130,7 +135,7 @@ def disagreeing(monkeypatch: pytest.MonkeyPatch, times: int) -> list[EpochJob]:
     """Let the first runs of an epoch lose a report."""
     runs: list[EpochJob] = []
 
-    def run_tasks(self: InProcessExecutor, job: EpochJob) -> list[TaskReport | Misplaced]:
+    def run_tasks(self: InProcessExecutor, job: EpochJob) -> list[TaskReport | WrongInstance]:
         runs.append(job)
         return real(self, job)[1:] if len(runs) <= times else real(self, job)
 
@@ -141,14 +146,14 @@ def disagreeing(monkeypatch: pytest.MonkeyPatch, times: int) -> list[EpochJob]:
 
 def test_the_next_epoch_waits_until_the_last_is_published(running: World) -> None:
     app, job = planned(running)
-    app.driver.commit(job, app.run_tasks(job))
-    waiting = app.driver.head
+    app.coordinator.commit(job, app.run_tasks(job))
+    waiting = app.coordinator.head
 
     following = replace(job, epoch=type(job.epoch)(job.epoch + 1))
     message = refused(running, app, following, app.run_tasks(job))
 
     assert message == "epoch 6 can't be committed before epoch 5 is published"
-    app.driver.publish(waiting)
+    app.coordinator.publish(waiting)
     running.check()
 
 
@@ -184,20 +189,20 @@ def test_a_source_that_begins_at_the_end_reads_what_comes_after(running: World) 
     """Also what comes before its first epoch: the end is looked up once."""
     app = running.app
     assert app is not None
-    driver = Driver(
+    coordinator = CommitCoordinator(
         replace(app.worker.folder, application_id="late"),
         app.log,
         APPLICATIONS["ledger"].build().plan(),
         clock=lambda: running.now,
-        settings=DriverSettings(offset_reset="latest"),
+        settings=CoordinatorSettings(offset_reset="latest"),
     )
-    driver.open()
+    coordinator.open()
     ends = [len(rows) for rows in running.inputs]
-    assert driver.plan_epoch() is None
+    assert coordinator.plan_epoch() is None
 
     running.append(12)
 
-    job = driver.plan_epoch()
+    job = coordinator.plan_epoch()
     assert job is not None
     assert [start for start, _ in job.cut["orders"].values()] == ends
     assert [end for _, end in job.cut["orders"].values()] == [len(rows) for rows in running.inputs]

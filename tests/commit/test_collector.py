@@ -1,4 +1,4 @@
-"""What upkeep deletes, against a naive model of what anybody needs.
+"""What maintenance deletes, against a naive model of what anybody needs.
 
 Histories are random: which tasks seal in an epoch, attempts that lose, an epoch under way, snapshots that
 take any number of epochs, followers and readers that stop anywhere. The model keeps all that was ever
@@ -23,21 +23,21 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.commit import test_planted_upkeep_bugs as bugs
+from tests.maintenance import test_planted_maintenance_bugs as bugs
 from tests.state.small_app import FastFiles, word_count
 
+from millstream.commit import manifest as manifests
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.manifest import Manifest, ManifestChain, TaskEntry
+from millstream.commit.sealed_file import SealedContent, write_sealed
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.api import LogRecordBatch, SealedRange, Stamp
-from millstream.log.files import Limits
-from millstream.runtime import manifest as manifests
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.manifest import Manifest, ManifestChain, TaskEntry
-from millstream.runtime.sealed_file import SealedContent, write_sealed
-from millstream.runtime.snapshots import PinnedEpochs
-from millstream.runtime.upkeep import Upkeep, UpkeepReport
+from millstream.log.embedded.file_log import Limits
+from millstream.maintenance.maintenance import Maintenance, MaintenanceReport
+from millstream.maintenance.snapshots import PinnedEpochs
 from millstream.state.backends.memory import MemoryBackend
+from millstream.state.changelog.follow import StorePosition, Target, follow
 from millstream.state.errors import DamagedStoreError
-from millstream.state.follow import Marker, Target, follow
 from millstream.types import Attempt, Epoch, Offset, Partition, Term, Version
 
 APPLICATION = "app"
@@ -101,7 +101,7 @@ class CollectorMachine(RuleBasedStateMachine):
         self.log.create_topic("words", TopicConfig(PARTITIONS))
         self.log.create_topic(OUTPUT, TopicConfig(PARTITIONS))
         self.log.create_topic(CHANGELOG, TopicConfig(PARTITIONS, is_compacted=True, delete_retention_ms=0))
-        self.folder = ApplicationFolder(root, APPLICATION, files)
+        self.folder = ApplicationStorage(root, APPLICATION, files)
         self.folder.ensure()
         self.chain = ManifestChain(self.folder)
         self.plan = word_count().plan()
@@ -152,7 +152,7 @@ class CollectorMachine(RuleBasedStateMachine):
             positions=(),
             tasks=entries,
             sealed=tuple(sorted(task for task, _, _ in writes)),
-            learned=(),
+            inferred_types=(),
             oldest=max(head.oldest if head else 1, epoch - self.retained + 1),
         )
         self.chain.witness(self.chain.place(manifest))
@@ -212,16 +212,16 @@ class CollectorMachine(RuleBasedStateMachine):
             return
         self.followers[task] = self._followed(backend, task, entry), entry.changelogs["counts"]
 
-    # Upkeep -----------------------------------------------------------------------------------------------
+    # Maintenance -----------------------------------------------------------------------------------------------
 
     @rule(min_entries=st.integers(1, 4), later=st.integers(0, 1))
-    def tend(self, min_entries: int, later: int) -> None:
+    def run_maintenance(self, min_entries: int, later: int) -> None:
         self.now += later
         head = self.history[-1]
         since = min((version for _, version in self.at_work), default=None)
         pinned = PinnedEpochs({entry.version for _, entry in self.snapshots}, since)
         before = self._epochs_on_disk()
-        Upkeep(self.folder, self.log, self.plan, min_entries=min_entries).run(head, pinned)
+        Maintenance(self.folder, self.log, self.plan, min_entries=min_entries).run(head, pinned)
         kept = {manifest.epoch for manifest in self._kept()}
         idle = {entry.version for entry in head.tasks.values()} - kept
         needed: set[int] = set(sorted(idle, reverse=True)[: self.standing])
@@ -325,8 +325,8 @@ class CollectorMachine(RuleBasedStateMachine):
     def _state(self, task: str, entry: TaskEntry) -> State:
         return fold(self.changes[task][: entry.changelogs["counts"]])
 
-    def _marker(self, entry: TaskEntry) -> Marker:
-        return Marker(Version(entry.version), entry.changelogs["counts"], entry.digest)
+    def _marker(self, entry: TaskEntry) -> StorePosition:
+        return StorePosition(Version(entry.version), entry.changelogs["counts"], entry.digest)
 
     def _place(self, topic: str, task: str) -> TopicPartition:
         return TopicPartition(topic, Partition(int(task[2:])))
@@ -349,12 +349,12 @@ TestNothingThatIsNeededIsDeleted.settings = settings(
 
 
 def the_collector_ignores_what_is_pinned(patch: pytest.MonkeyPatch) -> None:
-    def run(self: Upkeep, head: Manifest, pinned: object = ()) -> UpkeepReport:
+    def run(self: Maintenance, head: Manifest, pinned: object = ()) -> MaintenanceReport:
         del pinned
         return real(self, head)
 
-    real = Upkeep.run
-    patch.setattr(Upkeep, "run", run)
+    real = Maintenance.run
+    patch.setattr(Maintenance, "run", run)
 
 
 def a_snapshot_at_work_pins_nothing(patch: pytest.MonkeyPatch) -> None:

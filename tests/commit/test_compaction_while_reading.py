@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.simulation.executor import InProcessExecutor
 from tests.state.small_app import FastFiles, SmallApp
 
 from millstream.log import TopicPartition, reader
 from millstream.log.api import LogRecordBatch
-from millstream.log.files import Limits
-from millstream.state import follow as following
+from millstream.log.embedded.file_log import Limits
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.follow import Marker, Progress, Target, follow
-from millstream.testing.executor import InProcessExecutor
+from millstream.state.changelog import follow as following
+from millstream.state.changelog.follow import Progress, StorePosition, Target, follow
 from millstream.types import Offset, Partition, Version
 
 CHANGELOG = TopicPartition("app-counts-changelog", Partition(0))
@@ -53,7 +53,7 @@ def executor(app: SmallApp) -> Iterator[InProcessExecutor]:
 
 def compacted(executor: InProcessExecutor) -> None:
     before = executor.log.compacted(CHANGELOG).to
-    executor.tend()
+    executor.run_maintenance()
     assert executor.log.compacted(CHANGELOG).to > before, "nothing was compacted"
 
 
@@ -77,8 +77,8 @@ class At:
 
 
 def target_of(executor: InProcessExecutor) -> Target:
-    entry = executor.driver.head.tasks["0_0"]
-    marker = Marker(Version(entry.version), entry.changelogs["counts"], entry.digest)
+    entry = executor.coordinator.head.tasks["0_0"]
+    marker = StorePosition(Version(entry.version), entry.changelogs["counts"], entry.digest)
     return Target("counts", CHANGELOG, marker)
 
 

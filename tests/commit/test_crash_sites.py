@@ -1,7 +1,7 @@
 """Every failpoint, in this process and by SIGKILL of a child: whoever comes next finds everything in order.
 
 "Before" a step is the failpoint of the step in front of it, "after" is its own, and a torn write is one that
-was half done when the process ended. A life is a driver's start and an epoch. In the ordinary run every
+was half done when the process ended. A life is a coordinator's start and an epoch. In the ordinary run every
 single hit of a life is a crash site, on LMDB; on RocksDB, and in killed children (half of them on each
 backend), the first hit of each failpoint is, and the last one for torn writes. All of them get all with
 MILLSTREAM_SOAK=1.
@@ -20,17 +20,22 @@ from pathlib import Path
 
 import pytest
 from tests.commit.ended_lives import crash_in_a_life, kill_a_child
+from tests.simulation import fault_child
+from tests.simulation.fault_points import EPOCH_POINTS, LMDB_POINTS, OPENING_POINTS
+from tests.simulation.fault_world import World
 
 from millstream import failpoints
-from millstream.testing import fault_child
-from millstream.testing.fault_points import EPOCH_POINTS, LMDB_POINTS, OPENING_POINTS
-from millstream.testing.fault_world import World
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
 UNREACHED = {
     **dict.fromkeys(
-        ("log.rewritten_named", "log.replaced_removed", "upkeep.manifest_removed", "upkeep.file_collected"),
-        "upkeep runs beside the epochs: see test_upkeep.py",
+        (
+            "log.rewritten_named",
+            "log.replaced_removed",
+            "maintenance.manifest_removed",
+            "maintenance.file_collected",
+        ),
+        "maintenance runs beside the epochs: see test_maintenance.py",
     ),
     "log.start_moved": "retention is not part of the commit",
     "log.tail_cut": "only after a torn write: see below",
@@ -97,7 +102,7 @@ def first_or_last(hits: int, action: failpoints.Action) -> Sequence[int]:
 
 
 def recover(world: World) -> None:
-    """Start a new driver after a crash, run to the end of the input; the oracle looks at every stage."""
+    """Start a new coordinator after a crash, run to the end of the input; the oracle looks at every stage."""
     assert world.backlog() > 0
     world.check_versions()
     world.open()
@@ -234,7 +239,7 @@ STARTS = ["commit.leased", "durable.linked", "commit.manifest_written", "commit.
 def test_a_crash_in_the_start_after_a_crash_is_recovered_from(
     histories: dict[str, World], tmp_path: Path, first: str, second: str
 ) -> None:
-    """With and without a power cut at the end: what the second driver built on must be durable."""
+    """With and without a power cut at the end: what the second coordinator built on must be durable."""
     for number, cut in enumerate((False, True)):
         with histories["lmdb"].copy_to(tmp_path / str(number)) as world:
             world.open()

@@ -1,8 +1,8 @@
 """How much disk state takes: stores, changelogs, manifests and sealed files against the live keys and values.
 
-As shipped: the settings are the default ones, and upkeep comes and rests as it does beside a running engine
-(:mod:`millstream.runtime.beside`). Only that no epoch begins while it is at work, so that what is found does
-not depend on how fast this machine is; how much comes meanwhile is measured by ``make bench``.
+As shipped: the settings are the default ones, and maintenance comes and rests as it does beside a running
+engine (:mod:`millstream.maintenance.background`). Only that no epoch begins while it is at work, so that what
+is found does not depend on how fast this machine is; how much comes meanwhile is measured by ``make bench``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.simulation.executor import InProcessExecutor
 from tests.state.small_app import FastFiles
 
 from millstream import Store, StreamsBuilder, Topology, serdes
+from millstream.commit.coordinator import CoordinatorSettings
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.runtime.beside import Beside, Urgency
-from millstream.runtime.commit import DriverSettings
-from millstream.testing.executor import InProcessExecutor
+from millstream.maintenance.background import BackgroundScheduler, Urgency
 from millstream.types import Partition
 
 INPUT = TopicPartition("users", Partition(0))
@@ -44,9 +44,9 @@ def write(log: FileLog, numbers: list[int], chance: random.Random) -> None:
 
 @contextmanager
 def application(
-    root: Path, backend: str, program: Topology, spare_bytes: int = DriverSettings().spare_bytes
+    root: Path, backend: str, program: Topology, spare_bytes: int = CoordinatorSettings().spare_bytes
 ) -> Iterator[InProcessExecutor]:
-    settings = DriverSettings(max_records=KEYS, spare_bytes=spare_bytes)
+    settings = CoordinatorSettings(max_records=KEYS, spare_bytes=spare_bytes)
     root.mkdir(0o700, exist_ok=True)
     with InProcessExecutor(
         program,
@@ -84,24 +84,26 @@ def test_state_takes_three_times_its_live_bytes_at_most(tmp_path: Path, backend:
     chance.shuffle(everybody)
     after: list[float] = []
     with application(tmp_path / "app", backend, topology()) as executor:
-        driver = executor.driver
+        coordinator = executor.coordinator
 
-        def tend() -> None:
-            driver.tend()
+        def run_maintenance() -> None:
+            coordinator.run_maintenance()
             after.append(disk(tmp_path / "app") / LIVE_BYTES)
 
-        upkeep = Beside("upkeep", tend, interval=100, urgency=driver.upkeep_urgency)
+        maintenance = BackgroundScheduler(
+            "maintenance", run_maintenance, interval=100, urgency=coordinator.maintenance_urgency
+        )
         for at in range(0, KEYS, 5_000):
             write(log, everybody[at : at + 5_000], chance)
             executor.run_epoch()
-            upkeep.epoch_ended()
-            upkeep.wait()
+            maintenance.epoch_ended()
+            maintenance.wait()
         after.clear()
         while len(after) < 4:
             write(log, chance.sample(everybody, int(changed * KEYS)), chance)
             executor.run_epoch()
-            upkeep.epoch_ended()
-            upkeep.wait()
+            maintenance.epoch_ended()
+            maintenance.wait()
     assert max(after) <= 3, after
 
 
@@ -112,13 +114,13 @@ def test_few_epochs_are_kept_if_they_are_large_and_many_if_they_are_small(tmp_pa
         for size in (KEYS, 1, 1):
             write(log, list(range(size)), chance)
             executor.run_epoch()
-        executor.driver.tend()
+        executor.coordinator.run_maintenance()
         found: list[int] = []
         for size, number in ((KEYS // 50, 10), (KEYS // 5, 10), (3, 110)):
             for _ in range(number):
                 write(log, chance.sample(range(KEYS), size), chance)
                 executor.run_epoch()
-            found.append(executor.driver.head.epoch - executor.driver.head.oldest + 1)
+            found.append(executor.coordinator.head.epoch - executor.coordinator.head.oldest + 1)
     assert found[1:] == [2, 100]
     assert 3 <= found[0] <= 5
 
@@ -130,11 +132,11 @@ def test_a_driver_knows_what_the_one_before_it_has_left(tmp_path: Path) -> None:
         for _ in range(5):
             write(log, chance.sample(range(KEYS), 3_000), chance)
             executor.run_epoch()
-        assert executor.driver.upkeep_urgency() is Urgency.WORTH_IT
+        assert executor.coordinator.maintenance_urgency() is Urgency.WORTH_IT
     with application(tmp_path / "app", "memory", topology(), spare_bytes=1 << 20) as executor:
-        assert executor.driver.upkeep_urgency() is Urgency.WORTH_IT
-        executor.driver.tend()
-        assert executor.driver.upkeep_urgency() is Urgency.NONE
+        assert executor.coordinator.maintenance_urgency() is Urgency.WORTH_IT
+        executor.coordinator.run_maintenance()
+        assert executor.coordinator.maintenance_urgency() is Urgency.NONE
 
 
 def test_an_application_that_never_runs_for_long_is_tidied_up_too(tmp_path: Path) -> None:
@@ -145,8 +147,8 @@ def test_an_application_that_never_runs_for_long_is_tidied_up_too(tmp_path: Path
         with application(tmp_path / "app", "memory", topology(), spare_bytes=1 << 20) as executor:
             write(log, chance.sample(range(KEYS), 3), chance)
             executor.run_epoch()
-            if executor.driver.upkeep_urgency() >= Urgency.WORTH_IT:
-                executor.driver.tend()
+            if executor.coordinator.maintenance_urgency() >= Urgency.WORTH_IT:
+                executor.coordinator.run_maintenance()
         found.append(sum(1 for path in (tmp_path / "app").rglob("*") if path.is_file()))
     assert max(found[100:]) <= 1.1 * max(found[:100]), "files stay as many"
 
@@ -158,4 +160,4 @@ def test_what_is_in_sealed_files_only_is_kept_however_large(tmp_path: Path) -> N
         for _ in range(10):
             write(log, chance.sample(range(KEYS), 2_000), chance)
             executor.run_epoch()
-        assert executor.driver.head.oldest == 1
+        assert executor.coordinator.head.oldest == 1

@@ -6,43 +6,42 @@ import os
 from pathlib import Path
 
 import pytest
-
-from millstream.testing.fault_points import (
+from tests.simulation.fault_points import (
     EPOCH_POINTS,
     LMDB_POINTS,
+    MAINTENANCE_POINTS,
+    MAINTENANCE_STALL_SITES,
     OPENING_POINTS,
     OPENING_STALL_SITES,
     RESTORE_POINTS,
     SNAPSHOT_POINTS,
     STALL_SITES,
-    UPKEEP_POINTS,
-    UPKEEP_STALL_SITES,
 )
-from millstream.testing.fault_programs import APPLICATIONS
-from millstream.testing.fault_steps import (
+from tests.simulation.fault_programs import APPLICATIONS
+from tests.simulation.fault_steps import (
     Append,
     CleanUp,
     Compact,
     Crash,
+    CrashInMaintenance,
     CrashInSnapshot,
-    CrashInUpkeep,
     Epoch,
     Expire,
     LoseLocalState,
+    Maintain,
     PowerCut,
     Restart,
     RestoreFromSnapshots,
     Stall,
-    StallInUpkeep,
+    StallInMaintenance,
     TakeSnapshots,
-    Tend,
     TwoAttempts,
     Wake,
     Zombie,
 )
-from millstream.testing.fault_world import NoFaultError, World
-from millstream.testing.faults import SEED_VARIABLE, Script, play, script, scripted_world, seeds
-from millstream.testing.oracle import InvariantBroken
+from tests.simulation.fault_world import NoFaultError, World
+from tests.simulation.faults import SEED_VARIABLE, Script, play, script, scripted_world, seeds
+from tests.simulation.oracle import InvariantBroken
 
 COUNT = 20_000 if os.environ.get("MILLSTREAM_SOAK") else 300
 
@@ -79,7 +78,7 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
         Compact,
         Crash,
         CrashInSnapshot,
-        CrashInUpkeep,
+        CrashInMaintenance,
         Epoch,
         Expire,
         LoseLocalState,
@@ -87,9 +86,9 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
         Restart,
         RestoreFromSnapshots,
         Stall,
-        StallInUpkeep,
+        StallInMaintenance,
         TakeSnapshots,
-        Tend,
+        Maintain,
         TwoAttempts,
         Wake,
         Zombie,
@@ -98,15 +97,15 @@ def test_the_scripts_have_every_kind_of_fault_at_every_place() -> None:
     assert {step.point for step in crashes if step.during == "opening"} == set(OPENING_POINTS)
     in_snapshots = [step for step in steps if isinstance(step, CrashInSnapshot)]
     assert {step.point for step in in_snapshots} == {*SNAPSHOT_POINTS, *RESTORE_POINTS}
-    in_upkeep = [step for step in steps if isinstance(step, CrashInUpkeep)]
-    assert {step.point for step in in_upkeep} == set(UPKEEP_POINTS)
-    in_upkeep_stalls = [step for step in steps if isinstance(step, StallInUpkeep)]
-    assert {step.site for step in in_upkeep_stalls} == set(UPKEEP_STALL_SITES)
+    in_maintenance = [step for step in steps if isinstance(step, CrashInMaintenance)]
+    assert {step.point for step in in_maintenance} == set(MAINTENANCE_POINTS)
+    in_maintenance_stalls = [step for step in steps if isinstance(step, StallInMaintenance)]
+    assert {step.site for step in in_maintenance_stalls} == set(MAINTENANCE_STALL_SITES)
     restores = [step for step in steps if isinstance(step, RestoreFromSnapshots)]
     assert {step.snapshots for step in restores} == {"whole", "harmed", "manifest torn"}
     clean_ups = [step for step in steps if isinstance(step, CleanUp)]
     assert {step.how for step in clean_ups} == {"by hand", "crash", "elsewhere"}
-    assert {step.beside_an_epoch for step in steps if isinstance(step, Tend)} == {True, False}
+    assert {step.beside_an_epoch for step in steps if isinstance(step, Maintain)} == {True, False}
     assert {step.action for step in crashes} == {"raise", "torn-raise"}
     assert {step.then for step in crashes} == {"nothing", "look", "power cut"}
     assert {step.site for step in stalls if step.during == "epoch"} == set(STALL_SITES)

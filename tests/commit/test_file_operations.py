@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.simulation.fault_world import World
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream.failpoints import InjectedCrash
-from millstream.testing.fault_world import World
-from millstream.testing.faulty_files import FaultyFiles
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
 PARTS = 8
@@ -45,7 +45,7 @@ class EndingFiles(FaultyFiles):
 
 
 def first_life(folder: Path, syncs: int) -> tuple[World, bool]:
-    """A driver's first start and its first epoch, up to a sync; whether it got that far."""
+    """A coordinator's first start and its first epoch, up to a sync; whether it got that far."""
     world = World(folder, "ledger", "memory", make_files=EndingFiles)
     world.create_topics()
     world.append(30)

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.runtime.kit import STRINGS
+from tests.simulation.executor import InProcessExecutor
+from tests.task.kit import STRINGS
 
 from millstream import Processor, Record, StreamsBuilder, Topology, stores
+from millstream.commit.coordinator import CoordinatorSettings, PlanChangedError
 from millstream.errors import TopologyError
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.runtime.commit import DriverSettings, PlanChangedError
-from millstream.testing.executor import InProcessExecutor
 from millstream.types import Offset, Partition
 
 
@@ -39,7 +39,7 @@ class Bench:
             application_id="app",
             log_root=self.folder / "log",
             state_dir=self.folder / "state",
-            settings=DriverSettings(default_partitions=2, offset_reset=offset_reset),  # type: ignore[arg-type]
+            settings=CoordinatorSettings(default_partitions=2, offset_reset=offset_reset),  # type: ignore[arg-type]
         )
 
     def values(self, topic: str) -> list[str]:
@@ -151,7 +151,7 @@ def test_a_repartition_keeps_its_partitions_so_that_state_stays_where_it_is(benc
             bench.log.add_partitions("in", partitions + 1)
             bench.append("in", partitions, "a", "b", "c")
             app.run_until_caught_up()
-            assert app.driver.counts["app-counts-changelog"] == 2
+            assert app.coordinator.counts["app-counts-changelog"] == 2
     assert {value[0]: value[1:] for value in bench.values("out")} == {"a": "4", "b": "4", "c": "4"}
 
 

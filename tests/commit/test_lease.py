@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from millstream.commit import lease
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.lease import Lease, LeaseHeldError, LeaseLostError, Owner, acquire, running_driver
+from millstream.commit.process import boot_id, process_started
 from millstream.durable import DamagedFileError
-from millstream.runtime import lease
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.lease import Lease, LeaseHeldError, LeaseLostError, Owner, acquire, running_driver
-from millstream.runtime.process import boot_id, process_started
 from millstream.types import Term
 
 TTL_MS = 30_000
@@ -38,17 +38,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> ApplicationFolder:
-    folder = ApplicationFolder(tmp_path, "orders")
+def folder(tmp_path: Path) -> ApplicationStorage:
+    folder = ApplicationStorage(tmp_path, "orders")
     folder.ensure()
     return folder
 
 
-def take(folder: ApplicationFolder, clock: Callable[[], int]) -> Lease:
+def take(folder: ApplicationStorage, clock: Callable[[], int]) -> Lease:
     return acquire(folder, clock=clock, ttl_ms=TTL_MS)
 
 
-def replace_owner(folder: ApplicationFolder, held: Lease, **changes: object) -> Owner:
+def replace_owner(folder: ApplicationStorage, held: Lease, **changes: object) -> Owner:
     """Let somebody else have taken the lease."""
     owner = msgspec.structs.replace(held.owner, **changes)
     path = folder.leases / f"{held.term:020d}"
@@ -57,7 +57,7 @@ def replace_owner(folder: ApplicationFolder, held: Lease, **changes: object) -> 
 
 
 def test_a_second_driver_is_refused_and_told_who_the_first_is(
-    folder: ApplicationFolder, clock: Clock
+    folder: ApplicationStorage, clock: Clock
 ) -> None:
     first = take(folder, clock)
 
@@ -66,19 +66,19 @@ def test_a_second_driver_is_refused_and_told_who_the_first_is(
 
     assert str(caught.value) == (
         f"Application 'orders' is run by process {os.getpid()} on {socket.gethostname()} already. Likely "
-        "cause: it was started twice. Remedy: end the other driver, or give this program another app_id. The "
-        "lease of a dead driver is taken over by itself."
+        "cause: it was started twice. Remedy: end the other coordinator, or give this program another app_id. The "
+        "lease of a dead coordinator is taken over by itself."
     )
     first.verify()
 
 
-def test_a_lease_that_was_let_go_is_free_at_once(folder: ApplicationFolder, clock: Clock) -> None:
+def test_a_lease_that_was_let_go_is_free_at_once(folder: ApplicationStorage, clock: Clock) -> None:
     take(folder, clock).release()
 
     assert take(folder, clock).term == 2
 
 
-def test_a_lease_that_is_renewed_does_not_run_out(folder: ApplicationFolder, clock: Clock) -> None:
+def test_a_lease_that_is_renewed_does_not_run_out(folder: ApplicationStorage, clock: Clock) -> None:
     held = take(folder, clock)
     clock.now += TTL_MS - 1
     held.renew()
@@ -88,7 +88,7 @@ def test_a_lease_that_is_renewed_does_not_run_out(folder: ApplicationFolder, clo
         take(folder, clock)
 
 
-def test_a_lease_is_renewed_only_now_and_then(folder: ApplicationFolder, clock: Clock) -> None:
+def test_a_lease_is_renewed_only_now_and_then(folder: ApplicationStorage, clock: Clock) -> None:
     held = take(folder, clock)
     (renewal,) = folder.leases.glob("*.renewed")
     first = renewal.read_bytes()
@@ -105,7 +105,7 @@ def test_a_lease_is_renewed_only_now_and_then(folder: ApplicationFolder, clock: 
 
 
 def test_a_lease_that_has_run_out_is_taken_over_and_its_owner_is_told(
-    folder: ApplicationFolder, clock: Clock
+    folder: ApplicationStorage, clock: Clock
 ) -> None:
     first = take(folder, clock)
     clock.now += TTL_MS
@@ -117,14 +117,14 @@ def test_a_lease_that_has_run_out_is_taken_over_and_its_owner_is_told(
     here = f"process {os.getpid()} on {socket.gethostname()}"
     assert second.term == 2
     assert str(caught.value) == (
-        f"This driver of application 'orders' ({here}, term 1) was overtaken by {here} (term 2). Nothing "
+        f"This coordinator of application 'orders' ({here}, term 1) was overtaken by {here} (term 2). Nothing "
         "more is committed here. Likely cause: it was stopped or cut off for longer than its lease. Remedy: "
         "end it; the other one goes on."
     )
     second.verify()
 
 
-def test_a_driver_that_was_overtaken_takes_nothing_back(folder: ApplicationFolder, clock: Clock) -> None:
+def test_a_driver_that_was_overtaken_takes_nothing_back(folder: ApplicationStorage, clock: Clock) -> None:
     first = take(folder, clock)
     clock.now += TTL_MS
     second = take(folder, clock)
@@ -137,7 +137,7 @@ def test_a_driver_that_was_overtaken_takes_nothing_back(folder: ApplicationFolde
         take(folder, clock)
 
 
-def test_the_lease_of_another_host_is_waited_for(folder: ApplicationFolder, clock: Clock) -> None:
+def test_the_lease_of_another_host_is_waited_for(folder: ApplicationStorage, clock: Clock) -> None:
     replace_owner(folder, take(folder, clock), host="elsewhere", pid=17)
     clock.now += TTL_MS - 1
 
@@ -150,14 +150,14 @@ def test_the_lease_of_another_host_is_waited_for(folder: ApplicationFolder, cloc
 
 
 def test_a_process_id_that_is_used_again_does_not_keep_a_lease(
-    folder: ApplicationFolder, clock: Clock
+    folder: ApplicationStorage, clock: Clock
 ) -> None:
     replace_owner(folder, take(folder, clock), started="long ago")
 
     assert take(folder, clock).term == 2
 
 
-def test_a_lease_without_a_renewal_has_run_out(folder: ApplicationFolder, clock: Clock) -> None:
+def test_a_lease_without_a_renewal_has_run_out(folder: ApplicationStorage, clock: Clock) -> None:
     take(folder, clock)
     for path in folder.leases.glob("*.renewed"):
         path.unlink()
@@ -165,7 +165,7 @@ def test_a_lease_without_a_renewal_has_run_out(folder: ApplicationFolder, clock:
     assert take(folder, clock).term == 2
 
 
-def test_a_damaged_lease_is_named(folder: ApplicationFolder, clock: Clock) -> None:
+def test_a_damaged_lease_is_named(folder: ApplicationStorage, clock: Clock) -> None:
     take(folder, clock)
     claim = folder.leases / f"{1:020d}"
     claim.write_bytes(claim.read_bytes()[:-1])
@@ -176,7 +176,7 @@ def test_a_damaged_lease_is_named(folder: ApplicationFolder, clock: Clock) -> No
     assert str(claim) in str(caught.value)
 
 
-def test_only_the_last_two_terms_are_kept(folder: ApplicationFolder, clock: Clock) -> None:
+def test_only_the_last_two_terms_are_kept(folder: ApplicationStorage, clock: Clock) -> None:
     for _ in range(5):
         take(folder, clock).release()
 
@@ -186,7 +186,7 @@ def test_only_the_last_two_terms_are_kept(folder: ApplicationFolder, clock: Cloc
 
 
 def test_old_terms_may_be_forgotten_by_two_at_once(
-    folder: ApplicationFolder, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    folder: ApplicationStorage, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for _ in range(2):
         take(folder, clock).release()
@@ -202,8 +202,8 @@ def test_old_terms_may_be_forgotten_by_two_at_once(
     assert {path.name[:20] for path in folder.leases.iterdir()} == {f"{4:020d}"}
 
 
-def test_who_runs_an_application_is_known_until_it_lets_go(folder: ApplicationFolder, clock: Clock) -> None:
-    assert running_driver(ApplicationFolder(folder.log_root, "never-run"), now_ms=clock()) is None
+def test_who_runs_an_application_is_known_until_it_lets_go(folder: ApplicationStorage, clock: Clock) -> None:
+    assert running_driver(ApplicationStorage(folder.log_root, "never-run"), now_ms=clock()) is None
     assert running_driver(folder, now_ms=clock()) is None
     held = take(folder, clock)
     assert running_driver(folder, now_ms=clock()) == held.owner
@@ -213,26 +213,26 @@ def test_who_runs_an_application_is_known_until_it_lets_go(folder: ApplicationFo
 
 
 def test_a_driver_elsewhere_runs_an_application_until_its_lease_ends(
-    folder: ApplicationFolder, clock: Clock
+    folder: ApplicationStorage, clock: Clock
 ) -> None:
     owner = replace_owner(folder, take(folder, clock), host="elsewhere")
     assert running_driver(folder, now_ms=clock() + TTL_MS - 1) == owner
     assert running_driver(folder, now_ms=clock() + TTL_MS) is None
 
 
-def test_a_dead_driver_runs_nothing(folder: ApplicationFolder, clock: Clock) -> None:
+def test_a_dead_driver_runs_nothing(folder: ApplicationStorage, clock: Clock) -> None:
     replace_owner(folder, take(folder, clock), started="long ago")
     assert running_driver(folder, now_ms=clock()) is None
 
 
 def test_who_runs_an_application_is_found_while_it_changes_hands(
-    folder: ApplicationFolder, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    folder: ApplicationStorage, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take(folder, clock).release()
     read = lease._read_claim
     last: list[Lease] = []
 
-    def others_come_first(folder: ApplicationFolder, term: Term) -> Owner:
+    def others_come_first(folder: ApplicationStorage, term: Term) -> Owner:
         monkeypatch.undo()
         for _ in range(2):
             take(folder, clock).release()
@@ -245,11 +245,11 @@ def test_who_runs_an_application_is_found_while_it_changes_hands(
 
 DRIVER = """
 import os, pathlib, sys
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.lease import LeaseHeldError, acquire
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.lease import LeaseHeldError, acquire
 print("ready", flush=True)
 for line in sys.stdin:
-    folder = ApplicationFolder(pathlib.Path(sys.argv[1]), line.strip())
+    folder = ApplicationStorage(pathlib.Path(sys.argv[1]), line.strip())
     try:
         print("won", acquire(folder, clock=lambda: 1_000_000, ttl_ms=30_000).term, flush=True)
     except LeaseHeldError as error:
@@ -258,7 +258,7 @@ for line in sys.stdin:
 
 
 @contextmanager
-def driver(folder: ApplicationFolder) -> Iterator[subprocess.Popen[str]]:
+def coordinator(folder: ApplicationStorage) -> Iterator[subprocess.Popen[str]]:
     """A process that takes the lease of each application that it is told of."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", DRIVER, str(folder.log_root)]
@@ -280,8 +280,8 @@ def answer(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_the_lease_of_a_killed_driver_is_taken_over_at_once(folder: ApplicationFolder, clock: Clock) -> None:
-    with driver(folder) as other:
+def test_the_lease_of_a_killed_driver_is_taken_over_at_once(folder: ApplicationStorage, clock: Clock) -> None:
+    with coordinator(folder) as other:
         tell(other, "orders")
         assert answer(other) == "won 1"
         with pytest.raises(LeaseHeldError) as caught:
@@ -291,12 +291,12 @@ def test_the_lease_of_a_killed_driver_is_taken_over_at_once(folder: ApplicationF
     assert take(folder, clock).term == 2
 
 
-def test_of_two_drivers_that_race_for_a_term_one_wins(folder: ApplicationFolder) -> None:
+def test_of_two_drivers_that_race_for_a_term_one_wins(folder: ApplicationStorage) -> None:
     wins: set[int] = set()
-    with driver(folder) as one, driver(folder) as two:
+    with coordinator(folder) as one, coordinator(folder) as two:
         for number in range(20):
             application = f"orders-{number}"
-            ApplicationFolder(folder.log_root, application).ensure()
+            ApplicationStorage(folder.log_root, application).ensure()
             for process in (one, two):
                 tell(process, application)
             answers = {process.pid: answer(process) for process in (one, two)}
@@ -307,7 +307,7 @@ def test_of_two_drivers_that_race_for_a_term_one_wins(folder: ApplicationFolder)
     assert wins <= {one.pid, two.pid}
 
 
-def test_an_owner_is_known_by_process_and_start(folder: ApplicationFolder, clock: Clock) -> None:
+def test_an_owner_is_known_by_process_and_start(folder: ApplicationStorage, clock: Clock) -> None:
     owner = take(folder, clock).owner
 
     assert (owner.pid, owner.host) == (os.getpid(), socket.gethostname())

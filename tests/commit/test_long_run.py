@@ -1,14 +1,14 @@
 """Many small epochs, with kills: what an application holds on to does not grow.
 
 5,000 epochs on each backend with MILLSTREAM_SOAK=1; in the ordinary run 1,000 on one, fewer on the others.
-In the first part the process is killed by SIGKILL at random failpoints of epochs, upkeep, snapshots and
-restores, and another one goes on; the last process lives long, and its drivers are given up now and then
+In the first part the process is killed by SIGKILL at random failpoints of epochs, maintenance, snapshots and
+restores, and another one goes on; the last process lives long, and its coordinators are given up now and then
 without a word. Windows expire and snapshots are taken all through the run.
 
 Live state is the bytes of the keys and values that the stores hold. Disk is everything that the application
 keeps to have that state, and to have it again: local stores, changelogs, manifests, leases, sealed files; not
 the topics that a user reads and writes, which have a retention of their own. Snapshots, of which the user
-says how many, are counted by themselves. All is counted in blocks, after upkeep.
+says how many, are counted by themselves. All is counted in blocks, after maintenance.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from tests.commit.long_lived import (
     start,
 )
 
-from millstream.runtime.step import apply_commit
+from millstream.commit.worker import apply_commit
 from millstream.state.backends import supplier
-from millstream.state.follow import Progress
+from millstream.state.changelog.follow import Progress
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
 LENGTHS = {"lmdb": (1_000, 30), "rocksdb": (200, 8), "memory": (200, 8)}
@@ -90,7 +90,7 @@ def test_files_disk_memory_descriptors_and_work_stay_flat_over_many_epochs_with_
 
 
 def killing_points(kills: int) -> list[str]:
-    """Failpoints for the kills: those of upkeep and snapshots first, for there are fewer of them."""
+    """Failpoints for the kills: those of maintenance and snapshots first, for there are fewer of them."""
     rng = random.Random(kills)
     rare = rng.sample(RARE_POINTS, len(RARE_POINTS))
     return [*rare, *rng.choices(KILL_POINTS, k=kills)][:kills]
@@ -144,7 +144,7 @@ def nothing_is_lost(root: Path, backend: str, model: Model) -> None:
         executor = start(root, backend, CountingFiles(), restores)
         assert executor.log.latest(INPUT) == executor.log.latest(OUTPUT) == model.records
         assert all(executor.log.compacted(place).to > 0 for place in CHANGELOGS)
-        head = executor.driver.head.tasks[TASK.task_id]
+        head = executor.coordinator.head.tasks[TASK.task_id]
         apply_commit(executor.worker, TASK, head)
         executor.close()
         assert stored(root, backend) == model.stores(), source

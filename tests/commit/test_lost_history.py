@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.simulation.fault_world import World
 
+from millstream.commit.manifest import LostManifestError
 from millstream.durable import DamagedFileError
 from millstream.errors import MillstreamError
-from millstream.runtime.manifest import LostManifestError
-from millstream.testing.fault_world import World
 
 
 def manifest(world: World, epoch: int) -> Path:
@@ -106,7 +106,7 @@ def ended(running: World) -> World:
 
 
 def everything(world: World) -> dict[str, bytes]:
-    """All files but the leases: a driver that is refused has held one."""
+    """All files but the leases: a coordinator that is refused has held one."""
     leases = world.application_folder / "leases"
     return {
         str(path.relative_to(world.folder)): path.read_bytes()

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream import failpoints
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.lease import LeaseLostError
+from millstream.commit.manifest import LostManifestError, Manifest, ManifestChain, TaskEntry
 from millstream.durable import OS_FILES, FileLayer
 from millstream.durable.layer import OsFileLayer
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.lease import LeaseLostError
-from millstream.runtime.manifest import LostManifestError, Manifest, ManifestChain, TaskEntry
-from millstream.testing.faulty_files import FaultyFiles
 from millstream.types import Epoch, Offset, Partition, Term
 
 
-def folder_in(path: Path, files: FileLayer = OS_FILES) -> ApplicationFolder:
-    folder = ApplicationFolder(path, "orders", files)
+def folder_in(path: Path, files: FileLayer = OS_FILES) -> ApplicationStorage:
+    folder = ApplicationStorage(path, "orders", files)
     folder.ensure()
     return folder
 
@@ -36,7 +36,7 @@ def next_to(head: Manifest | None, *, term: int = 1) -> Manifest:
         positions=(("lines", Partition(0), Offset(10 * epoch)),),
         tasks={},
         sealed=(),
-        learned=(),
+        inferred_types=(),
     )
 
 
@@ -93,8 +93,8 @@ def test_of_two_drivers_that_commit_an_epoch_the_second_is_told(tmp_path: Path) 
         write(chain, next_to(None, term=1))
 
     assert str(caught.value) == (
-        "Epoch 1 of application 'orders' was committed by another driver (term 2, this one has term 1). "
-        "Nothing of this epoch is visible. Likely cause: this driver was stopped or cut off for longer than "
+        "Epoch 1 of application 'orders' was committed by another coordinator (term 2, this one has term 1). "
+        "Nothing of this epoch is visible. Likely cause: this coordinator was stopped or cut off for longer than "
         "its lease. Remedy: end it; the other one goes on."
     )
     assert chain.head() == first
@@ -163,7 +163,7 @@ def test_a_commit_is_durable_when_it_returns(tmp_path: Path) -> None:
 
 
 class OtherDriver(OsFileLayer):
-    """Lets another driver act just before some file is opened."""
+    """Lets another coordinator act just before some file is opened."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name = name
@@ -244,6 +244,6 @@ def test_the_place_of_a_manifest_that_was_removed_is_not_free(tmp_path: Path) ->
     with pytest.raises(LeaseLostError) as caught:
         chain.place(next_to(written[0]))
 
-    assert "Epoch 2 of application 'orders' was committed by another driver (term 2" in str(caught.value)
+    assert "Epoch 2 of application 'orders' was committed by another coordinator (term 2" in str(caught.value)
     assert sorted(folder.manifests.iterdir()) == before
     assert chain.head() == head

@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulation.fault_programs import APPLICATIONS, Application
+from tests.simulation.fault_world import LostAttempt, World
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream import KStream, Processor, Record, Store, StreamsBuilder, Topology, serdes, stores
+from millstream.commit import worker as step
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.coordinator import CommitCoordinator, EpochMismatchError
+from millstream.commit.lease import Lease, LeaseHeldError, LeaseLostError
+from millstream.commit.manifest import Manifest
 from millstream.durable import Chunk, FileLayer, create_exclusive, publish_exclusive
+from millstream.log.embedded.index import PartitionIndex
 from millstream.log.errors import DamagedLogError
-from millstream.log.index import PartitionIndex
-from millstream.runtime import step
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.commit import Driver, EpochMismatchError
-from millstream.runtime.lease import Lease, LeaseHeldError, LeaseLostError
-from millstream.runtime.manifest import Manifest
-from millstream.runtime.task import Sealed
-from millstream.state import task_stores
 from millstream.state.backends.api import Backend
-from millstream.state.follow import Marker, follow, marker_of
-from millstream.testing.fault_programs import APPLICATIONS, Application
-from millstream.testing.fault_world import LostAttempt, World
-from millstream.testing.faulty_files import FaultyFiles
+from millstream.state.changelog.follow import StorePosition, follow, marker_of
+from millstream.state.local import task_stores
+from millstream.task.task import Sealed
 from millstream.types import Attempt, Epoch, Offset, Term, Version
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -60,19 +60,19 @@ class Without:
 
 
 def drops_fsync_of_sealed_files(patch: pytest.MonkeyPatch) -> None:
-    drop(patch, "millstream.runtime.sealed_file.create_exclusive", create_exclusive, "fsync")
+    drop(patch, "millstream.commit.sealed_file.create_exclusive", create_exclusive, "fsync")
 
 
 def drops_sync_of_the_folder_of_sealed_files(patch: pytest.MonkeyPatch) -> None:
-    drop(patch, "millstream.runtime.sealed_file.create_exclusive", create_exclusive, "sync_folder")
+    drop(patch, "millstream.commit.sealed_file.create_exclusive", create_exclusive, "sync_folder")
 
 
 def drops_fsync_of_manifests(patch: pytest.MonkeyPatch) -> None:
-    drop(patch, "millstream.runtime.manifest.publish_exclusive", publish_exclusive, "fsync")
+    drop(patch, "millstream.commit.manifest.publish_exclusive", publish_exclusive, "fsync")
 
 
 def drops_sync_of_the_folder_of_manifests(patch: pytest.MonkeyPatch) -> None:
-    drop(patch, "millstream.runtime.manifest.publish_exclusive", publish_exclusive, "sync_folder")
+    drop(patch, "millstream.commit.manifest.publish_exclusive", publish_exclusive, "sync_folder")
 
 
 def drop(patch: pytest.MonkeyPatch, user: str, action: Callable[..., int], operation: str) -> None:
@@ -103,7 +103,7 @@ def applies_before_the_commit(patch: pytest.MonkeyPatch) -> None:
         for name, spec in sub.stores.items():
             position = entry.changelogs.get(name, 0) if entry is not None else 0
             position += len(sealed.changelogs[name]) if spec.logging else 0
-            marker = Marker(Version(job.epoch), Offset(position)).encoded()
+            marker = StorePosition(Version(job.epoch), Offset(position)).encoded()
             backends[name].write(sealed.changelogs[name], marker=marker)
         return sealed
 
@@ -121,14 +121,14 @@ def a_crash_before_the_manifest(world: World) -> None:
 def commits_the_next_epoch_before_the_last_is_published(patch: pytest.MonkeyPatch) -> None:
     waiting: list[Manifest] = []
 
-    def publish(self: Driver, manifest: Manifest) -> None:
+    def publish(self: CommitCoordinator, manifest: Manifest) -> None:
         waiting.append(manifest)
         if len(waiting) > 1:
             real(self, waiting.pop(0))
         self._published = manifest.epoch
 
-    real = Driver.publish
-    patch.setattr(Driver, "publish", publish)
+    real = CommitCoordinator.publish
+    patch.setattr(CommitCoordinator, "publish", publish)
 
 
 def a_crash_after_the_manifest(world: World) -> None:
@@ -144,39 +144,39 @@ def a_crash_after_the_manifest(world: World) -> None:
 
 def names_sealed_files_without_the_term(patch: pytest.MonkeyPatch) -> None:
     def sealed_file(
-        self: ApplicationFolder, epoch: Epoch, task: str, level: int, term: Term, attempt: Attempt
+        self: ApplicationStorage, epoch: Epoch, task: str, level: int, term: Term, attempt: Attempt
     ) -> Path:
         del term
         return real(self, epoch, task, level, Term(0), attempt)
 
-    real = ApplicationFolder.sealed_file
-    patch.setattr(ApplicationFolder, "sealed_file", sealed_file)
+    real = ApplicationStorage.sealed_file
+    patch.setattr(ApplicationStorage, "sealed_file", sealed_file)
 
 
 def two_terms_run_one_epoch(world: World) -> None:
     """Attempts are counted anew in every term."""
     app = world.open()
-    job = app.driver.plan_epoch()
+    job = app.coordinator.plan_epoch()
     assert job is not None
     for term in (Term(1), Term(2)):
         step.run_task(app.worker, replace(job, term=term), job.tasks[0], [], Attempt(1))
 
 
 def numbers_attempts_anew_after_a_fetch_failure(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("millstream.testing.executor.InProcessExecutor.next_attempt", lambda _: Attempt(0))
+    patch.setattr("tests.simulation.executor.InProcessExecutor.next_attempt", lambda _: Attempt(0))
 
 
 def names_sealed_files_by_the_attempt_number_only(patch: pytest.MonkeyPatch) -> None:
     """Spark's `attemptNumber` begins at 0 again after a fetch failure."""
 
     def sealed_file(
-        self: ApplicationFolder, epoch: Epoch, task: str, level: int, term: Term, attempt: Attempt
+        self: ApplicationStorage, epoch: Epoch, task: str, level: int, term: Term, attempt: Attempt
     ) -> Path:
         del term, attempt
         return real(self, epoch, task, level, Term(0), Attempt(0))
 
-    real = ApplicationFolder.sealed_file
-    patch.setattr(ApplicationFolder, "sealed_file", sealed_file)
+    real = ApplicationStorage.sealed_file
+    patch.setattr(ApplicationStorage, "sealed_file", sealed_file)
 
 
 def a_task_runs_twice(world: World) -> None:
@@ -201,7 +201,7 @@ def a_crash_after_publishing(world: World) -> None:
 
 
 def ignores_whose_rows_were_consumed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("millstream.runtime.commit.check_consumed_is_named", lambda *_: None)
+    patch.setattr("millstream.commit.coordinator.check_consumed_is_named", lambda *_: None)
 
 
 class Price(Processor[str, str, str, str]):
@@ -238,16 +238,16 @@ def priced() -> Topology:
 def two_attempts_get_different_answers(world: World) -> None:
     """The prices that are kept add up to the sum that is kept."""
     app = world.open()
-    job = app.driver.plan_epoch()
+    job = app.coordinator.plan_epoch()
     assert job is not None
     app.twice = LostAttempt("0_0", named=1, heard=0)
     reports = app.run_tasks(job)
     app.twice = None
     try:
-        manifest = app.driver.commit(job, reports)
+        manifest = app.coordinator.commit(job, reports)
     except EpochMismatchError:
-        manifest = app.driver.commit(job, app.run_tasks(job))
-    app.driver.publish(manifest)
+        manifest = app.coordinator.commit(job, app.run_tasks(job))
+    app.coordinator.publish(manifest)
     app.apply(job, manifest)
     prices = [int(price.split(b":")[1]) for price in rows_of(world, "prices")]
     sums = [int.from_bytes(total[8:], "big") for total in rows_of(world, "sum")]
@@ -305,13 +305,13 @@ def a_driver_wakes_up_after_its_lease_was_taken(world: World) -> None:
     world.stall(("commit.checked",))
     world.stall(("commit.leased",), opening=True)
     error = world.wake()
-    assert isinstance(error, LeaseLostError), "a driver without a lease has committed"
+    assert isinstance(error, LeaseLostError), "a coordinator without a lease has committed"
     assert world.wake() is None
     world.check_to_the_end()
 
 
 def takes_a_lease_that_is_held(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("millstream.runtime.lease._refuse_if_held", lambda *_: None)
+    patch.setattr("millstream.commit.lease._refuse_if_held", lambda *_: None)
 
 
 def a_second_driver_starts(world: World) -> None:
@@ -363,7 +363,7 @@ BUGS = {
     ),
     "checksum ignored": Bug(ignores_checksums, a_bit_of_a_sealed_file_flips, "I7|I4", "stock"),
     "stale lease accepted": Bug(
-        accepts_a_stale_lease, a_driver_wakes_up_after_its_lease_was_taken, "a driver without a lease"
+        accepts_a_stale_lease, a_driver_wakes_up_after_its_lease_was_taken, "a coordinator without a lease"
     ),
     "held lease taken": Bug(takes_a_lease_that_is_held, a_second_driver_starts, "DID NOT RAISE"),
 }

@@ -13,16 +13,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.simulation.fault_steps import Append, Compact, Epoch, LoseLocalState, Maintain
+from tests.simulation.fault_world import NoFaultError
+from tests.simulation.faults import Script, play, scripted_world
 
 from millstream.log.api import Log
-from millstream.runtime import upkeep
-from millstream.state import follow as following
-from millstream.state import sorted_runs as sorting
-from millstream.state.follow import Target
-from millstream.state.sorted_runs import SortedRuns
-from millstream.testing.fault_steps import Append, Compact, Epoch, LoseLocalState, Tend
-from millstream.testing.fault_world import NoFaultError
-from millstream.testing.faults import Script, play, scripted_world
+from millstream.maintenance import maintenance as maintenance
+from millstream.state.changelog import external_sort as sorting
+from millstream.state.changelog import follow as following
+from millstream.state.changelog.external_sort import SortedRuns
+from millstream.state.changelog.follow import Target
 from millstream.types import Offset
 
 EPOCHS = [Epoch(apply=True)] * 3
@@ -65,14 +65,14 @@ def leaves_deleted_rows_out_of_a_run(patch: pytest.MonkeyPatch) -> None:
             yield made
 
     real = sorting.sorted_runs
-    patch.setattr("millstream.testing.small_restores.sorted_runs", runs)
+    patch.setattr("tests.simulation.small_restores.sorted_runs", runs)
 
 
 def restores_a_table_beyond_the_commit(patch: pytest.MonkeyPatch) -> None:
     def read(log: Log, target: Target, start: Offset) -> Iterator[Any]:
         if target.writes_of is not None:
             end = log.latest(target.changelog)
-            target = replace(target, marker=following.Marker(target.marker.version, end))
+            target = replace(target, marker=following.StorePosition(target.marker.version, end))
         return real(log, target, start)
 
     real = following._read
@@ -83,11 +83,11 @@ def ignores_timestamps_of_the_source(patch: pytest.MonkeyPatch) -> None:
     def as_bytes(timestamps: pa.Array) -> pa.Array:
         return pa.array([bytes(8)] * len(timestamps), pa.binary())
 
-    patch.setattr("millstream.state.source_rows._as_bytes", as_bytes)
+    patch.setattr("millstream.state.changelog.source_changelog._as_bytes", as_bytes)
 
 
 def compacts_a_source_beyond_the_oldest_manifest(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(upkeep, "compaction_bound", lambda _log_root, _place: None)
+    patch.setattr(maintenance, "compaction_bound", lambda _log_root, _place: None)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Bug:
 
 
 FOLLOWED = Script(1, "inventory", "lmdb", LOST)
-COMPACTED = Script(1, "inventory", "memory", (Append(60), *EPOCHS, Compact(), Tend(beside_an_epoch=True)))
+COMPACTED = Script(1, "inventory", "memory", (Append(60), *EPOCHS, Compact(), Maintain(beside_an_epoch=True)))
 BUGS = [
     Bug(forgets_the_last_run, by_key("ledger", "lmdb"), "I[1245]"),
     Bug(forgets_the_last_run, by_key("inventory", "memory"), "I[1245]"),

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulation.fault_world import World
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream.durable import Chunk, FileLayer, replace_durably
 from millstream.state.snapshots import restoring, taking
 from millstream.state.snapshots.manifest import ManifestName, Snapshot, StoredFile
 from millstream.state.snapshots.restoring import Restorer
 from millstream.state.snapshots.taking import Taker
-from millstream.testing.fault_world import World
-from millstream.testing.faulty_files import FaultyFiles
 
 
 class Without:

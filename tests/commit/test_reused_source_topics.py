@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.commit.table_app import A_DAY, REUSED, Rows, TableApp, fold, topology
+from tests.simulation.executor import InProcessExecutor
 
 from millstream import StreamsBuilder, StreamsConfig, failpoints, handlers, serdes, timestamps
 from millstream.cli.topics import topics
+from millstream.commit import source_offsets
+from millstream.commit.coordinator import CoordinatorSettings, PlanChangedError
+from millstream.commit.source_changelog import SourceReuseError, compaction_bound
 from millstream.durable import held_lock
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.runtime import source_offsets
-from millstream.runtime.commit import DriverSettings, PlanChangedError
-from millstream.runtime.reused_sources import SourceReuseError, compaction_bound
-from millstream.state import follow
+from millstream.state.changelog import follow
 from millstream.state.errors import ChangelogCompactedError
-from millstream.testing.executor import InProcessExecutor
 from millstream.types import Offset, Partition
 
 USERS = TopicPartition("users", Partition(0))
@@ -38,7 +38,7 @@ def test_there_is_no_changelog_and_nothing_of_the_store_is_sealed(tmp_path: Path
     app.append([(b"ann", b"rome"), (b"bob", b"oslo")])
     with app.start() as executor:
         executor.run_until_caught_up()
-        entry = executor.driver.head.tasks["0_0"]
+        entry = executor.coordinator.head.tasks["0_0"]
     assert app.log().topics() == ["app-per-city-changelog", "cities", "users"]
     assert entry.sections == ()
     assert dict(entry.changelogs) == {"users": 2}
@@ -56,7 +56,7 @@ def test_a_lost_disk_is_restored_from_the_source_topic(tmp_path: Path, backend: 
 
 def test_a_restore_ends_at_the_committed_offset(tmp_path: Path) -> None:
     rows = [(b"ann", b"rome"), (b"bob", b"oslo"), (b"ann", b"oslo"), (b"bob", None)]
-    app = made(tmp_path / "app", settings=DriverSettings(max_records=2))
+    app = made(tmp_path / "app", settings=CoordinatorSettings(max_records=2))
     app.append(rows)
     with app.start() as executor:
         executor.run_epoch()
@@ -67,7 +67,7 @@ def test_a_restore_ends_at_the_committed_offset(tmp_path: Path) -> None:
 def test_what_was_there_before_the_table_began_is_not_restored(tmp_path: Path, reset: Any) -> None:
     before = [(b"ann", b"rome"), (b"bob", b"oslo")]
     rows = [*before, (b"ann", b"oslo")]
-    app = made(tmp_path / "app", settings=DriverSettings(offset_reset=reset))
+    app = made(tmp_path / "app", settings=CoordinatorSettings(offset_reset=reset))
     app.append(before)
     app.start().close()
     app.append(rows[2:])
@@ -82,7 +82,7 @@ def test_a_long_topic_is_restored_by_key(
     monkeypatch.setattr(follow, "SORTED_ROWS", 100)
     monkeypatch.setattr(follow, "BATCH_ROWS", 40)
     config = StreamsConfig(deserialization_handler=handlers.skip)
-    settings = DriverSettings(offset_reset="latest", max_records=90)
+    settings = CoordinatorSettings(offset_reset="latest", max_records=90)
     app = made(tmp_path / "app", backend=backend, config=config, settings=settings)
     before = [(b"old%d" % number, b"rome") for number in range(7)]
     app.append(before)
@@ -113,7 +113,7 @@ def test_no_record_of_a_compacted_topic_is_skipped(tmp_path: Path) -> None:
     with pytest.raises(SourceReuseError, match="takes away the one that it follows"):
         app.run()
     with app.start() as executor:
-        assert executor.driver.head.position("users", Partition(0)) == 0
+        assert executor.coordinator.head.position("users", Partition(0)) == 0
 
 
 @pytest.mark.parametrize("config", [TopicConfig(retention_ms=1), TopicConfig(retention_bytes=1)])
@@ -162,13 +162,13 @@ def test_it_can_not_be_turned_on_or_off_where_there_is_state(
 
 
 def run_days(app: TableApp, executor: InProcessExecutor, rows: Any, *, tend_each: int = 10) -> None:
-    """A record, an epoch and a day each, so that tombstones go, too, and upkeep now and then."""
+    """A record, an epoch and a day each, so that tombstones go, too, and maintenance now and then."""
     for number, row in enumerate(rows, start=1):
         app.append([row])
         app.now += A_DAY
         executor.run_epoch()
         if number % tend_each == 0:
-            executor.tend()
+            executor.run_maintenance()
 
 
 def history(seed: int, count: int) -> list[tuple[bytes, bytes | None]]:
@@ -178,11 +178,13 @@ def history(seed: int, count: int) -> list[tuple[bytes, bytes | None]]:
 
 def test_a_compacted_topic_restores_every_version_that_is_kept(tmp_path: Path) -> None:
     rows = history(1, 40)
-    app = made(tmp_path / "app", topic=COMPACTED, settings=DriverSettings(retained_manifests=4))
+    app = made(tmp_path / "app", topic=COMPACTED, settings=CoordinatorSettings(retained_manifests=4))
     with app.start() as executor:
         run_days(app, executor, rows)
         gone = executor.log.compacted(USERS)
-        assert 0 < gone.deletes_gone_to <= gone.to <= executor.driver.head.tasks["0_0"].changelogs["users"]
+        assert (
+            0 < gone.deletes_gone_to <= gone.to <= executor.coordinator.head.tasks["0_0"].changelogs["users"]
+        )
     left = sum(len(batch) for batch in app.log().read(USERS, Offset(0)))
     assert left < len(rows) / 2
     assert app.restored() == fold(rows)
@@ -190,10 +192,10 @@ def test_a_compacted_topic_restores_every_version_that_is_kept(tmp_path: Path) -
 
 def test_compaction_ends_where_the_oldest_kept_manifest_stands(tmp_path: Path) -> None:
     rows = history(2, 20)
-    app = made(tmp_path / "app", topic=COMPACTED, settings=DriverSettings(retained_manifests=6))
+    app = made(tmp_path / "app", topic=COMPACTED, settings=CoordinatorSettings(retained_manifests=6))
     with app.start() as executor:
         run_days(app, executor, rows)
-        head = executor.driver.head
+        head = executor.coordinator.head
         bound = compaction_bound(app.root / "log", USERS)
         assert bound is not None
         assert executor.log.compacted(USERS).to <= bound == len(rows) - 5
@@ -220,10 +222,10 @@ def test_another_application_does_not_compact_what_a_table_needs(tmp_path: Path)
         log_root=app.root / "log",
         state_dir=tmp_path / "other",
         clock=lambda: app.now,
-        settings=DriverSettings(retained_manifests=1),
+        settings=CoordinatorSettings(retained_manifests=1),
     ) as executor:
         executor.run_until_caught_up()
-        executor.tend()
+        executor.run_maintenance()
     assert app.log().compacted(USERS).to <= 2
     assert app.restored() == fold([(b"ann", b"rome"), (b"bob", b"oslo")])
 
@@ -253,7 +255,7 @@ def test_nothing_is_compacted_that_anybody_reads_if_an_application_cant_be_asked
 
 
 def test_a_table_that_begins_waits_for_a_compaction_that_does_not_know_it(tmp_path: Path) -> None:
-    app = made(tmp_path / "app", topic=COMPACTED, settings=DriverSettings(max_records=4))
+    app = made(tmp_path / "app", topic=COMPACTED, settings=CoordinatorSettings(max_records=4))
     rows = [(b"user-%d" % (number % 3), b"city-%d" % number) for number in range(40)]
     app.append(rows)
     has_asked, may_go_on = threading.Event(), threading.Event()
@@ -268,7 +270,7 @@ def test_a_table_that_begins_waits_for_a_compaction_that_does_not_know_it(tmp_pa
     def begin() -> None:
         with app.start() as executor:
             while executor.run_epoch() is None:
-                assert executor.driver.has_backlog
+                assert executor.coordinator.has_backlog
 
     with ThreadPoolExecutor(2) as threads:
         compacting = threads.submit(compact)
@@ -302,7 +304,7 @@ def test_a_partition_without_records_does_not_wait_for_a_compaction(tmp_path: Pa
     app.append([(b"ann", b"rome")])
     with app.start() as executor, compacted_by_another(app, 1):
         assert executor.run_until_caught_up() == 1
-        assert not executor.driver.has_backlog
+        assert not executor.coordinator.has_backlog
 
 
 def test_a_partition_that_somebody_compacts_is_read_later(
@@ -317,14 +319,14 @@ def test_a_partition_that_somebody_compacts_is_read_later(
             manifest = executor.run_epoch()
             assert manifest is not None
             assert manifest.positions == (("users", 0, 1), ("users", 1, 0))
-            assert executor.driver.has_backlog
+            assert executor.coordinator.has_backlog
             assert executor.run_epoch() is None
-            assert executor.driver.has_backlog, "this is not the end"
+            assert executor.coordinator.has_backlog, "this is not the end"
             app.append([(b"ann", b"oslo")], 0)
             assert executor.run_epoch() is not None, "what has begun goes on"
         assert executor.run_until_caught_up() == 1
-        assert not executor.driver.has_backlog
-        assert executor.driver.head.positions == (("users", 0, 2), ("users", 1, 1))
+        assert not executor.coordinator.has_backlog
+        assert executor.coordinator.head.positions == (("users", 0, 2), ("users", 1, 1))
     assert app.replica() == {"ann": "oslo", "bob": "oslo"}
 
 
@@ -353,7 +355,7 @@ def test_a_table_begins_with_its_first_record_and_not_with_another_source_of_its
     users: Any = builder.table("users", store="users", **options)
     visits: Any = builder.stream("visits", **options)
     users.to_stream().merge(visits).to("cities", **options)
-    settings = DriverSettings(offset_reset=reset)
+    settings = CoordinatorSettings(offset_reset=reset)
     app = TableApp(tmp_path / "app", builder.build(optimization=REUSED), topic=COMPACTED, settings=settings)
     app.create().log().create_topic("visits")
     before: Rows = [(b"old", b"rome")] if reset == "latest" else []
@@ -363,7 +365,7 @@ def test_a_table_begins_with_its_first_record_and_not_with_another_source_of_its
     app.log().append(TopicPartition("visits", Partition(0)), record_batch([b"ann"], [b"visit"], [1]))
     with app.start() as executor, compacted_by_another(app, 0):
         executor.run_epoch()
-        entry = executor.driver.head.tasks["0_0"]
+        entry = executor.coordinator.head.tasks["0_0"]
         assert (dict(entry.origins), dict(entry.changelogs)) == ({}, {})
         assert app.replica() == {}
         app.append([(b"ann", b"oslo")])
@@ -385,7 +387,7 @@ def test_whoever_compacts_further_by_force_is_noticed(tmp_path: Path) -> None:
 
 def test_a_topic_that_was_compacted_before_is_read_in_epochs_and_restored_at_each(tmp_path: Path) -> None:
     rows = [*history(3, 30), (b"dan", b"rome"), (b"dan", None), (b"eve", b"rome")]
-    app = made(tmp_path / "app", topic=COMPACTED, settings=DriverSettings(max_records=7))
+    app = made(tmp_path / "app", topic=COMPACTED, settings=CoordinatorSettings(max_records=7))
     for row in rows:
         app.append([row])
         app.now += A_DAY
@@ -397,7 +399,7 @@ def test_a_topic_that_was_compacted_before_is_read_in_epochs_and_restored_at_eac
     assert app.log().compacted(USERS).deletes_gone_to > 7
     with app.start() as executor:
         while executor.run_epoch() is not None:
-            entry = executor.driver.head.tasks.get("0_0")
+            entry = executor.coordinator.head.tasks.get("0_0")
             end = 0 if entry is None else entry.changelogs["users"]
             assert app.store(executor) == fold(kept[:end])
             app.lose_disk()
@@ -448,7 +450,7 @@ def test_a_task_without_a_partition_of_the_topic_has_an_empty_store(tmp_path: Pa
     app.run()
     app.lose_disk()
     with app.start() as executor:
-        assert executor.driver.head.tasks.keys() == {"0_0", "0_1"}
+        assert executor.coordinator.head.tasks.keys() == {"0_0", "0_1"}
         assert app.store(executor) == fold([(b"ann", b"rome")])
         assert app.store(executor, partition=1) == {}
     assert app.replica() == {"ann": "rome"}
@@ -478,7 +480,7 @@ def twins(root: Path, choose: random.Random) -> list[TableApp]:
     compacted = TopicConfig(is_compacted=choose.random() < 0.7)
     options: dict[str, Any] = {
         "backend": choose.choice(["memory", "lmdb", "rocksdb"]),
-        "settings": DriverSettings(retained_manifests=choose.choice([1, 3, 100]), max_records=4),
+        "settings": CoordinatorSettings(retained_manifests=choose.choice([1, 3, 100]), max_records=4),
     }
     snapshots = choose.random() < 0.5
     apps = []
@@ -496,13 +498,13 @@ def twins(root: Path, choose: random.Random) -> list[TableApp]:
 def epoch(app: TableApp, executor: InProcessExecutor, choose: random.Random) -> InProcessExecutor:
     """An epoch, whatever happens; the process that is alive after it."""
     executor.apply_after_commit = choose.random() < 0.5
-    before = executor.driver.head.position("users", Partition(0))
+    before = executor.coordinator.head.position("users", Partition(0))
     try:
         with failpoints.armed(choose.choice(POINTS), "raise", skip=choose.randint(0, 5)):
             executor.run_epoch()
     except failpoints.InjectedCrash:
         executor = app.start()
-        if executor.driver.head.position("users", Partition(0)) == before:
+        if executor.coordinator.head.position("users", Partition(0)) == before:
             executor.run_epoch()
     app.now += A_DAY // 2
     return executor
@@ -516,7 +518,7 @@ def restarted(app: TableApp, *, on_a_new_disk: bool) -> InProcessExecutor:
 
 def look(app: TableApp, executor: InProcessExecutor, rows: Rows) -> None:
     """The store holds what the records up to the committed offset make."""
-    position = executor.driver.head.position("users", Partition(0)) or 0
+    position = executor.coordinator.head.position("users", Partition(0)) or 0
     assert app.store(executor) == fold(rows[:position])
 
 
@@ -536,7 +538,7 @@ def test_random_tables_are_the_same_with_and_without(tmp_path: Path, seed: int) 
             elif act == "epoch":
                 running[number] = epoch(app, running[number], choose)
             elif act == "tend":
-                running[number].tend()
+                running[number].run_maintenance()
             elif act == "look":
                 look(app, running[number], rows)
             else:

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.simulation.faulty_files import FaultyFiles
 
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.sealed_file import SealedContent, SealedFile, SealedReader, read_sealed, write_sealed
 from millstream.durable import OS_FILES, DamagedFileError, FileLayer
 from millstream.log import record_batch
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.sealed_file import SealedContent, SealedFile, SealedReader, read_sealed, write_sealed
-from millstream.testing.faulty_files import FaultyFiles
 from millstream.types import Attempt, Epoch, Partition, Term
 
 
-def folder_in(path: Path, files: FileLayer = OS_FILES) -> ApplicationFolder:
-    folder = ApplicationFolder(path, "orders", files)
+def folder_in(path: Path, files: FileLayer = OS_FILES) -> ApplicationStorage:
+    folder = ApplicationStorage(path, "orders", files)
     folder.ensure()
     return folder
 
 
 def file_of(
-    folder: ApplicationFolder,
+    folder: ApplicationStorage,
     epoch: int = 3,
     task: str = "0_1",
     level: int = 0,
@@ -53,7 +53,7 @@ CONTENT = SealedContent(
 )
 
 
-def seal(folder: ApplicationFolder, content: SealedContent = CONTENT) -> SealedFile:
+def seal(folder: ApplicationStorage, content: SealedContent = CONTENT) -> SealedFile:
     return write_sealed(folder, file_of(folder), content)
 
 

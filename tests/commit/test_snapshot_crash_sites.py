@@ -1,9 +1,9 @@
 """Every failpoint of a snapshot and of a restore from one, in this process and by SIGKILL of a child.
 
-A life is a driver's start and an epoch after which every task gets a snapshot that replaces the one before;
-for a restore the local disk was lost before. Whoever comes next finds only whole snapshots, takes new ones,
-and restores from them. On LMDB the first, the middle and the last hit of a life are crash sites, on the other
-backends and in killed children the first one is; every hit is with MILLSTREAM_SOAK=1.
+A life is a coordinator's start and an epoch after which every task gets a snapshot that replaces the one
+before; for a restore the local disk was lost before. Whoever comes next finds only whole snapshots, takes new
+ones, and restores from them. On LMDB the first, the middle and the last hit of a life are crash sites, on the
+other backends and in killed children the first one is; every hit is with MILLSTREAM_SOAK=1.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 from tests.commit.ended_lives import crash_in_a_life, kill_a_child
+from tests.simulation.fault_points import RESTORE_POINTS, SNAPSHOT_POINTS
+from tests.simulation.fault_world import World
 
 from millstream import failpoints
-from millstream.testing.fault_points import RESTORE_POINTS, SNAPSHOT_POINTS
-from millstream.testing.fault_world import World
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
 POINTS = (*SNAPSHOT_POINTS, *RESTORE_POINTS)

@@ -1,4 +1,4 @@
-"""Step 1: a driver starts. Whatever the last one left, and whoever else is awake."""
+"""Step 1: a coordinator starts. Whatever the last one left, and whoever else is awake."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.simulation.fault_points import MAINTENANCE_STALL_SITES
+from tests.simulation.fault_world import RECORDS_OF_AN_EPOCH, World
+from tests.simulation.faulty_files import FaultyFiles
+from tests.simulation.stalls import Site
 
+from millstream.commit.lease import LeaseLostError
+from millstream.commit.manifest import LostManifestError
 from millstream.log import FileLog, TopicConfig
 from millstream.log.errors import OffsetOutOfRangeError
-from millstream.runtime.lease import LeaseLostError
-from millstream.runtime.manifest import LostManifestError
-from millstream.testing.fault_points import UPKEEP_STALL_SITES
-from millstream.testing.fault_world import RECORDS_OF_AN_EPOCH, World
-from millstream.testing.faulty_files import FaultyFiles
-from millstream.testing.stalls import Site
 
 
 def test_a_driver_that_died_twice_before_its_witness_can_be_followed(world: World) -> None:
@@ -27,7 +27,7 @@ def test_a_driver_that_died_twice_before_its_witness_can_be_followed(world: Worl
 
 
 def test_a_head_is_durable_before_it_is_published(running: World) -> None:
-    """The manifest got its name and its driver died; another one publishes it; then the power fails."""
+    """The manifest got its name and its coordinator died; another one publishes it; then the power fails."""
     running.crash_at(("commit.checked", "durable.linked"))
     running.crash("commit.published")
     assert isinstance(running.files, FaultyFiles)
@@ -50,7 +50,7 @@ def test_a_driver_that_stood_still_in_its_start_is_told_that_it_was_overtaken(ru
 def test_an_epoch_that_was_being_committed_when_the_lease_changed_hands_counts(
     running: World, wakes_at: str
 ) -> None:
-    """The old driver had checked its lease; the new one has read the head; then the old one commits."""
+    """The old coordinator had checked its lease; the new one has read the head; then the old one commits."""
     running.stall(("commit.checked", "durable.file_synced"))
     running.stall((wakes_at,), opening=True)
 
@@ -111,7 +111,7 @@ def go_on(world: World, epochs: int) -> None:
     world.append((epochs + 2) * RECORDS_OF_AN_EPOCH)
     for _ in range(epochs):
         world.epoch()
-        world.tend()
+        world.run_maintenance()
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_a_driver_that_slept_until_its_epoch_was_forgotten_is_told_that_it_was_o
     forgetful.check_to_the_end()
 
 
-@pytest.mark.parametrize("site", UPKEEP_STALL_SITES)
+@pytest.mark.parametrize("site", MAINTENANCE_STALL_SITES)
 def test_a_driver_that_slept_while_it_tidied_up_is_told_that_it_was_overtaken(
     forgetful: World, site: Site
 ) -> None:
-    forgetful.stall_in_upkeep(site)
+    forgetful.stall_in_maintenance(site)
     go_on(forgetful, 5)
 
     error = forgetful.wake()

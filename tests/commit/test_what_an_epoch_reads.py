@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.simulation.executor import InProcessExecutor
 
 from millstream import StreamsBuilder, Topology, serdes
+from millstream.commit.coordinator import CoordinatorSettings
 from millstream.errors import TopologyError
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.offset_reset import OffsetReset
-from millstream.runtime.commit import DriverSettings
 from millstream.testing import TopologyTestDriver
-from millstream.testing.executor import InProcessExecutor
 from millstream.types import Offset, Partition
 
 NOW = 100_000
@@ -40,7 +40,7 @@ class Bench:
         place = TopicPartition(name, Partition(partition))
         self.log.append(place, record_batch([b"k"], [str(time).encode().rjust(size)], [time]))
 
-    def open(self, topology: Topology, settings: DriverSettings) -> InProcessExecutor:
+    def open(self, topology: Topology, settings: CoordinatorSettings) -> InProcessExecutor:
         return InProcessExecutor(
             topology,
             application_id="app",
@@ -50,9 +50,11 @@ class Bench:
             clock=lambda: NOW,
         )
 
-    def copied(self, settings: DriverSettings | None = None, reset: OffsetReset | None = None) -> list[int]:
+    def copied(
+        self, settings: CoordinatorSettings | None = None, reset: OffsetReset | None = None
+    ) -> list[int]:
         """The times of the records that a new application copies from `in` to `out`."""
-        with self.open(copying(reset), settings or DriverSettings()) as app:
+        with self.open(copying(reset), settings or CoordinatorSettings()) as app:
             app.run_until_caught_up()
         return self.written()
 
@@ -76,8 +78,8 @@ def bench(tmp_path: Path) -> Bench:
 def test_an_epoch_takes_no_more_bytes_than_it_may(bench: Bench) -> None:
     bench.topic("in", list(range(30)), size=1_000)
     cuts: list[tuple[int, int]] = []
-    with bench.open(copying(), DriverSettings(max_bytes=5_000)) as app:
-        while (job := app.driver.plan_epoch()) is not None:
+    with bench.open(copying(), CoordinatorSettings(max_bytes=5_000)) as app:
+        while (job := app.coordinator.plan_epoch()) is not None:
             cuts.append(job.cut["in"][Partition(0)])
             assert app.run_epoch() is not None
     assert [end - start for start, end in cuts] == [3] * 10
@@ -88,7 +90,7 @@ def test_a_record_that_is_larger_than_an_epoch_goes_alone(bench: Bench) -> None:
     bench.topic("in", [])
     for time, size in enumerate((10, 9_000, 10, 9_000, 9_000)):
         bench.append("in", time, size=size)
-    with bench.open(copying(), DriverSettings(max_bytes=1_000)) as app:
+    with bench.open(copying(), CoordinatorSettings(max_bytes=1_000)) as app:
         assert app.run_until_caught_up() == 5
     assert bench.copied() == [0, 1, 2, 3, 4]
 
@@ -100,7 +102,7 @@ def test_partitions_that_meet_stay_in_order_when_bytes_bound_one_of_them(bench: 
     builder = StreamsBuilder()
     large, small = (builder.stream(name, value=serdes.string) for name in ("large", "small"))
     large.merge(small).map_values(str.strip).to("out", value=serdes.string)
-    with bench.open(builder.build(), DriverSettings(max_bytes=10_000)) as app:
+    with bench.open(builder.build(), CoordinatorSettings(max_bytes=10_000)) as app:
         assert app.run_until_caught_up() > 4
     assert bench.written() == list(range(40))
 
@@ -125,24 +127,24 @@ def test_a_source_begins_where_it_is_told(
 ) -> None:
     bench.topic("in", [10_000, 50_000, 30_000, 90_000])
     if of_source:
-        assert bench.copied(DriverSettings(offset_reset="latest"), reset) == expected
+        assert bench.copied(CoordinatorSettings(offset_reset="latest"), reset) == expected
     else:
-        assert bench.copied(DriverSettings(offset_reset=reset)) == expected
+        assert bench.copied(CoordinatorSettings(offset_reset=reset)) == expected
 
 
 def test_what_comes_later_is_read_whatever_its_time(bench: Bench) -> None:
     bench.topic("in", [10, 20])
-    with bench.open(copying(), DriverSettings(offset_reset=15)) as app:
+    with bench.open(copying(), CoordinatorSettings(offset_reset=15)) as app:
         bench.append("in", 5)
         app.run_until_caught_up()
     bench.append("in", 3)
-    assert bench.copied(DriverSettings(offset_reset=99)) == [20, 5, 3]
+    assert bench.copied(CoordinatorSettings(offset_reset=99)) == [20, 5, 3]
 
 
 def test_a_time_at_the_end_is_chosen_once(bench: Bench) -> None:
     """A record that comes before the first epoch is not passed over, though it is older than the time."""
     bench.topic("in", [10])
-    with bench.open(copying(), DriverSettings(offset_reset=50)) as app:
+    with bench.open(copying(), CoordinatorSettings(offset_reset=50)) as app:
         assert app.run_epoch() is None
         bench.append("in", 20)
         bench.append("in", 60)
@@ -152,9 +154,9 @@ def test_a_time_at_the_end_is_chosen_once(bench: Bench) -> None:
 
 def test_the_end_of_a_topic_is_chosen_once_also_if_the_program_starts_again(bench: Bench) -> None:
     bench.topic("in", [10])
-    bench.open(copying(), DriverSettings(offset_reset="latest")).close()
+    bench.open(copying(), CoordinatorSettings(offset_reset="latest")).close()
     bench.append("in", 20)
-    assert bench.copied(DriverSettings(offset_reset="latest")) == [20]
+    assert bench.copied(CoordinatorSettings(offset_reset="latest")) == [20]
 
 
 @pytest.mark.parametrize("make", [lambda: "first", lambda: datetime(2026, 1, 1), lambda: -1])  # noqa: DTZ001
@@ -166,8 +168,8 @@ def test_a_source_that_can_begin_nowhere_is_refused(make: Callable[[], OffsetRes
 
 
 def test_the_test_driver_takes_every_record_that_it_is_given() -> None:
-    with TopologyTestDriver(copying(50_000)) as driver:
-        lines = driver.input_topic("in", key=serdes.string, value=serdes.string)
-        copies = driver.output_topic("out", key=serdes.string, value=serdes.string)
+    with TopologyTestDriver(copying(50_000)) as coordinator:
+        lines = coordinator.input_topic("in", key=serdes.string, value=serdes.string)
+        copies = coordinator.output_topic("out", key=serdes.string, value=serdes.string)
         lines.pipe("k", "old", timestamp=5)
         assert [record.value for record in copies.read_all()] == ["old"]

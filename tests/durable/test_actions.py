@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream import failpoints
 from millstream.durable import (
@@ -24,7 +25,6 @@ from millstream.durable import (
 )
 from millstream.durable.actions import SYNC_STEP_BYTES
 from millstream.durable.layer import OsFileLayer
-from millstream.testing.faulty_files import FaultyFiles
 
 Action = Callable[..., int]
 

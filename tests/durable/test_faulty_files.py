@@ -8,10 +8,10 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream.durable import opened, write_all
 from millstream.failpoints import InjectedCrash
-from millstream.testing.faulty_files import FaultyFiles
 
 
 def names(folder: Path) -> list[str]:

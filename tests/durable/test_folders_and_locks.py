@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream.durable import (
     LockTimeoutError,
@@ -24,7 +25,6 @@ from millstream.durable import (
     held_lock,
 )
 from millstream.durable.layer import OsFileLayer
-from millstream.testing.faulty_files import FaultyFiles
 
 
 def names(folder: Path) -> list[str]:

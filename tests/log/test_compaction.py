@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.log.sealing import sealed_range
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream import failpoints
 from millstream.log import (
@@ -30,9 +31,8 @@ from millstream.log import (
 )
 from millstream.log.api import Beyond
 from millstream.log.blocks import encode_sparse_block
-from millstream.log.index import current_segments
-from millstream.log.segment import SegmentName
-from millstream.testing.faulty_files import FaultyFiles
+from millstream.log.embedded.index import current_segments
+from millstream.log.embedded.segment import SegmentName
 from millstream.types import Epoch, Offset, Partition
 
 WHERE = TopicPartition("t", Partition(0))

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream import failpoints
 from millstream.log import FileLog, Limits, SealedRange
-from millstream.testing.faulty_files import FaultyFiles
 from millstream.types import Offset
 
 if TYPE_CHECKING:

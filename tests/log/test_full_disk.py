@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream.durable import Chunk, DiskFullError
 from millstream.log import FileLog, Limits
-from millstream.testing.faulty_files import FaultyFiles
 
 if TYPE_CHECKING:
     from tests.log.conftest import Kit

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.log import compaction
 from millstream.log.blocks import decode_block, decode_header, encode_blocks, record_batch
-from millstream.log.compaction import LastOffsets
+from millstream.log.embedded import compaction
+from millstream.log.embedded.compaction import LastOffsets
 
 KEYS = st.lists(st.one_of(st.none(), st.sampled_from([b"", b"a", b"ab", b"b" * 12, b"b" * 13, b"c" * 40])))
 REAL = compaction._hashes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.log.conftest import Kit
+from tests.simulation.faulty_files import FaultyFiles
 
 from millstream.durable import DiskFullError
 from millstream.log import FileLog, Limits, Producer, TopicPartition
 from millstream.log.errors import InvalidTopicError, UnknownTopicError
-from millstream.testing.faulty_files import FaultyFiles
 from millstream.types import Partition
 
 LAST = TopicPartition("orders", Partition(2))

@@ -10,8 +10,8 @@ from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator
 from millstream.record import Headers
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.keyvalue import TimestampedKeyValueStore
-from millstream.state.overlay import Overlay
+from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.state.stores.overlay import Overlay
 
 
 class Notes:

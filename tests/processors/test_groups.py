@@ -18,7 +18,7 @@ from millstream.processors.aggregate import StreamAggregate
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.processors.groups import group_rows
-from millstream.state.keyvalue import TimestampedKeyValueStore
+from millstream.state.stores.key_value import TimestampedKeyValueStore
 
 KEYS = st.one_of(
     st.sampled_from(["a", "b", "c", None]),

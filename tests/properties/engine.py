@@ -14,13 +14,13 @@ from tests.properties.build import DEAD_LETTERS, Built, build, config_of
 from tests.properties.inputs import Epoch, Input
 from tests.properties.oracle import Oracle
 from tests.properties.spec import Look, Spec
+from tests.simulation.epochs import EpochRunner, EpochTask
 
 from millstream import serdes
 from millstream.log.blocks import record_batch
 from millstream.processors.columns import column
-from millstream.runtime.records import OutputBatch, RawBatch
-from millstream.runtime.task import Sealed
-from millstream.testing.epochs import EpochRunner, EpochTask
+from millstream.task.records import OutputBatch, RawBatch
+from millstream.task.task import Sealed
 from millstream.topology.topology import Topology
 
 Row = tuple[Any, Any, int, Any]

@@ -66,7 +66,7 @@ class Rows:
     def __init__(self) -> None:
         self.now: dict[str, Any] = {}
         self.committed: dict[str, Any] = {}
-        self.held_back: dict[str, tuple[Node, Rec]] = {}
+        self.pending_updates: dict[str, tuple[Node, Rec]] = {}
 
     def get(self, key: str) -> Any:
         return deepcopy(self.now.get(key))
@@ -96,7 +96,7 @@ class Rows:
         return [(key, value) for key, value in self.all() if start <= key <= end]
 
     def commit(self) -> None:
-        assert not self.held_back
+        assert not self.pending_updates
         self.committed = deepcopy(self.now)
 
 

@@ -43,9 +43,9 @@ class TableNode(Node):
         if not self.store.caching:
             task.forward(self, sent)
             return
-        rows.held_back.pop(str(rec.key), None)
+        rows.pending_updates.pop(str(rec.key), None)
         # A cached delete goes out with the time of the record that caused it.
-        rows.held_back[str(rec.key)] = (
+        rows.pending_updates[str(rec.key)] = (
             self,
             replace(sent, timestamp=timestamp if new is not None else rec.timestamp),
         )
@@ -60,8 +60,8 @@ def check_can_be_written(*values: Value) -> None:
 
 def flush(task: OracleTask, rows: Rows) -> Iterator[str]:
     """The epoch ends: one update per key, in the order of the last updates. Tells what it did."""
-    held_back, rows.held_back = rows.held_back, {}
-    for key, (node, rec) in held_back.items():
+    pending_updates, rows.pending_updates = rows.pending_updates, {}
+    for key, (node, rec) in pending_updates.items():
         before = rows.committed.get(key)
         if rec.value is None and before is None:
             yield "came and went"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from millstream.runtime import inputs, outputs, pipeline
 from tests.properties.check import PROPERTIES, outcome
 from tests.properties.conftest import FIRST_SEED, TOPOLOGIES
 from tests.properties.generate import random_spec
@@ -17,13 +18,12 @@ from millstream.processors import table as tables
 from millstream.processors.batch import Batch
 from millstream.processors.stateless import DropNullKeys
 from millstream.processors.table_group import TableGroupBy
-from millstream.runtime import inputs, outputs, pipeline
-from millstream.runtime.context import ForwardingContext, TransformerContext
-from millstream.runtime.punctuation import Punctuations
-from millstream.runtime.task import Task
-from millstream.state.keyvalue import TimestampedKeyValueStore
+from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.task.context import ForwardingContext, TransformerContext
+from millstream.task.punctuation import Punctuations
+from millstream.task.task import Task
 from millstream.topology import plan
-from millstream.topology.regions import units_of
+from millstream.topology.execution_units import units_of
 
 SEEDS = range(FIRST_SEED, FIRST_SEED + TOPOLOGIES)
 
@@ -100,9 +100,9 @@ def caches_flush_in_the_order_of_keys(patch: pytest.MonkeyPatch) -> None:
 def caches_flush_in_the_order_of_first_updates(patch: pytest.MonkeyPatch) -> None:
     last_of_each = tables._last_of_each
 
-    def without_moving(held_back: Any) -> tuple[list[bytes], Batch]:
-        keys, batch = last_of_each(held_back)
-        first = list(dict.fromkeys(key for data, _ in held_back for key in data))
+    def without_moving(pending_updates: Any) -> tuple[list[bytes], Batch]:
+        keys, batch = last_of_each(pending_updates)
+        first = list(dict.fromkeys(key for data, _ in pending_updates for key in data))
         return first, batch.take([keys.index(key) for key in first])
 
     patch.setattr(tables, "_last_of_each", without_moving)
@@ -185,8 +185,8 @@ def with_held_back_in_order(patch: pytest.MonkeyPatch, order: Callable[[Sequence
     """Change the order in which cached tables flush."""
     last_of_each = tables._last_of_each
 
-    def changed(held_back: Any) -> tuple[list[bytes], Batch]:
-        keys, batch = last_of_each(held_back)
+    def changed(pending_updates: Any) -> tuple[list[bytes], Batch]:
+        keys, batch = last_of_each(pending_updates)
         rows = order(keys)
         return [keys[row] for row in rows], batch.take(rows)
 

@@ -1,4 +1,4 @@
-"""Property tests here print a blob that replays a failure, and are not timed: a busy machine is no bug."""
+"""Property tests here print a block that replays a failure, and are not timed: a busy machine is no bug."""
 
 from hypothesis import settings
 

@@ -49,7 +49,7 @@ def test_one_by_one_gives_the_same_bytes_as_a_column(values: list[Any]) -> None:
     one, many = serdes.auto.bind("one"), serdes.auto.bind("many")
     expected = [None if value is None else one.serialize(value) for value in values]
     assert serialize_column(many, values) == expected
-    assert many.learned == one.learned
+    assert many.inferred_type == one.inferred_type
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_one_by_one_gives_the_same_bytes_as_a_column(values: list[Any]) -> None:
 def test_the_first_value_decides_the_type(value: Any, learned: str, explicit: Serde[Any]) -> None:
     serde = serdes.auto.bind("topic")
     assert serde.serialize(value) == explicit.serialize(value)
-    assert serde.learned == learned
+    assert serde.inferred_type == learned
 
 
 def test_dicts_and_lists_are_both_json() -> None:
@@ -113,14 +113,14 @@ def test_a_mixed_column_blames_the_first_value_of_the_second_type() -> None:
         serialize_column(serde, [None, "a", "b", 7, "c"])
     assert caught.value.index == 3
     assert isinstance(caught.value.cause, MixedTypesError)
-    assert serde.learned == "str"
+    assert serde.inferred_type == "str"
 
 
 def test_an_int_beyond_64_bits_is_refused_and_teaches_nothing() -> None:
     serde = serdes.auto.bind("topic")
     with pytest.raises(ValueError, match="9223372036854775808 does not fit into 64 bits"):
         serde.serialize(2**63)
-    assert serde.learned is None
+    assert serde.inferred_type is None
     assert serde.serialize("a") == b"a"
 
 
@@ -159,7 +159,7 @@ def test_keys_of_a_dict_must_be_text() -> None:
 @pytest.mark.parametrize("value", [10**5000, "x" * 10_000], ids=["int", "str"])
 def test_the_message_stays_short_whatever_the_value(value: Any) -> None:
     serde = serdes.auto.bind("topic")
-    serde.learned = "bool"
+    serde.inferred_type = "bool"
     with pytest.raises(MixedTypesError) as caught:
         serde.serialize(value)
     assert len(str(caught.value)) < 400
@@ -167,7 +167,7 @@ def test_the_message_stays_short_whatever_the_value(value: Any) -> None:
 
 def test_what_was_learned_can_be_set_from_outside() -> None:
     serde = serdes.auto.bind("topic")
-    serde.learned = "int"
+    serde.inferred_type = "int"
     assert serde.deserialize(bytes(7) + b"\7") == 7
     with pytest.raises(MixedTypesError):
         serde.serialize("a")
@@ -175,7 +175,7 @@ def test_what_was_learned_can_be_set_from_outside() -> None:
 
 def test_an_unknown_learned_type_is_refused() -> None:
     with pytest.raises(SerdeError, match="cannot go on with the type 'decimal': it knows str, int, float"):
-        serdes.auto.bind("topic").learned = "decimal"
+        serdes.auto.bind("topic").inferred_type = "decimal"
 
 
 def test_reading_before_anything_is_learned_says_so() -> None:

@@ -15,7 +15,7 @@ import pytest
 from pyspark import SparkContext
 from tests.spark.lab import Lab
 
-from millstream.spark.session import make_context
+from millstream.engine.spark.session import make_context
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,15 +10,15 @@ from typing import Any
 from tests.semantics.golden import SERDES, Dump, Entry, Golden, Line, Pipe, Step, Topic, WallClock, literal
 
 from millstream import Record, StreamsConfig, Topology
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.coordinator import CommitCoordinator
+from millstream.commit.epoch_job import EpochJob, PlannedTask
+from millstream.commit.worker import opened_stores
+from millstream.engine.spark.program_broadcast import Program, make_worker
 from millstream.errors import MillstreamError
 from millstream.log import FileLog, TopicPartition, record_batch
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.commit import Driver
-from millstream.runtime.epoch import EpochJob, PlannedTask
-from millstream.runtime.serde_book import SerdeBook
-from millstream.runtime.step import opened_stores
-from millstream.spark.shipping import Program, make_worker
-from millstream.state.opening import open_store
+from millstream.state.stores.factory import open_store
+from millstream.task.serde_book import SerdeBook
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Offset, Partition
 
@@ -80,8 +80,8 @@ class GoldenCase:
         for topic in {topic.name for topic in (*golden.inputs, *golden.outputs)}:
             self._log.create_topic(topic)
         self._segments = list(segments(golden, self._plan))
-        self._driver = Driver(
-            ApplicationFolder(folder / "log", application_id), self._log, self._plan, clock=lambda: self._now
+        self._driver = CommitCoordinator(
+            ApplicationStorage(folder / "log", application_id), self._log, self._plan, clock=lambda: self._now
         )
         self._driver.open()
         self._is_opened = not any(isinstance(step.action, WallClock) for step in golden.script)
@@ -155,7 +155,7 @@ class GoldenCase:
         worker = make_worker(self.program)
         book = SerdeBook()
         head = self._driver.head
-        book.restore({(name, part): kind for name, part, kind in head.learned})  # type: ignore[misc]
+        book.restore({(name, part): kind for name, part, kind in head.inferred_types})  # type: ignore[misc]
         sub = next(sub for sub in self._plan.subtopologies if dump.name in sub.stores)
         spec = sub.stores[dump.name]
         serdes = book.bound(dump.name, "key", spec.key), book.bound(dump.name, "value", spec.value)

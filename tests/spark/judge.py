@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 
+from tests.simulation import oracle
+from tests.simulation.fault_programs import APPLICATIONS, PARTITIONS
+from tests.simulation.observation import copies_in, manifests_in, rows_of, sealed_in
 from tests.spark.lab import Lab
 
 from millstream.durable import OS_FILES
 from millstream.log import TopicConfig, TopicPartition, record_batch
-from millstream.state.changelog import changelog_topic
-from millstream.testing import oracle
-from millstream.testing.fault_programs import APPLICATIONS, PARTITIONS
-from millstream.testing.observation import copies_in, manifests_in, rows_of, sealed_in
+from millstream.state.changelog.rows import changelog_topic
 from millstream.types import Partition
 
 APP_ID = "app"

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from millstream import Streams, StreamsConfig, Topology
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.manifest import ManifestChain
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.record import Headers
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.manifest import ManifestChain
 from millstream.types import Offset, Partition
 
 Pair = tuple[str | None, str | None]
@@ -90,7 +90,7 @@ class Lab:
 
     def committed(self, app_id: str = "app") -> int:
         """How many input records the last commit covers."""
-        head = ManifestChain(ApplicationFolder(self.folder / "log", app_id)).latest()
+        head = ManifestChain(ApplicationStorage(self.folder / "log", app_id)).latest()
         return 0 if head is None else sum(offset for _, _, offset in head.positions)
 
     def everything(self) -> dict[str, list[Row]]:

@@ -12,12 +12,12 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
+from millstream.commit.worker import Worker
+from millstream.engine.spark.program_broadcast import Program, make_worker, pack, unpack
+from millstream.engine.spark.slots import Slots
+from millstream.engine.spark.stage_function import Failed, Passed, Sent, Step
 from millstream.errors import MillstreamError
-from millstream.runtime.epoch import EpochJob, Misplaced, TaskReport
-from millstream.runtime.step import Worker
-from millstream.spark.shipping import Program, make_worker, pack, unpack
-from millstream.spark.slots import Slots
-from millstream.spark.step_function import Failed, Passed, Sent, Step
 
 _WORKERS: dict[bytes, Worker] = {}
 """Per worker process: the programs that it has met."""
@@ -78,7 +78,7 @@ class ManySteps:
             yield slot, Tagged(name, Failed("", MillstreamError(f"{type(error).__name__}: {error}")))
 
 
-Answer = list[TaskReport | Misplaced] | MillstreamError
+Answer = list[TaskReport | WrongInstance] | MillstreamError
 
 
 class ManyApplications:

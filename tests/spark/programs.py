@@ -6,10 +6,10 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from tests.simulation.fault_programs import APPLICATIONS
 from tests.spark.lab import Lab, Pair
 
 from millstream import Store, StreamsBuilder, Topology, serdes
-from millstream.testing.fault_programs import APPLICATIONS
 
 WORDS = ("river", "rain", "mill", "meadow", "stone", "reed", "weir", "salmon", "stream", "moss")
 

@@ -11,13 +11,13 @@ from tests.spark.lab import Lab
 from tests.spark.programs import COUNTING, check_exact, counted, one_level, two_levels, words
 
 from millstream import StreamsBuilder, serdes
+from millstream.commit.coordinator import PlanChangedError
+from millstream.commit.epoch_job import PlannedTask
+from millstream.engine.spark.slots import Slots
+from millstream.engine.spark.stage_function import Step
 from millstream.errors import MillstreamError
 from millstream.log import TopicConfig
-from millstream.runtime.blobs import blob_of
-from millstream.runtime.commit import PlanChangedError
-from millstream.runtime.epoch import PlannedTask
-from millstream.spark.slots import Slots
-from millstream.spark.step_function import Step
+from millstream.task.shuffle_block import shuffle_block_of
 from millstream.types import Attempt, Partition
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -81,7 +81,7 @@ def test_a_slot_that_does_not_exist_is_an_error_and_never_a_lost_row(lab: Lab) -
     lab.topic("in", words(10, seed=12))
     with lab.app(two_levels()) as app:
         app.run(until="caught-up")
-        driver = app._loop.driver
+        driver = app._loop.coordinator
         lab.append("in", [("river", "river")])
         job = driver.plan_epoch()
         assert job is not None
@@ -89,8 +89,8 @@ def test_a_slot_that_does_not_exist_is_an_error_and_never_a_lost_row(lab: Lab) -
     target = next(task for task in job.tasks if task.level == 1)
     topic = next(iter(worker.plan.repartition_topics))
     step = Step(job, 0, {task.task_id: 2 for task in job.tasks}, 2, lambda: worker)
-    blob = blob_of(topic, Partition(target.partition), "0_0", Attempt(1), (), ())
-    assert step._takes(worker, target, blob)
+    block = shuffle_block_of(topic, Partition(target.partition), "0_0", Attempt(1), (), ())
+    assert step._takes(worker, target, block)
     with pytest.raises(MillstreamError, match=r"assigned to slot 2, but there are 2 slots"):
         step._checked(PlannedTask(target.task_id, target.subtopology, target.partition, 1))
 

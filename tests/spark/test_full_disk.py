@@ -15,9 +15,9 @@ from tests.spark.test_workers import counting
 from millstream import State, failpoints
 from millstream.durable import DiskFullError
 from millstream.durable.layer import Chunk, OsFileLayer
+from millstream.engine.spark.epochs import EpochFailedError, EpochResult
 from millstream.log import FileLog, SealedRange, TopicPartition
 from millstream.log.api import PublishResult
-from millstream.spark.epochs import EpochFailedError, EpochResult
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from millstream.engine.spark import java
 from millstream.errors import ConfigError
-from millstream.spark import java
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 START = """
 import json
-from millstream.spark.session import make_context
+from millstream.engine.spark.session import make_context
 context = make_context("java", {"spark.ui.enabled": "false", "spark.master": "local[1,4]"})
 count = context.parallelize(range(100), 2).map(lambda number: number * 2).sum()
 version = context._jvm.java.lang.System.getProperty("java.version")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation.executor import InProcessExecutor
 from tests.spark.lab import Lab
 
 from millstream import StreamsBuilder, Topology, serdes
-from millstream.runtime.commit import PlanChangedError
-from millstream.testing.executor import InProcessExecutor
+from millstream.commit.coordinator import PlanChangedError
 
 
 def program(

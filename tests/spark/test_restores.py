@@ -11,8 +11,8 @@ from tests.spark.programs import one_level
 
 from millstream import Streams, StreamsConfig
 from millstream.console import Figures, Watcher, line_of, table_of
-from millstream.spark.restores import RestoreNotes, restores_in, restores_told
-from millstream.state.follow import Progress
+from millstream.engine.restore_notes import RestoreNotes, restores_in, restores_told
+from millstream.state.changelog.follow import Progress
 
 HALF = Progress("counts", 3, 50_000, 100_000, 1 << 20, 1_000.0, 50.0)
 

@@ -14,13 +14,13 @@ from tests.spark.lab import Lab
 from tests.spark.processes import Child, until
 from tests.spark.programs import check_exact, words
 
-from millstream.spark import scratch
+from millstream.engine.spark import scratch
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 OTHER_PROCESS = """
 import sys, tempfile
-from millstream.spark import scratch
+from millstream.engine.spark import scratch
 tempfile.tempdir = sys.argv[1]
 print(scratch.scratch_folder(), flush=True)
 sys.stdin.read()

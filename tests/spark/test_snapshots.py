@@ -13,11 +13,11 @@ from tests.spark.gated_snapshots import GatedSnapshots
 from tests.spark.lab import Lab
 from tests.spark.programs import counted, two_levels, words
 
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.coordinator import CoordinatorSettings
+from millstream.commit.manifest import ManifestChain
+from millstream.engine.spark.epochs import EpochResult
 from millstream.errors import ConfigError
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.commit import DriverSettings
-from millstream.runtime.manifest import ManifestChain
-from millstream.spark.epochs import EpochResult
 from millstream.state.snapshots import changelog_positions
 from millstream.state.snapshots.storage import FolderStorage
 
@@ -54,13 +54,13 @@ def test_a_snapshot_that_takes_longer_than_manifests_are_kept_is_as_good_as_any(
     lab: Lab, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own manifest is pinned while it is at work; by that one it is known to be of this history."""
-    few = partial(DriverSettings, retained_manifests=2)
-    monkeypatch.setattr("millstream.spark.epochs.DriverSettings", few)
+    few = partial(CoordinatorSettings, retained_manifests=2)
+    monkeypatch.setattr("millstream.engine.spark.epochs.CoordinatorSettings", few)
     epochs, gate = 12, folder / "gate"
     settings: dict[str, Any] = {
         "snapshot_uri": folder / "snapshots",
         "snapshot_interval_epochs": epochs - 3,
-        "upkeep_interval_epochs": 1,
+        "maintenance_interval_epochs": 1,
         "max_records_per_epoch": 10,
         "backend": GatedSnapshots(gate=gate),
     }
@@ -74,7 +74,7 @@ def test_a_snapshot_that_takes_longer_than_manifests_are_kept_is_as_good_as_any(
     with lab.app(two_levels(), **settings) as app:
         app.on_epoch(open_the_gate_late)
         app.run(until="caught-up")
-    head = ManifestChain(ApplicationFolder(lab.folder / "log", "app")).latest()
+    head = ManifestChain(ApplicationStorage(lab.folder / "log", "app")).latest()
     assert head is not None
     taken = [int(path.name[:20]) for path in (folder / "snapshots").glob("app/*/*/*/manifests/*")]
     assert len(taken) == 2

@@ -31,15 +31,15 @@ from millstream import (
     StreamsConfig,
     serdes,
 )
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.lease import acquire
 from millstream.console import line_of
+from millstream.engine.spark.epochs import EpochFailedError, EpochResult
+from millstream.engine.spark.session import check_context
 from millstream.errors import ConfigError, MillstreamError, ProcessingError, UnknownStoreError
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.lease import acquire
-from millstream.spark.epochs import EpochFailedError, EpochResult
-from millstream.spark.session import check_context
-from millstream.state.directory import open_state_directory
 from millstream.state.errors import StateDirectoryError, StateInUseError
-from millstream.state.log_note import note_log, noted_log
+from millstream.state.local.directory import open_state_directory
+from millstream.state.local.log_note import note_log, noted_log
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -317,7 +317,7 @@ def test_cleanup_is_for_applications_that_do_not_run(lab: Lab) -> None:
 def test_cleanup_leaves_state_that_is_used_on_another_log(tmp_path: Path) -> None:
     directory = note_log(open_state_directory(tmp_path / "state"), "copy", tmp_path / "there")
     directory.task("copy", "0_0")
-    there = ApplicationFolder(tmp_path / "there", "copy")
+    there = ApplicationStorage(tmp_path / "there", "copy")
     there.ensure()
     lease = acquire(there, clock=lambda: time.time_ns() // 1_000_000, ttl_ms=30_000)
     config = StreamsConfig(state_dir=tmp_path / "state")
@@ -429,23 +429,23 @@ def test_two_threads_may_close_it(lab: Lab) -> None:
     until(lambda: app.state is ENDED, "the application has ended")
 
 
-def test_upkeep_comes_early_if_epochs_are_large(lab: Lab) -> None:
+def test_maintenance_comes_early_if_epochs_are_large(lab: Lab) -> None:
     """Megabytes of state: more than what is spare."""
     chance = random.Random(32)
     rows = [(f"key-{number}", chance.randbytes(3_000).hex()) for number in range(3_000)]
     lab.topic("in", [rows * 9])
     builder = StreamsBuilder()
     builder.table("in", key=serdes.string, value=serdes.string, store="latest")
-    with lab.app(builder.build(), max_records_per_epoch=3_000, upkeep_interval_epochs=1_000) as app:
+    with lab.app(builder.build(), max_records_per_epoch=3_000, maintenance_interval_epochs=1_000) as app:
         app.run(until="caught-up")
     manifests = (lab.folder / "log" / "applications").glob("*/manifests/*")
     assert len(list(manifests)) < 9, "all manifests are still there"
 
 
-def test_upkeep_goes_on_beside_the_epochs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.runtime.upkeep.MIN_ENTRIES", 2)
+def test_maintenance_goes_on_beside_the_epochs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.maintenance.maintenance.MIN_ENTRIES", 2)
     lab.topic("in", parts := words(60, seed=31))
-    with lab.app(two_levels(), max_records_per_epoch=4, upkeep_interval_epochs=3) as app:
+    with lab.app(two_levels(), max_records_per_epoch=4, maintenance_interval_epochs=3) as app:
         app.run(until="caught-up")
     check_exact(lab, "two_levels", parts)
     assert list((lab.folder / "log" / "topics").glob("*/*/*-*.segment")), "nothing was rewritten"

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulation.fault_programs import APPLICATIONS
 from tests.spark.judge import Trial
 from tests.spark.lab import Lab
 from tests.spark.processes import Child, is_stopped, processes, until
 from tests.spark.programs import check_exact, one_level, two_levels, words
 
 from millstream import State, StreamsBuilder, serdes
-from millstream.runtime.lease import LeaseHeldError
-from millstream.testing.fault_programs import APPLICATIONS
+from millstream.commit.lease import LeaseHeldError
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -115,7 +115,7 @@ def test_an_epoch_may_take_longer_than_the_lease_lasts(lab: Lab) -> None:
     with lab.app(builder.build(), lease_ttl_ms=300) as first:
         first.start()
         until(lambda: first.state is State.RUNNING, "the first runs")
-        lease, began = first._loop.driver.lease, time.monotonic()
+        lease, began = first._loop.coordinator.lease, time.monotonic()
         until(lambda: time.monotonic() > began + 3 * 0.3, "the lease would have run out thrice")
         with lab.app(builder.build()) as second, pytest.raises(LeaseHeldError):
             second.run(until="caught-up")

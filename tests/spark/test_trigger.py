@@ -11,8 +11,8 @@ import pytest
 from tests.spark.programs import one_level
 
 from millstream import Streams, StreamsConfig
-from millstream.runtime.manifest import Manifest
-from millstream.spark.epochs import EpochResult
+from millstream.commit.manifest import Manifest
+from millstream.engine.spark.epochs import EpochResult
 from millstream.types import Epoch, Term
 
 MANIFEST = Manifest("app", Epoch(1), Term(1), "", "", 0, (), {}, (), ())

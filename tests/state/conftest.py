@@ -10,7 +10,7 @@ from tests.state.one_task import APPLICATION, Listener, OneTask
 
 from millstream.log import FileLog
 from millstream.state.backends import NAMES
-from millstream.state.directory import open_state_directory
+from millstream.state.local.directory import open_state_directory
 
 
 @pytest.fixture(params=NAMES)

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from millstream.log import FileLog, TopicPartition
 from millstream.state.backends import Backend, Row, memory
-from millstream.state.changelog import changelog_topic, segment
-from millstream.state.directory import TaskDirectory
-from millstream.state.follow import NO_LISTENER, Progress, RestoreListener
-from millstream.state.overlay import Entry
+from millstream.state.changelog.follow import NO_LISTENER, Progress, RestoreListener
+from millstream.state.changelog.rows import changelog_topic, segment
+from millstream.state.local.directory import TaskDirectory
+from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores
 from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
 from millstream.state.snapshots.taking import Outcome, Taker, take_snapshots
 from millstream.state.specs import StoreBuilder, StoreKind, key_value
-from millstream.state.task_stores import NewerStores, TaskVersion, open_task_stores
+from millstream.state.stores.overlay import Entry
 from millstream.types import Partition, Version
 
 APPLICATION = "app"

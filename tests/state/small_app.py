@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.simulation.executor import InProcessExecutor
+
 from millstream import Store, StreamsBuilder, StreamsConfig, Topology, serdes
+from millstream.commit.coordinator import CoordinatorSettings
+from millstream.commit.epoch_job import PlannedTask
+from millstream.commit.worker import apply_commit
 from millstream.durable.layer import OS_FILES, FileLayer, OsFileLayer
 from millstream.log import FileLog, TopicPartition, record_batch
-from millstream.log.files import Limits
-from millstream.runtime.commit import DriverSettings
-from millstream.runtime.epoch import PlannedTask
-from millstream.runtime.step import apply_commit
+from millstream.log.embedded.file_log import Limits
 from millstream.state.backends import memory, supplier
-from millstream.state.follow import NO_LISTENER, RestoreListener
-from millstream.testing.executor import InProcessExecutor
+from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
 from millstream.types import Offset, Partition
 
 WORDS = TopicPartition("words", Partition(0))
@@ -114,7 +115,7 @@ class SmallApp:
         self.words += words
 
     def start(self) -> InProcessExecutor:
-        """Start a driver, as long after the end of the process before: its memory and its lease are gone."""
+        """Start a coordinator, as long after the end of the process before: its memory and its lease are gone."""
         memory._kept.clear()
         self.hours += 1
         now = self.hours * 3_600_000
@@ -127,7 +128,7 @@ class SmallApp:
             files=self.files,
             limits=self.limits,
             clock=lambda: now,
-            settings=DriverSettings(retained_manifests=self.retained_manifests),
+            settings=CoordinatorSettings(retained_manifests=self.retained_manifests),
             config=self.config,
             listener=self.listener,
             apply_after_commit=self.config is not None,
@@ -137,7 +138,7 @@ class SmallApp:
         """Start, process all input, bring the local stores to the head, end; say what is there then."""
         with self.start() as executor:
             executor.run_until_caught_up()
-            entry = executor.driver.head.tasks.get(TASK)
+            entry = executor.coordinator.head.tasks.get(TASK)
             if entry is not None:
                 apply_commit(executor.worker, PlannedTask(TASK, 0, WORDS.partition, 0), entry)
         return self.result()

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from millstream import failpoints
+from millstream.commit.epoch_job import EpochJob, PlannedTask
 from millstream.durable import held_lock
-from millstream.runtime import local_cleaning
-from millstream.runtime.epoch import EpochJob, PlannedTask
-from millstream.runtime.local_cleaning import clean_now_and_then
+from millstream.maintenance import state_cleaner as local_cleaning
+from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.state.backends import supplier
-from millstream.state.cleaning import clean, existing_state_directory, local_tasks
-from millstream.state.directory import Checkpoint, StateDirectory, open_state_directory
 from millstream.state.errors import StateDirectoryError
+from millstream.state.local.cleaning import clean, existing_state_directory, local_tasks
+from millstream.state.local.directory import Checkpoint, StateDirectory, open_state_directory
 from millstream.types import Epoch, Offset, Partition, Term, Version
 
 HOUR_S = 3600.0
@@ -113,7 +113,7 @@ def job_of(**homes: str | None) -> EpochJob:
         cut={},
         tasks=tuple(tasks),
         entries={},
-        learned=(),
+        inferred_types=(),
         partition_counts={},
         default_partitions=1,
     )

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.state import follow
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.directory import TaskDirectory
+from millstream.state.changelog import follow
+from millstream.state.changelog.follow import Progress, StorePosition, Target
 from millstream.state.errors import ChangelogCompactedError, DamagedStoreError
-from millstream.state.follow import Marker, Progress, Target
+from millstream.state.local.directory import TaskDirectory
+from millstream.state.local.task_stores import TaskVersion, open_task_stores
 from millstream.state.specs import key_value
-from millstream.state.task_stores import TaskVersion, open_task_stores
 from millstream.types import Offset, Partition, Version
 
 PLACE = TopicPartition("app-s-changelog", Partition(0))
@@ -49,7 +49,7 @@ class Changelog:
         assert self.opened().rewrite(PLACE, min_entries=1, up_to=up_to, min_dirty=0)
 
     def target(self, version: int, position: int) -> Target:
-        return Target("s", PLACE, Marker(Version(version), Offset(position)))
+        return Target("s", PLACE, StorePosition(Version(version), Offset(position)))
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def changelog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Changelog:
 
 
 class CompactsAfterTheFirstBatch:
-    """Upkeep that comes in the middle of a restore."""
+    """Maintenance that comes in the middle of a restore."""
 
     def __init__(self, changelog: Changelog) -> None:
         self._changelog = changelog

@@ -15,22 +15,22 @@ import pytest
 
 from millstream.durable import LockTimeoutError, UnsafeFolderError
 from millstream.errors import StoreError
-from millstream.state import directory
 from millstream.state.backends import supplier
-from millstream.state.directory import Checkpoint, TaskDirectory, boot_id, open_state_directory
 from millstream.state.errors import StateDirectoryError, TaskLockedError
+from millstream.state.local import directory
+from millstream.state.local.directory import Checkpoint, TaskDirectory, boot_id, open_state_directory
 from millstream.types import Offset, Version
 
 HOLD = """
 import pathlib, sys
-from millstream.state.directory import TaskDirectory
+from millstream.state.local.directory import TaskDirectory
 with TaskDirectory(pathlib.Path(sys.argv[1])).lock(timeout_ms=0):
     print("held", flush=True)
     sys.stdin.read()
 """
 FORK = """
 import os, pathlib, signal, sys
-from millstream.state.directory import TaskDirectory
+from millstream.state.local.directory import TaskDirectory
 task = TaskDirectory(pathlib.Path(sys.argv[1]))
 with task.lock(timeout_ms=0):
     child = os.fork()
@@ -44,7 +44,7 @@ finally:
 """
 CLAIM = """
 import pathlib, sys
-from millstream.state.directory import open_state_directory
+from millstream.state.local.directory import open_state_directory
 print(open_state_directory(pathlib.Path(sys.argv[1])).instance_id)
 """
 

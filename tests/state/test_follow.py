@@ -15,9 +15,9 @@ from millstream.failpoints import InjectedCrash
 from millstream.log.errors import DamagedLogError
 from millstream.state import changelog, follow
 from millstream.state.backends import supplier
+from millstream.state.changelog.follow import RESTORING, StorePosition, marker_of
 from millstream.state.errors import ChangelogGapError, StoreAheadError
-from millstream.state.follow import RESTORING, Marker, marker_of
-from millstream.state.task_stores import NewerStores, TaskVersion, versions_on_disk
+from millstream.state.local.task_stores import NewerStores, TaskVersion, versions_on_disk
 from millstream.types import Offset, Partition, Version
 
 ROWS = 5_000
@@ -27,10 +27,10 @@ BATCHES = 4
 FOLLOW = f"""
 import pathlib, sys
 from millstream.log import FileLog
-from millstream.state import follow
-from millstream.state.directory import TaskDirectory
+from millstream.state.changelog import follow
+from millstream.state.local.directory import TaskDirectory
 from millstream.state.specs import key_value
-from millstream.state.task_stores import TaskVersion, open_task_stores
+from millstream.state.local.task_stores import TaskVersion, open_task_stores
 follow.BATCH_ROWS = {ROWS}
 log, directory, backend = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
 wanted = TaskVersion("{APPLICATION}", 0, {BATCHES}, {{"counts": {ROWS * BATCHES}}})
@@ -64,7 +64,7 @@ def position(batches: int) -> Offset:
     return Offset(batches * ROWS)
 
 
-def stands_at(task: OneTask) -> Marker:
+def stands_at(task: OneTask) -> StorePosition:
     """The marker of the store that a follower has left."""
     with supplier(task.backend).open(task.path("counts")) as store:
         return marker_of(store, "counts")
@@ -74,7 +74,7 @@ def test_a_store_follows_its_changelog_to_each_version(behind: OneTask) -> None:
     for version in range(BATCHES + 1):
         wanted = TaskVersion(APPLICATION, Partition(0), Version(version), {"counts": position(version)})
         with behind.opened(wanted) as stores:
-            assert marker_of(stores["counts"], "counts") == Marker(Version(version), position(version))
+            assert marker_of(stores["counts"], "counts") == StorePosition(Version(version), position(version))
     with behind.opened() as stores:
         assert behind.expected() == rows_of(stores)
 
@@ -90,7 +90,7 @@ def test_a_follower_that_crashed_goes_on_behind_its_last_batch(
     ):
         pass
     assert crash.fired
-    assert stands_at(behind) == Marker(RESTORING, position(applied + 1))
+    assert stands_at(behind) == StorePosition(RESTORING, position(applied + 1))
     with behind.opened(listener=listener) as stores:
         assert behind.expected() == rows_of(stores)
     left = position(BATCHES) - position(applied + 1)
@@ -105,7 +105,7 @@ def test_the_last_batch_brings_the_version_along(behind: OneTask, listener: List
         behind.opened(),
     ):
         pass
-    assert stands_at(behind) == Marker(Version(BATCHES), position(BATCHES))
+    assert stands_at(behind) == StorePosition(Version(BATCHES), position(BATCHES))
     with behind.opened(listener=listener) as stores:
         assert behind.expected() == rows_of(stores)
     assert listener.told == []
@@ -120,9 +120,9 @@ def test_a_follower_that_was_killed_goes_on_behind_its_last_batch(behind: OneTas
         armed = environment | {failpoints.ENVIRONMENT_VARIABLE: f"follow.batch_applied=kill@{passed}"}
         killed = subprocess.run(command, env=armed, check=False)
         assert killed.returncode == -signal.SIGKILL
-        assert stands_at(behind) == Marker(RESTORING, position(applied))
+        assert stands_at(behind) == StorePosition(RESTORING, position(applied))
     subprocess.run(command, env=environment, check=True)
-    assert stands_at(behind) == Marker(Version(BATCHES), position(BATCHES))
+    assert stands_at(behind) == StorePosition(Version(BATCHES), position(BATCHES))
     with behind.opened() as stores:
         assert behind.expected() == rows_of(stores)
 
@@ -137,7 +137,9 @@ def test_a_follower_that_crashed_within_a_batch_applies_it_again(lmdb_behind: On
                 lmdb_behind.opened(wanted),
             ):
                 pass
-            assert stands_at(lmdb_behind) == Marker(RESTORING, position(version - 1), "x", Version(version))
+            assert stands_at(lmdb_behind) == StorePosition(
+                RESTORING, position(version - 1), "x", Version(version)
+            )
         with lmdb_behind.opened(wanted):
             pass
     with lmdb_behind.opened() as stores:

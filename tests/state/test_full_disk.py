@@ -9,10 +9,10 @@ from pathlib import Path
 
 import lmdb
 import pytest
+from tests.simulation.faulty_files import FaultyFiles
 from tests.state.small_app import Result, SmallApp, Tree
 
 from millstream.durable import DiskFullError
-from millstream.testing.faulty_files import FaultyFiles
 
 STEP = 61
 """Free bytes from one try to the next: less than any file that an epoch writes is long, but for two."""
@@ -105,7 +105,7 @@ def test_the_same_driver_goes_on_when_there_is_space_again(memory_path: Path) ->
         assert app.run() == app.expected()
     else:
         pytest.fail(f"an epoch needs more than {MOST} bytes")
-    assert met == set(PLACES.values()) - {"lease"}  # that was renewed when the driver started
+    assert met == set(PLACES.values()) - {"lease"}  # that was renewed when the coordinator started
 
 
 def lmdb_is_full(self: object, txn: object, entries: object) -> None:
@@ -136,10 +136,10 @@ def test_a_local_store_that_does_not_fit_is_named_and_the_commit_stands(
     app.create()
     app.append("to", "the", "river", "to")
     executor = app.start()
-    job = executor.driver.plan_epoch()
+    job = executor.coordinator.plan_epoch()
     assert job is not None
-    manifest = executor.driver.commit(job, executor.run_tasks(job))
-    executor.driver.publish(manifest)
+    manifest = executor.coordinator.commit(job, executor.run_tasks(job))
+    executor.coordinator.publish(manifest)
     with monkeypatch.context() as patch:
         patch.setattr(f"millstream.state.{write}", full)
         patch.setattr("millstream.state.backends.rocksdb._INGEST_ENTRIES", 1)  # as a large batch goes

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.state.small_app import SmallApp
 
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.checks import ForeignChangelogError
+from millstream.commit.manifest import ManifestChain
 from millstream.log.api import TopicPartition
 from millstream.log.blocks import record_batch
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.commit_checks import ForeignChangelogError
-from millstream.runtime.manifest import ManifestChain
 from millstream.types import Epoch, Partition
 
 
@@ -49,9 +49,9 @@ def test_state_of_another_log_is_removed_and_restored(tmp_path: Path) -> None:
 
 def test_a_witness_never_goes_back(tmp_path: Path) -> None:
     app = _application(tmp_path / "app", "a", "b", "c")
-    chain = ManifestChain(ApplicationFolder(app.log().root, "app"))
+    chain = ManifestChain(ApplicationStorage(app.log().root, "app"))
     head = chain.head()
     assert head is not None
-    before = ApplicationFolder(app.log().root, "app").witness.read_bytes()
+    before = ApplicationStorage(app.log().root, "app").witness.read_bytes()
     chain.witness(chain.read(Epoch(head.epoch - 1)))
-    assert ApplicationFolder(app.log().root, "app").witness.read_bytes() == before
+    assert ApplicationStorage(app.log().root, "app").witness.read_bytes() == before

@@ -17,10 +17,10 @@ from millstream.errors import StoreError
 from millstream.record import ValueAndTimestamp
 from millstream.state.backends import NAMES, supplier
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.keyvalue import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
-from millstream.state.opening import open_store
-from millstream.state.overlay import Overlay
 from millstream.state.specs import StoreBuilder, StoreKind
+from millstream.state.stores.factory import open_store
+from millstream.state.stores.key_value import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.overlay import Overlay
 
 VALUES: dict[StoreKind, list[Any]] = {
     StoreKind.KEY_VALUE: [None, "", "x", "é"],

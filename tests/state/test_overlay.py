@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millstream.state.backends.key_ranges import after_prefix
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.overlay import Overlay
-from millstream.state.written_columns import WrittenColumns
+from millstream.state.stores.overlay import Overlay
+from millstream.state.stores.written_columns import WrittenColumns
 
 Model = dict[bytes, bytes]
 

@@ -12,20 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.simulation.executor import InProcessExecutor
 from tests.state.small_app import SmallApp
 
 from millstream import Processor, Record, StoreBuilder, StreamsBuilder, Topology, serdes
+from millstream.commit.coordinator import PlanChangedError
 from millstream.durable import UnsafeFolderError, UnsuitableStorageError
 from millstream.durable.layer import OsFileLayer
-from millstream.runtime.commit import PlanChangedError
 from millstream.state.backends.folder import FORMAT_FILE
 from millstream.state.errors import StoreFormatError, TaskLockedError
 from millstream.state.specs import StoreKind
-from millstream.testing.executor import InProcessExecutor
 
 HOLD = """
 import pathlib, sys
-from millstream.state.directory import TaskDirectory
+from millstream.state.local.directory import TaskDirectory
 with TaskDirectory(pathlib.Path(sys.argv[1])).lock(timeout_ms=0):
     print("held", flush=True)
     sys.stdin.read()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulation.executor import InProcessExecutor
 
 from millstream import (
     Buffered,
@@ -25,13 +26,12 @@ from millstream import (
     serdes,
     stores,
 )
+from millstream.commit.manifest import Manifest
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.runtime.manifest import Manifest
 from millstream.state.backends import NAMES, Row, supplier
-from millstream.state.changelog import changelog_topic
-from millstream.state.follow import Marker, Target, follow, marker_of
+from millstream.state.changelog.follow import StorePosition, Target, follow, marker_of
+from millstream.state.changelog.rows import changelog_topic
 from millstream.state.specs import StoreBuilder, StoreKind
-from millstream.testing.executor import InProcessExecutor
 from millstream.types import Partition, Version
 
 PARTITIONS = [Partition(0), Partition(1)]
@@ -130,13 +130,13 @@ def append_writes(log: FileLog, rng: random.Random, start: int) -> None:
         log.append(TopicPartition("writes", partition), records)
 
 
-def rows_on_disk(state: Path, task: str, backend: str, store: str) -> tuple[Marker, list[Row]]:
+def rows_on_disk(state: Path, task: str, backend: str, store: str) -> tuple[StorePosition, list[Row]]:
     """What a local store holds, as it is."""
     with supplier(backend).open(state / "app" / task / backend / store) as opened:
         return marker_of(opened, store), list(opened.scan())
 
 
-def replayed(log: FileLog, target: Target, backend: str, path: Path) -> tuple[Marker, list[Row]]:
+def replayed(log: FileLog, target: Target, backend: str, path: Path) -> tuple[StorePosition, list[Row]]:
     """What an empty store holds after it has followed the changelog."""
     with supplier(backend).open(path, segment_bytes=8 if target.segmented else 0) as opened:
         follow(opened, replace(target, scratch=path.with_name(path.name + "-scratch")), log)
@@ -167,7 +167,7 @@ def targets(manifest: Manifest) -> list[tuple[str, Target]]:
             Target(
                 store,
                 TopicPartition(changelog_topic("app", store), Partition(int(task.split("_")[1]))),
-                Marker(Version(entry.version), position, entry.digest),
+                StorePosition(Version(entry.version), position, entry.digest),
                 store in SEGMENTED,
             ),
         )
@@ -185,9 +185,9 @@ def test_a_changelog_replayed_into_an_empty_store_gives_its_bytes_at_every_versi
     tmp_path: Path, backend: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if order == "of the keys":
-        monkeypatch.setattr("millstream.state.follow.SORTED_ROWS", 1)
-        monkeypatch.setattr("millstream.state.follow.BATCH_ROWS", 3)
-        monkeypatch.setattr("millstream.state.sorted_runs._BLOCK_ROWS", 2)
+        monkeypatch.setattr("millstream.state.changelog.follow.SORTED_ROWS", 1)
+        monkeypatch.setattr("millstream.state.changelog.follow.BATCH_ROWS", 3)
+        monkeypatch.setattr("millstream.state.changelog.external_sort._BLOCK_ROWS", 2)
     seed = os.environ.get("MILLSTREAM_SEED") or str(random.SystemRandom().randrange(2**32))
     print(f"replay with: MILLSTREAM_SEED={seed} pytest tests/state/test_replay.py")
     rng = random.Random(seed)

@@ -19,7 +19,7 @@ from millstream.failpoints import InjectedCrash
 from millstream.log import FileLog
 from millstream.state.backends import folder
 from millstream.state.backends.lmdb import LmdbSupplier
-from millstream.state.directory import REWRITTEN_FOLDER, open_state_directory
+from millstream.state.local.directory import REWRITTEN_FOLDER, open_state_directory
 from millstream.state.snapshots.storage import FolderStorage
 
 LARGE: Final = 4 << 20
@@ -45,8 +45,8 @@ OPEN = """
 import sys
 from pathlib import Path
 from millstream.state.backends.lmdb import LmdbSupplier
-from millstream.state.directory import TaskDirectory
-from millstream.state.store_on_disk import StoreOnDisk
+from millstream.state.local.directory import TaskDirectory
+from millstream.state.local.store_on_disk import StoreOnDisk
 task = TaskDirectory(Path(sys.argv[1]))
 with task.lock(timeout_ms=0):
     StoreOnDisk(task, LmdbSupplier(), "rows").open().close()

@@ -12,13 +12,13 @@ from tests.state.one_task import Listener, OneTask, rows_of
 
 from millstream import failpoints
 from millstream.failpoints import InjectedCrash
-from millstream.state import directory
 from millstream.state.backends import Backend, supplier
 from millstream.state.backends.folder import FORMAT_FILE
-from millstream.state.directory import Checkpoint
+from millstream.state.changelog.follow import StorePosition, marker_of
 from millstream.state.errors import DamagedStoreError, StoreAheadError, TaskLockedError
-from millstream.state.follow import Marker, marker_of
-from millstream.state.task_stores import TaskVersion, versions_on_disk
+from millstream.state.local import directory
+from millstream.state.local.directory import Checkpoint
+from millstream.state.local.task_stores import TaskVersion, versions_on_disk
 from millstream.types import Offset, Partition, Version
 
 PERSISTENT = pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
@@ -41,7 +41,7 @@ def change_behind_our_back(task: OneTask, store: str, entries: list[tuple[bytes,
         opened.write(entries, marker=opened.marker() or b"")
 
 
-def markers(stores: dict[str, Backend]) -> dict[str, Marker]:
+def markers(stores: dict[str, Backend]) -> dict[str, StorePosition]:
     return {name: marker_of(store, name) for name, store in stores.items()}
 
 
@@ -49,8 +49,8 @@ def test_every_apply_advances_the_marker_of_every_store(two: OneTask) -> None:
     two.commit(counts={b"a": b"2"})
     with two.opened() as stores:
         assert markers(stores) == {
-            "counts": Marker(Version(2), Offset(3)),
-            "names": Marker(Version(2), Offset(1)),
+            "counts": StorePosition(Version(2), Offset(3)),
+            "names": StorePosition(Version(2), Offset(1)),
         }
     two.commit()
     with two.opened() as stores:

@@ -14,12 +14,12 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from millstream.runtime.in_use import check_not_run
+from millstream.commit.in_use import check_not_run
 from millstream.state.backends import supplier
-from millstream.state.cleaning import LocalTask, clean, existing_state_directory, local_tasks
-from millstream.state.directory import StateDirectory, TaskDirectory
+from millstream.state.changelog.follow import marker_of
 from millstream.state.errors import TaskLockedError
-from millstream.state.follow import marker_of
+from millstream.state.local.cleaning import LocalTask, clean, existing_state_directory, local_tasks
+from millstream.state.local.directory import StateDirectory, TaskDirectory
 
 __all__ = ["state"]
 

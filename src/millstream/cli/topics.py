@@ -20,9 +20,9 @@ import click
 from millstream.cli.consume import Consumer, Start
 from millstream.cli.formats import FORMATS
 from millstream.cli.produce import LineParser, open_inputs, produce_stream
+from millstream.commit.source_changelog import compaction_bound
 from millstream.log import FileLog, Producer, TimestampType, TopicConfig, TopicPartition, open_log
 from millstream.log.errors import TopicExistsError
-from millstream.runtime.reused_sources import compaction_bound
 from millstream.types import Offset, Partition
 
 __all__ = ["topics"]

@@ -21,7 +21,7 @@ from typing import Final
 from millstream import failpoints
 from millstream.durable.errors import DamagedFileError, DiskFullError
 from millstream.durable.layer import OS_FILES, Chunk, FileLayer
-from millstream.meanwhile import repeated
+from millstream.threads import repeated
 
 __all__ = [
     "create_exclusive",

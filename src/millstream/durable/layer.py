@@ -1,7 +1,7 @@
 """The system calls that durable files are made of, behind one small protocol.
 
 Everything that must survive a crash goes through a :class:`FileLayer`. The real one is a thin coat over
-``os``; :mod:`millstream.testing.faulty_files` has one that loses whatever was not synced. A layer knows
+``os``; :mod:`tests.simulation.faulty_files` has one that loses whatever was not synced. A layer knows
 bytes, names and syncs; it knows nothing of formats, and it never retries.
 
 Names and bytes are durable separately: ``fsync`` of a file makes its bytes durable, ``sync_folder`` the names

@@ -21,7 +21,7 @@ from millstream.log.api import (
     TopicPartition,
 )
 from millstream.log.blocks import SCHEMA, encode_blocks, record_batch
-from millstream.log.files import FileLog, Limits
+from millstream.log.embedded.file_log import FileLog, Limits
 from millstream.log.partitioner import murmur2, partition_for_key, partitions_for_keys
 from millstream.log.producer import Producer
 

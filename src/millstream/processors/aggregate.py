@@ -16,12 +16,12 @@ from typing import Any
 
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import are_many
-from millstream.processors.fold import Combine, Combined, Reducing, combine_for
-from millstream.processors.groups import Groups, fold_in_columns, group_rows, stand_for_several
+from millstream.processors.fold import Combine, PartialAggregate, Reducing, combine_for
+from millstream.processors.groups import Groups, fold_in_columns, group_rows, has_partials
 from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls
 
 
-class Folding(TableOperator):
+class KeyedAggregation(TableOperator):
     """Folds each row into the cell of its key, in order."""
 
     combine: Combine | None = None
@@ -40,7 +40,7 @@ class Folding(TableOperator):
                 return None
             if self._fold_groups(batch, self.combine):
                 return None
-        self._may_be_combined = self.combine is not None and stand_for_several(batch.values)
+        self._may_be_combined = self.combine is not None and has_partials(batch.values)
         keys, batch = self.with_key_bytes(batch)
         cells = self.store.load_settled(keys)
         fold = self._fold_to_last if self.caching else self._fold_each
@@ -51,7 +51,7 @@ class Folding(TableOperator):
         """Fold what stands for all rows of a key. False if that can't be done: nothing has happened then."""
         values, way = batch.values, combine
         kinds = set(map(type, values))
-        if Combined in kinds:  # in front of the repartition this was done already
+        if PartialAggregate in kinds:  # in front of the repartition this was done already
             if len(kinds) > 1:
                 return False
             way, values = combine.again, [value.value for value in values]
@@ -94,7 +94,9 @@ class Folding(TableOperator):
 
         def fold_either(key: Any, value: Any, so_far: Any) -> Any:
             return (
-                combine.merged(so_far, value.value) if type(value) is Combined else fold(key, value, so_far)
+                combine.merged(so_far, value.value)
+                if type(value) is PartialAggregate
+                else fold(key, value, so_far)
             )
 
         return fold_either
@@ -126,7 +128,7 @@ class Folding(TableOperator):
     def _fold_to_last(self, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
         """Fold, with one update per key, at its last row: what a cached table remembers anyway."""
         last: dict[bytes, int] = {}
-        fold, fresh, settle = self._folder(), self.store.fresh, self.settle
+        fold, fresh, settle = self._folder(), self.store.thawed, self.settle
         row = 0
         rows = zip(range(len(batch)), keys, batch.keys, batch.values, batch.timestamps, strict=True)
         while True:
@@ -151,7 +153,7 @@ class Folding(TableOperator):
         return updates
 
 
-class StreamAggregate(Folding):
+class StreamAggregate(KeyedAggregation):
     """`aggregate(initializer, aggregator)`."""
 
     def __init__(
@@ -169,11 +171,11 @@ class StreamAggregate(Folding):
         self.combine = combine_for(initializer, aggregator)
 
     def fold(self, key: Any, value: Any, so_far: Any) -> Any:
-        """See `Folding.fold`."""
+        """See `KeyedAggregation.fold`."""
         return self.aggregator(key, value, self.initializer() if so_far is None else so_far)
 
 
-class StreamReduce(Folding):
+class StreamReduce(KeyedAggregation):
     """`reduce(reducer)`: the first value of a key is its first result."""
 
     def __init__(
@@ -190,5 +192,5 @@ class StreamReduce(Folding):
         self.combine = Reducing(reducer) if commutative else None
 
     def fold(self, key: Any, value: Any, so_far: Any) -> Any:
-        """See `Folding.fold`."""
+        """See `KeyedAggregation.fold`."""
         return value if so_far is None else self.reducer(so_far, value)

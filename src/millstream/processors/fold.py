@@ -82,7 +82,7 @@ class MeanOf(_Of):
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
+class PartialAggregate:
     """In place of a value: what stands for several values of a key, on its way through a repartition."""
 
     value: Any
@@ -159,7 +159,7 @@ class Summing:
         return so_far + combined
 
 
-class Choosing:
+class MinMax:
     """The smallest or the largest of values that equal each other only if they are the same."""
 
     _TOTALLY_ORDERED = frozenset({int, str, bytes})
@@ -173,7 +173,7 @@ class Choosing:
     @property
     def again(self) -> Combine:
         """See `Combine.again`."""
-        return Choosing(None, self._name)
+        return MinMax(None, self._name)
 
     def combined(self, keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
         """See `Combine.combined`."""
@@ -231,7 +231,7 @@ def combine_for(initializer: Callable[[], Any], aggregator: Callable[..., Any]) 
     if type(aggregator) is Sum and initializer is zero:
         return Summing(aggregator.of)
     if type(aggregator) is Min and initializer is nothing:
-        return Choosing(aggregator.of, "min")
+        return MinMax(aggregator.of, "min")
     if type(aggregator) is Max and initializer is nothing:
-        return Choosing(aggregator.of, "max")
+        return MinMax(aggregator.of, "max")
     return None

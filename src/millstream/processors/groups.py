@@ -13,11 +13,11 @@ from typing import Any
 
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, are_many
-from millstream.processors.fold import Combine, Combined, Counting
+from millstream.processors.fold import Combine, Counting, PartialAggregate
 from millstream.serdes import Serde
-from millstream.state.keyvalue import TimestampedKeyValueStore
+from millstream.state.stores.key_value import TimestampedKeyValueStore
 
-__all__ = ["Groups", "fold_in_columns", "group_rows", "stand_for_several"]
+__all__ = ["Groups", "fold_in_columns", "group_rows", "has_partials"]
 
 _PYTHON_TYPES = {"String": str, "Binary": bytes, "Int64": int}
 _EQUAL_BY_BYTES = frozenset({str, bytes, int})
@@ -55,11 +55,11 @@ def group_rows(batch: Batch, key_serde: Serde[Any], combine: Combine) -> Groups 
     return Groups(rows, [found[key] for key, _ in ordered], _largest(batch, last, ordered))
 
 
-def stand_for_several(values: Sequence[Any]) -> bool:
-    """Whether some of the values stand for several ones: see `Combined`."""
+def has_partials(values: Sequence[Any]) -> bool:
+    """Whether some of the values stand for several ones: see `PartialAggregate`."""
     if isinstance(values, Column):
-        return values.shown_as is Combined
-    return Combined in set(map(type, values))
+        return values.shown_as is PartialAggregate
+    return PartialAggregate in set(map(type, values))
 
 
 def fold_in_columns(store: TimestampedKeyValueStore[Any], batch: Batch, combine: Combine) -> bool:

@@ -16,7 +16,7 @@ from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns.column import Column
 from millstream.processors.operator import Operator, OperatorContext
 from millstream.serdes import ColumnError, serde_failure
-from millstream.state.keyvalue import Encoded, TimestampedKeyValueStore
+from millstream.state.stores.key_value import Frozen, TimestampedKeyValueStore
 
 Cell = tuple[Any, int] | None
 """A value and its timestamp, or nothing."""
@@ -87,11 +87,11 @@ class TableOperator(Operator):
 
     def settle(self, new: Any, timestamp: int) -> Cell:
         """The cell for a new value. Raises if the store's serde does not take it."""
-        return None if new is None else (self.store.settled(new), timestamp)
+        return None if new is None else (self.store.frozen(new), timestamp)
 
     def current(self, cell: Cell) -> Any:
         """The value of a cell as a read of the store would give it: fresh, if it could be changed."""
-        return None if cell is None else self.store.fresh(cell[0])
+        return None if cell is None else self.store.thawed(cell[0])
 
     def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
         """Save the cells that the updates led to; hand the updates on, or keep them for the flush."""
@@ -113,10 +113,10 @@ class TableOperator(Operator):
     def flush(self) -> Batch | None:
         """See `Operator.flush`."""
         # Held back by the store, not by the operator: the operators of a cogroup share one.
-        held_back, self.store.held_back = self.store.held_back, []
-        if not held_back:
+        pending_updates, self.store.pending_updates = self.store.pending_updates, []
+        if not pending_updates:
             return None
-        data, batch = _last_of_each(held_back)
+        data, batch = _last_of_each(pending_updates)
         olds: list[Any] | None = None
         if self.send_old or None in batch.values:
             before = self.store.load_committed(data)
@@ -130,8 +130,8 @@ class TableOperator(Operator):
             olds = [value_of(before[data[row]]) for row in kept]
             batch = batch.take(kept)
         values = batch.values
-        if not isinstance(values, Column) and Encoded in set(map(type, values)):
-            values = list(map(self.store.fresh, values))
+        if not isinstance(values, Column) and Frozen in set(map(type, values)):
+            values = list(map(self.store.thawed, values))
         return replace(batch, values=values, olds=olds if self.send_old else None)
 
     def _save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
@@ -145,7 +145,7 @@ class TableOperator(Operator):
         good: dict[bytes, Cell] = {}
         for key, cell in cells.items():
             try:
-                good[key] = cell if cell is None else (Encoded(self.store.encode_value(cell[0])), cell[1])
+                good[key] = cell if cell is None else (Frozen(self.store.encode_value(cell[0])), cell[1])
             except SerdeError as error:
                 self.context.failed(batch, last[key], error)
         # A value that can't be kept leaves its key as it was, and none of its updates goes on.
@@ -167,21 +167,21 @@ class TableOperator(Operator):
                 for row, new, timestamp in zip(rows, news, timestamps, strict=True)
             ]
         if not set(map(type, news)) <= self.store.exact_types:
-            news = list(map(self.store.settled, news))
+            news = list(map(self.store.frozen, news))
         held = batch if rows == list(range(len(batch))) else batch.take(rows)
         held = replace(held, values=news, timestamps=timestamps, olds=None, order=None)
-        self.store.held_back.append((keys, held))
+        self.store.pending_updates.append((keys, held))
 
 
 def _last_of_each(
-    held_back: Sequence[tuple[Sequence[bytes], Batch]],
+    pending_updates: Sequence[tuple[Sequence[bytes], Batch]],
 ) -> tuple[Sequence[bytes], Batch]:
     """The last update of each key, in the order of these last updates."""
-    if len(held_back) == 1:
-        return held_back[0]
-    keys = [key for data, _ in held_back for key in data]
+    if len(pending_updates) == 1:
+        return pending_updates[0]
+    keys = [key for data, _ in pending_updates for key in data]
     last = sorted(dict(zip(keys, range(len(keys)), strict=True)).values())
-    return [keys[row] for row in last], concatenate([batch for _, batch in held_back]).take(last)
+    return [keys[row] for row in last], concatenate([batch for _, batch in pending_updates]).take(last)
 
 
 def drop_null_keys(context: OperatorContext, batch: Batch) -> Batch:

@@ -10,21 +10,21 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, overload
 
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.errors import UnknownStoreError
 from millstream.log.api import Log
 from millstream.record import ValueAndTimestamp, Windowed
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.manifest import Manifest, ManifestChain
-from millstream.runtime.serde_book import SerdeBook
 from millstream.serdes import Serde
 from millstream.state.backends.memory import MemoryBackend
+from millstream.state.changelog.follow import StorePosition, Target, follow
+from millstream.state.changelog.source_changelog import target_of
 from millstream.state.errors import ChangelogCompactedError, DamagedStoreError
-from millstream.state.follow import Marker, Target, follow
-from millstream.state.opening import open_store
-from millstream.state.source_rows import target_of
 from millstream.state.specs import StoreBuilder, StoreKind
-from millstream.state.store import StateStore
-from millstream.state.versioned import VersionedRecord
+from millstream.state.stores.factory import open_store
+from millstream.state.stores.store import StateStore
+from millstream.state.stores.versioned import VersionedRecord
+from millstream.task.serde_book import SerdeBook
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Epoch, Offset, Partition, Version
 
@@ -37,7 +37,7 @@ class Replica:
     kinds: ClassVar[frozenset[StoreKind]]
     """Of which kinds of stores it can be a replica."""
 
-    def __init__(self, folder: ApplicationFolder, log: Log, plan: Plan, store: str) -> None:
+    def __init__(self, folder: ApplicationStorage, log: Log, plan: Plan, store: str) -> None:
         self._folder = folder
         self._log = log
         self._chain = ManifestChain(folder)
@@ -94,7 +94,7 @@ class Replica:
             try:
                 return self._chain.read(Epoch(head.epoch - 1))
             except FileNotFoundError:
-                # We were slow: upkeep has removed it, for the sake of later ones.
+                # We were slow: maintenance has removed it, for the sake of later ones.
                 later = self._chain.latest()
                 if later is None or later.epoch == head.epoch:
                     raise
@@ -114,7 +114,7 @@ class Replica:
         for task_id, entry in head.tasks.items():
             number, partition = (int(part) for part in task_id.split("_"))
             if number == self._sub.number and (self._spec.has_changelog or name in entry.origins):
-                marker = Marker(Version(entry.version), entry.changelogs.get(name, Offset(0)))
+                marker = StorePosition(Version(entry.version), entry.changelogs.get(name, Offset(0)))
                 origin = entry.origins.get(name)
                 target = target_of(self._spec, application_id, Partition(partition), marker, origin)
                 targets.append((partition, target))
@@ -256,7 +256,7 @@ _METHODS: Final = {
 
 def _opened(spec: StoreBuilder, backends: dict[int, MemoryBackend], head: Manifest) -> list[StateStore[Any]]:
     book = SerdeBook()
-    book.restore({(name, part): kind for name, part, kind in head.learned})  # type: ignore[misc]
+    book.restore({(name, part): kind for name, part, kind in head.inferred_types})  # type: ignore[misc]
     key, value = book.bound(spec.name, "key", spec.key), book.bound(spec.name, "value", spec.value)
     return [open_store(spec, backends[partition], key, value) for partition in sorted(backends)]
 

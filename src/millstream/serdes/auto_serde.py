@@ -110,7 +110,7 @@ class AutoSerde(BaseSerde[Any]):
     >>> words = serdes.auto.bind("words")
     >>> words.serialize("river")
     b'river'
-    >>> words.learned
+    >>> words.inferred_type
     'str'
     >>> words.serialize(7)
     Traceback (most recent call last):
@@ -121,7 +121,7 @@ class AutoSerde(BaseSerde[Any]):
 
     def __init__(self, bound_to: str) -> None:
         self.bound_to = bound_to
-        self._learned: str | None = None
+        self._inferred_type: str | None = None
         self._inner: BaseSerde[Any] | None = None
 
     @property
@@ -130,37 +130,37 @@ class AutoSerde(BaseSerde[Any]):
         return _EXACT if self._inner is None else self._inner.exact_types
 
     @property
-    def learned(self) -> str | None:
+    def inferred_type(self) -> str | None:
         """The type in use (``str int float bool bytes uuid json``), or ``None`` before the first value.
 
         Set it to go on with what an earlier process learned.
 
         >>> counts = AutoSerde("counts")
-        >>> counts.learned = "int"
+        >>> counts.inferred_type = "int"
         >>> counts
         serdes.auto for 'counts' (int)
         """
-        return self._learned
+        return self._inferred_type
 
-    @learned.setter
-    def learned(self, learned: str | None) -> None:
-        if learned is not None and learned not in _SERDES:
+    @inferred_type.setter
+    def inferred_type(self, inferred_type: str | None) -> None:
+        if inferred_type is not None and inferred_type not in _SERDES:
             raise SerdeError(
-                f"serdes.auto for {self.bound_to!r} cannot go on with the type {learned!r}: it knows "
+                f"serdes.auto for {self.bound_to!r} cannot go on with the type {inferred_type!r}: it knows "
                 f"{', '.join(_SERDES)}. Likely cause: a later version of Millstream wrote it. Remedy: run "
                 "that version."
             )
-        self._learned = learned
-        self._inner = None if learned is None else _SERDES[learned]
+        self._inferred_type = inferred_type
+        self._inner = None if inferred_type is None else _SERDES[inferred_type]
 
     def serialize(self, value: Any, /) -> bytes:
         """Serialize the value; the first one decides the type."""
         kind = _LEARNED.get(type(value))
-        if self._inner is not None and kind == self._learned:
+        if self._inner is not None and kind == self._inferred_type:
             return self._inner.serialize(value)
         kind = self._require_kind(value, kind)
         data = _SERDES[kind].serialize(value)
-        self.learned = kind  # only now: a value that could not be written decides nothing
+        self.inferred_type = kind  # only now: a value that could not be written decides nothing
         return data
 
     def deserialize(self, data: bytes, /) -> Any:
@@ -173,10 +173,10 @@ class AutoSerde(BaseSerde[Any]):
         if not kinds:
             return [None] * len(values)
         kind = kinds.pop()
-        if kinds or kind is None or self._learned not in {None, kind}:
+        if kinds or kind is None or self._inferred_type not in {None, kind}:
             return super().serialize_many(values)  # raises at the right value
         column = _SERDES[kind].serialize_many(values)
-        self.learned = kind
+        self.inferred_type = kind
         return column
 
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[Any]:
@@ -191,12 +191,12 @@ class AutoSerde(BaseSerde[Any]):
                 f"serdes.auto takes {_TAKES}, and no subclasses of them, but got {type(value).__name__}; "
                 f"give {self.bound_to!r} an explicit serde"
             )
-        if self._learned not in {None, kind}:
+        if self._inferred_type not in {None, kind}:
             raise MixedTypesError(
-                f"serdes.auto learned {self._learned} for {self.bound_to!r} and now got "
+                f"serdes.auto learned {self._inferred_type} for {self.bound_to!r} and now got "
                 f"{type(value).__name__} ({short_repr(value)}). Likely cause: the program writes values "
                 f"of several types there. Remedy: convert them to one type, or give {self.bound_to!r} an "
-                f"explicit serde, for example {_suggestion(self._learned, kind)}."
+                f"explicit serde, for example {_suggestion(self._inferred_type, kind)}."
             )
         return kind
 
@@ -210,7 +210,7 @@ class AutoSerde(BaseSerde[Any]):
         return self._inner
 
     def __repr__(self) -> str:
-        return f"serdes.auto for {self.bound_to!r} ({self._learned or 'nothing learned yet'})"
+        return f"serdes.auto for {self.bound_to!r} ({self._inferred_type or 'nothing learned yet'})"
 
 
 def find_auto(serde: Serde[Any]) -> AutoSerde | None:
@@ -230,9 +230,9 @@ def find_auto(serde: Serde[Any]) -> AutoSerde | None:
 
 
 def _suggestion(learned: str | None, kind: str) -> str:
-    if {learned, kind} == {"int", "float"}:
+    if {inferred_type, kind} == {"int", "float"}:
         return "serdes.double"
-    known = _SERDES[learned].name if learned else "serdes.json"
+    known = _SERDES[inferred_type].name if inferred_type else "serdes.json"
     return known if known == "serdes.json" else f"{known} or serdes.json"
 
 

@@ -19,19 +19,19 @@ from millstream.clock import milliseconds
 from millstream.config import StreamsConfig, check_application_id
 from millstream.errors import DriverClosedError, MillstreamError, UnknownStoreError
 from millstream.record import Headers
-from millstream.runtime.metrics import Metrics
-from millstream.runtime.records import OutputBatch, RawBatch
-from millstream.runtime.serde_book import SerdeBook
-from millstream.runtime.task import Sealed, Task, TaskEnvironment, TaskState
 from millstream.serdes import Serde
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.keyvalue import TimestampedKeyValueStore
-from millstream.state.opening import open_store
-from millstream.state.segments import apply_changes
-from millstream.state.session import SessionStore
-from millstream.state.store import StateStore, epoch_committed, forget_epoch
-from millstream.state.versioned import VersionedKeyValueStore
-from millstream.state.window import TimestampedWindowStore, WindowStore
+from millstream.state.stores.factory import open_store
+from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.state.stores.segments import apply_changes
+from millstream.state.stores.session import SessionStore
+from millstream.state.stores.store import StateStore, epoch_committed, forget_epoch
+from millstream.state.stores.versioned import VersionedKeyValueStore
+from millstream.state.stores.window import TimestampedWindowStore, WindowStore
+from millstream.task.metrics import Metrics
+from millstream.task.records import OutputBatch, RawBatch
+from millstream.task.serde_book import SerdeBook
+from millstream.task.task import Sealed, Task, TaskEnvironment, TaskState
 from millstream.testing.stores import PlainValues, PlainWindows
 from millstream.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
 from millstream.topology.plan import SubTopology

@@ -7,8 +7,8 @@ from typing import Any
 
 from millstream.record import ValueAndTimestamp
 from millstream.serdes import Serde
-from millstream.state.keyvalue import KeyValueIterator, TimestampedKeyValueStore
-from millstream.state.window import TimestampedWindowStore
+from millstream.state.stores.key_value import KeyValueIterator, TimestampedKeyValueStore
+from millstream.state.stores.window import TimestampedWindowStore
 
 
 class PlainValues:

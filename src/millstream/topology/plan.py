@@ -15,12 +15,12 @@ from types import MappingProxyType
 from typing import Any
 
 from millstream.state.specs import StoreBuilder
+from millstream.topology.combiner import precombined
+from millstream.topology.execution_units import ExecutionUnit, units_of
 from millstream.topology.grouping import node_groups
 from millstream.topology.levels import levels, repartition_edges
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millstream.topology.partitions import check_explicit_counts, partition_counts
-from millstream.topology.precombine import precombined
-from millstream.topology.regions import Unit, units_of
 from millstream.topology.topology import Topology
 
 
@@ -36,7 +36,7 @@ class SubTopology:
     stores: Mapping[str, StoreBuilder]
     connections: Mapping[str, tuple[str, ...]]
     """Stores of each processor."""
-    units: tuple[Unit, ...]
+    units: tuple[ExecutionUnit, ...]
     ordered: bool
     """Rows carry order keys, because somewhere two edges have to be interleaved."""
     feeds_itself: bool
@@ -177,7 +177,7 @@ def _as_used(store: StoreBuilder, users: Sequence[str]) -> StoreBuilder:
     return replace(store, source_topic=None) if len(users) > 1 else store
 
 
-def _needs_order(nodes: Iterable[Node], units: Iterable[Unit]) -> bool:
+def _needs_order(nodes: Iterable[Node], units: Iterable[ExecutionUnit]) -> bool:
     sinks = [node for node in nodes if isinstance(node, SinkNode)]
     topics = [sink.topic for sink in sinks]
     return (

@@ -12,7 +12,7 @@ import pytest
 
 from millstream.state.backends.memory import MemoryBackend, MemorySupplier
 from millstream.state.errors import DamagedStoreError
-from millstream.state.segments import SEGMENT_BYTES, segment_prefix
+from millstream.state.stores.segments import SEGMENT_BYTES, segment_prefix
 
 MARKER = """
 import pathlib, sys

@@ -16,10 +16,10 @@ from tests.state.one_task import Listener
 from tests.state.small_app import APPLICATION, SmallApp
 
 from millstream import StreamsConfig
+from millstream.commit.manifest import Manifest, Section, TaskEntry
 from millstream.log import FileLog, TopicPartition
 from millstream.log.api import Compacted
-from millstream.runtime.manifest import Manifest, Section, TaskEntry
-from millstream.runtime.snapshots import SnapshotSchedule
+from millstream.maintenance.snapshots import SnapshotSchedule
 from millstream.state.snapshots import SnapshotStorageError, changelog_positions, retained_snapshots
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.types import Epoch, Partition, Term, Version
@@ -61,7 +61,7 @@ def restored_from(app: SmallApp) -> set[int | None]:
 
 
 def test_a_snapshot_is_taken_every_so_many_epochs_over_restarts(app: SmallApp) -> None:
-    epochs(app, "a", "b")  # epoch 1 is the start of the driver itself
+    epochs(app, "a", "b")  # epoch 1 is the start of the coordinator itself
     assert versions(app) == [3]
     epochs(app, "c")  # epoch 4 is a start, too
     assert versions(app) == [3]
@@ -136,7 +136,7 @@ def test_a_snapshot_of_a_branch_that_a_backup_undid_is_not_used(app: SmallApp) -
     assert len(versions(app)) == 2
 
 
-def test_upkeep_keeps_the_manifests_that_tell_whose_a_snapshot_is(app: SmallApp) -> None:
+def test_maintenance_keeps_the_manifests_that_tell_whose_a_snapshot_is(app: SmallApp) -> None:
     app.retained_manifests = 1
     app.config = StreamsConfig(snapshot_uri=storage_of(app).root, snapshot_interval_epochs=8)
     epochs(app, *"abcabcabc")
@@ -145,8 +145,8 @@ def test_upkeep_keeps_the_manifests_that_tell_whose_a_snapshot_is(app: SmallApp)
         for word in "cab":
             app.append(word)
             executor.run_epoch()
-            executor.tend(min_entries=1)
-        assert executor.driver.head.oldest > newest
+            executor.run_maintenance(min_entries=1)
+        assert executor.coordinator.head.oldest > newest
         kept = {int(path.name) for path in (app.application_folder / "manifests").iterdir()}
         assert newest in kept
         assert len(kept) <= 3
@@ -158,7 +158,7 @@ def test_upkeep_keeps_the_manifests_that_tell_whose_a_snapshot_is(app: SmallApp)
     assert newest in restored_from(app)
 
 
-def test_upkeep_removes_no_manifest_while_nobody_can_tell_which_snapshots_there_are(
+def test_maintenance_removes_no_manifest_while_nobody_can_tell_which_snapshots_there_are(
     app: SmallApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.retained_manifests = 1
@@ -170,7 +170,7 @@ def test_upkeep_removes_no_manifest_while_nobody_can_tell_which_snapshots_there_
 
     with app.start() as executor:
         monkeypatch.setattr(FolderStorage, "sizes", unreachable)
-        assert executor.tend(min_entries=1).manifests_removed == 0
+        assert executor.run_maintenance(min_entries=1).manifests_removed == 0
     assert set(before) <= set((app.application_folder / "manifests").iterdir())
 
 

@@ -14,16 +14,16 @@ from tests.state.one_task import APPLICATION, Listener, OneTask, rows_of
 from millstream import failpoints
 from millstream.failpoints import InjectedCrash
 from millstream.log import FileLog
-from millstream.state.directory import open_state_directory
+from millstream.state.changelog.follow import marker_of
 from millstream.state.errors import ChangelogGapError, DamagedStoreError
-from millstream.state.follow import marker_of
-from millstream.state.segments import NOTE_KEY, Note, segment_prefix
+from millstream.state.local.directory import open_state_directory
+from millstream.state.local.task_stores import TaskVersion
 from millstream.state.snapshots import SnapshotStorageError
 from millstream.state.snapshots.catalogue import listing
 from millstream.state.snapshots.manifest import KIND, ManifestName, read_snapshot
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.state.specs import window
-from millstream.state.task_stores import TaskVersion
+from millstream.state.stores.segments import NOTE_KEY, Note, segment_prefix
 from millstream.types import Offset, Partition, Version
 
 
@@ -300,7 +300,7 @@ def test_a_damaged_store_is_restored_from_a_snapshot(
             raise DamagedStoreError("a block's checksum does not match")
         return marker_of(backend, store)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("millstream.state.follow.marker_of", damaged_once)
+    monkeypatch.setattr("millstream.state.changelog.follow.marker_of", damaged_once)
     with two.opened(listener=listener) as stores:
         assert two.expected() == rows_of(stores)
     assert start_offset(listener)[0] == ("start", 2, 0, 202)
@@ -317,7 +317,7 @@ def test_damage_that_was_copied_into_the_snapshot_ends_with_the_changelog(
             raise DamagedStoreError("a block's checksum does not match")
         return marker_of(backend, store)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("millstream.state.follow.marker_of", damaged_twice)
+    monkeypatch.setattr("millstream.state.changelog.follow.marker_of", damaged_twice)
     with two.opened(listener=listener) as stores:
         assert two.expected() == rows_of(stores)
     assert start_offset(listener)[-1] == ("end", None, 204, 204)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.simulation.faulty_files import FaultyFiles
 from tests.state.one_task import OneTask
 
 from millstream import failpoints
@@ -17,7 +18,7 @@ from millstream.durable.layer import Chunk
 from millstream.failpoints import InjectedCrash
 from millstream.log import TopicPartition
 from millstream.state.backends.folder import whole_folder
-from millstream.state.follow import Marker
+from millstream.state.changelog.follow import StorePosition
 from millstream.state.snapshots import (
     SnapshotStorageError,
     changelog_positions,
@@ -29,7 +30,6 @@ from millstream.state.snapshots.catalogue import listing
 from millstream.state.snapshots.manifest import KIND, ManifestName, StoredFile, read_snapshot
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.state.snapshots.taking import problems
-from millstream.testing.faulty_files import FaultyFiles
 from millstream.types import Offset, Partition, Version
 
 
@@ -60,7 +60,7 @@ def test_a_manifest_says_whose_snapshot_it_is_and_where_it_stands(
     snapshot = read_snapshot(storage, kept.place("counts"), ManifestName(Version(1), "a1"))
     assert (snapshot.application_id, snapshot.task, snapshot.store) == ("app", "0_0", "counts")
     assert (snapshot.backend, snapshot.format) == (kept.backend, 1)
-    assert snapshot.marker == Marker(Version(1), Offset(200), "a1")
+    assert snapshot.marker == StorePosition(Version(1), Offset(200), "a1")
     assert outcome.stored_bytes == outcome.total_bytes == snapshot.bytes > 0
 
 

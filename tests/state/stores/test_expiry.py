@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulation.executor import InProcessExecutor
 from tests.state.one_task import APPLICATION, PARTITION, OneTask, rows_of
 
 from millstream import (
@@ -19,18 +20,17 @@ from millstream import (
     serdes,
     stores,
 )
+from millstream.commit.coordinator import CoordinatorSettings
 from millstream.errors import StoreError, TopologyError
 from millstream.log import FileLog, TopicPartition, record_batch
-from millstream.runtime.commit import DriverSettings
 from millstream.state.backends import NAMES, Row, supplier
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.changelog import changelog_topic, segment
-from millstream.state.opening import open_store
-from millstream.state.segments import SEGMENT_BYTES, apply_changes
+from millstream.state.changelog.rows import changelog_topic, segment
+from millstream.state.local.task_stores import TaskVersion
 from millstream.state.specs import StoreBuilder, StoreKind
-from millstream.state.store import changes_of, epoch_committed
-from millstream.state.task_stores import TaskVersion
-from millstream.testing.executor import InProcessExecutor
+from millstream.state.stores.factory import open_store
+from millstream.state.stores.segments import SEGMENT_BYTES, apply_changes
+from millstream.state.stores.store import changes_of, epoch_committed
 from millstream.types import Version
 
 WINDOWS = stores.window(
@@ -252,12 +252,12 @@ def test_compaction_leaves_expired_rows_out_of_the_changelog(tmp_path: Path, bac
         log_root=log.root,
         state_dir=state,
         backend=backend,
-        settings=DriverSettings(retained_manifests=2),
+        settings=CoordinatorSettings(retained_manifests=2),
     ) as executor:
         for epoch in range(60):
             log.append(TopicPartition("in", PARTITION), record_batch([b"k%d" % epoch], [b"v"], [epoch * 25]))
             executor.run_epoch()
-            executor.tend(min_entries=4)
+            executor.run_maintenance(min_entries=4)
         written = log.latest(changelog)
         kept = sum(len(batch) for batch in log.read(changelog, log.earliest(changelog), written))
         assert written >= 120  # a note and a window in every epoch

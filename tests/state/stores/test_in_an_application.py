@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.simulation.epochs import EpochRunner
+from tests.simulation.executor import InProcessExecutor
 
 from millstream import (
     Buffered,
@@ -19,16 +21,14 @@ from millstream import (
     serdes,
     stores,
 )
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.plan_changes import incompatible_changes
 from millstream.errors import UnknownStoreError
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.query.replica import SessionReplica, StoreReplica, VersionedReplica, WindowReplica
-from millstream.runtime.application_folder import ApplicationFolder
-from millstream.runtime.plan_changes import incompatible_changes
-from millstream.runtime.records import RawBatch
-from millstream.state.window import TimestampedWindowStore
+from millstream.state.stores.window import TimestampedWindowStore
+from millstream.task.records import RawBatch
 from millstream.testing import TopologyTestDriver
-from millstream.testing.epochs import EpochRunner
-from millstream.testing.executor import InProcessExecutor
 from millstream.types import Partition
 
 GAP = 10
@@ -156,7 +156,7 @@ def test_a_replica_answers_from_the_last_commit(tmp_path: Path, backend: str) ->
     with InProcessExecutor(
         topology(), application_id="app", log_root=log.root, state_dir=tmp_path / "state", backend=backend
     ) as executor:
-        folder, plan = ApplicationFolder(log.root, "app"), topology().plan()
+        folder, plan = ApplicationStorage(log.root, "app"), topology().plan()
         windows = WindowReplica(folder, log, plan, "windows")
         sessions = SessionReplica(folder, log, plan, "sessions")
         prices = VersionedReplica(folder, log, plan, "prices")
@@ -202,7 +202,7 @@ def test_a_replica_of_another_kind_says_how_to_ask(tmp_path: Path, store: str, s
     tmp_path.chmod(0o700)
     log = FileLog(tmp_path / "log")
     with pytest.raises(UnknownStoreError, match=said):
-        StoreReplica(ApplicationFolder(log.root, "app"), log, topology().plan(), store)
+        StoreReplica(ApplicationStorage(log.root, "app"), log, topology().plan(), store)
 
 
 def test_a_store_cannot_become_one_of_another_layout() -> None:

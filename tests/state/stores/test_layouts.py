@@ -8,10 +8,10 @@ import pytest
 
 from millstream import Buffered, ValueAndTimestamp, Window, Windowed, serdes, stores
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.opening import open_store
-from millstream.state.segments import apply_changes
 from millstream.state.specs import StoreBuilder
-from millstream.state.store import changes_of, epoch_committed
+from millstream.state.stores.factory import open_store
+from millstream.state.stores.segments import apply_changes
+from millstream.state.stores.store import changes_of, epoch_committed
 
 SERDES: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
 TIMES: dict[str, Any] = {"retention_ms": 600_000, **SERDES}

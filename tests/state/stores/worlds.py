@@ -12,10 +12,10 @@ from typing import Any
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millstream.state.backends import NAMES, Backend, Entry, Row, supplier
-from millstream.state.opening import open_store
-from millstream.state.segments import SEGMENT_BYTES, apply_changes
 from millstream.state.specs import StoreBuilder
-from millstream.state.store import StateStore, changes_of, epoch_committed, forget_epoch
+from millstream.state.stores.factory import open_store
+from millstream.state.stores.segments import SEGMENT_BYTES, apply_changes
+from millstream.state.stores.store import StateStore, changes_of, epoch_committed, forget_epoch
 
 # What is written here need not last: in memory the many syncs of new stores cost nothing.
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108

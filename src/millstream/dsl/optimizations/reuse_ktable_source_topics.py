@@ -2,16 +2,16 @@
 
 Every record that a table takes in is in its topic already: a changelog would hold it a second time. Without
 one, the store is restored from the topic, up to the committed offset. Stricter than Kafka: only where the
-topic's bytes prove what the store must hold (:mod:`millstream.state.source_rows` has the rules); any other
-table keeps its changelog. So does one whose store is given to a processor of the user's own, which might
-write to it.
+topic's bytes prove what the store must hold (:mod:`millstream.state.changelog.source_changelog` has the
+rules); any other table keeps its changelog. So does one whose store is given to a processor of the user's
+own, which might write to it.
 """
 
 from __future__ import annotations
 
 from millstream.dsl.graph import Graph
 from millstream.dsl.table_state import TableSourceNode
-from millstream.serdes.one_form import readable_by
+from millstream.serdes.canonical_serdes import readable_by
 from millstream.timestamps import fail_on_invalid_timestamp
 
 __all__ = ["reuse_ktable_source_topics"]

@@ -20,7 +20,7 @@ from millstream.processors.columns.expressions import Declared, Evaluation, seri
 from millstream.processors.columns.folded_groups import FoldedGroups, rows_by_key
 from millstream.processors.columns.folds import ColumnFold
 from millstream.processors.columns.key_columns import key_bytes
-from millstream.processors.groups import stand_for_several
+from millstream.processors.groups import has_partials
 from millstream.processors.mean import SendsFloats
 from millstream.processors.table import drop_nulls
 
@@ -53,7 +53,7 @@ class ColumnAggregate(StreamAggregate):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         batch = drop_nulls(self.context, batch)
-        if stand_for_several(batch.values):
+        if has_partials(batch.values):
             return super().process(batch)  # a row per key: most was done in front of the repartition
         if self._of is not None and len(batch):
             found, batch = self._of.run(self.context, batch)

@@ -14,8 +14,8 @@ import polars as pl
 
 from millstream.serdes.columns import CannotError, codec_of, codec_to_write, learn
 from millstream.serdes.columns.primitive_codecs import big_endian
-from millstream.state.keyvalue import TimestampedKeyValueStore
-from millstream.state.written_columns import WrittenColumns
+from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.state.stores.written_columns import WrittenColumns
 
 __all__ = ["load_cells", "save_cells"]
 

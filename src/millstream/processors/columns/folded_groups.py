@@ -13,7 +13,7 @@ from millstream.processors.columns.cells import load_cells, save_cells
 from millstream.processors.columns.column import Column
 from millstream.processors.columns.expressions import series_of
 from millstream.processors.columns.folds import ColumnFold
-from millstream.state.keyvalue import TimestampedKeyValueStore
+from millstream.state.stores.key_value import TimestampedKeyValueStore
 
 __all__ = ["FoldedGroups", "rows_by_key"]
 
@@ -58,7 +58,7 @@ class FoldedGroups:
             olds=None,
             order=None,
         )
-        store.held_back.append((Column.of_series(last["key"]), held))
+        store.pending_updates.append((Column.of_series(last["key"]), held))
 
 
 def _before(

@@ -14,8 +14,8 @@ from millstream.processors.columns.folded_groups import FoldedGroups, rows_by_ke
 from millstream.processors.columns.folds import ColumnFold, CountFold, LargestFold, SmallestFold, SumFold
 from millstream.processors.columns.key_columns import key_bytes
 from millstream.processors.fold import Builtin, Combine
-from millstream.processors.groups import stand_for_several
-from millstream.state.keyvalue import TimestampedKeyValueStore
+from millstream.processors.groups import has_partials
+from millstream.state.stores.key_value import TimestampedKeyValueStore
 
 __all__ = ["fold_rows"]
 
@@ -31,7 +31,7 @@ _TYPES: dict[type, pl.DataType] = {int: pl.Int64(), str: pl.String(), bytes: pl.
 def fold_rows(store: TimestampedKeyValueStore[Any], batch: Batch, key_type: type, combine: Combine) -> bool:
     """Fold a batch into a cached table; False if that has to be done otherwise: nothing has happened then."""
     values = batch.values
-    if stand_for_several(values):
+    if has_partials(values):
         if not isinstance(values, Column):
             return False  # some of them, perhaps: from several senders
         combine, values = combine.again, Column.of_series(values.series())

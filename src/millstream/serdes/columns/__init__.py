@@ -55,7 +55,7 @@ def codec_of(serde: Any) -> Codec | None:
     True
     """
     if isinstance(serde, AutoSerde):
-        return _LEARNED.get(serde.learned or "")
+        return _LEARNED.get(serde.inferred_type or "")
     make = _MAKERS.get(type(serde))
     return None if make is None else make(serde)
 
@@ -65,12 +65,12 @@ def codec_to_write(serde: Any, dtype: Any) -> Codec | None:
 
     The caller says afterwards that the column was written: see `learn`.
     """
-    if not isinstance(serde, AutoSerde) or serde.learned is not None:
+    if not isinstance(serde, AutoSerde) or serde.inferred_type is not None:
         return codec_of(serde)
     return _LEARNED.get(kind_of(dtype) or "")
 
 
 def learn(serde: Any, dtype: Any) -> None:
     """Tell an automatic serde that values of a type were written."""
-    if isinstance(serde, AutoSerde) and serde.learned is None:
-        serde.learned = kind_of(dtype)
+    if isinstance(serde, AutoSerde) and serde.inferred_type is None:
+        serde.inferred_type = kind_of(dtype)

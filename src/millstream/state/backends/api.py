@@ -7,7 +7,7 @@ version the map holds. It promises:
 - A write is atomic with its marker: after a ``kill -9`` either all of it is there or nothing, and what
   :meth:`Backend.write` has returned for is there. A power cut may lose it, or the whole store, unless
   :meth:`Backend.sync` came in between: the changelog is what is durable (see
-  :meth:`millstream.state.directory.TaskDirectory.lost_in_a_power_cut`).
+  :meth:`millstream.state.local.directory.TaskDirectory.lost_in_a_power_cut`).
 - Backends differ in nothing that can be seen through this protocol, but in speed and in approximate sizes.
 
 It knows nothing of versions, types, tasks, changelogs or locks between processes. One thread uses a backend

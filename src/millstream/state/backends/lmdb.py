@@ -9,8 +9,8 @@ rows of each segment have tables of their own, ``data-<segment>`` and ``nodes-<s
 Nothing is synced by :meth:`write`: a transaction is handed to the operating system, which still has it after
 a ``kill -9``; the changelog is what survives a power cut. Without syncs a power cut may also tear the file,
 so a store that was not synced since the last boot must be removed
-(:meth:`millstream.state.directory.TaskDirectory.lost_in_a_power_cut`). The file is written by system calls,
-not through the map: a full disk is then an error and not the end of the process.
+(:meth:`millstream.state.local.directory.TaskDirectory.lost_in_a_power_cut`). The file is written by system
+calls, not through the map: a full disk is then an error and not the end of the process.
 
 Transactions are short and no cursor outlives one, so that the map of the file can grow when a write does not
 fit (:mod:`.lmdb_environment`), and so that freed pages are used again.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from millstream.log.api import TopicPartition
-from millstream.state.changelog import changelog_topic
-from millstream.state.follow import Marker
+from millstream.state.changelog.follow import StorePosition
+from millstream.state.changelog.rows import changelog_topic
 from millstream.state.snapshots.errors import DamagedSnapshotError
 from millstream.state.snapshots.manifest import ManifestName, SnapshotPlace, read_snapshot
 from millstream.state.snapshots.storage import SnapshotStorage
@@ -41,7 +41,7 @@ class RetainedSnapshot:
     """A snapshot that can be seen, and that a restore may begin with."""
 
     place: SnapshotPlace
-    marker: Marker
+    marker: StorePosition
 
     @property
     def changelog(self) -> TopicPartition:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from millstream.durable import DamagedFileError, FormatVersionError, FrameKind
-from millstream.state.follow import Marker
+from millstream.state.changelog.follow import StorePosition
 from millstream.state.snapshots.errors import DamagedSnapshotError, SnapshotFormatError
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.types import Version
@@ -47,7 +47,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     backend: str
     format: int
     """The format version of the backend's files."""
-    marker: Marker
+    marker: StorePosition
     files: tuple[StoredFile, ...]
 
     @property
@@ -87,7 +87,7 @@ class ManifestName:
         return f"manifests/{self.version:020d}-{self.sealed}"
 
     @staticmethod
-    def of(marker: Marker) -> ManifestName:
+    def of(marker: StorePosition) -> ManifestName:
         """The name of the snapshot of a store that has this marker."""
         return ManifestName(marker.version, marker.sealed)
 

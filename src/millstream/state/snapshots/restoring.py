@@ -19,9 +19,10 @@ from millstream.durable import UnsafeFolderError, disk_errors_named, ensure_priv
 from millstream.durable.layer import FILE_MODE
 from millstream.log.api import Log
 from millstream.state.backends.api import Backend
-from millstream.state.directory import RESTORING_FOLDER
+from millstream.state.changelog.follow import RestoreListener, Target, Watch, marker_of
 from millstream.state.errors import DamagedStoreError, StoreFormatError
-from millstream.state.follow import RestoreListener, Target, Watch, marker_of
+from millstream.state.local.directory import RESTORING_FOLDER
+from millstream.state.local.store_on_disk import StoreOnDisk
 from millstream.state.snapshots.catalogue import listing
 from millstream.state.snapshots.digests import copied
 from millstream.state.snapshots.errors import DamagedSnapshotError, SnapshotStorageError
@@ -33,7 +34,6 @@ from millstream.state.snapshots.manifest import (
     read_snapshot,
 )
 from millstream.state.snapshots.storage import SnapshotStorage
-from millstream.state.store_on_disk import StoreOnDisk
 from millstream.types import Offset, Version
 
 __all__ = ["Restorer"]

@@ -20,8 +20,8 @@ from millstream.durable import disk_errors_named, ensure_private_folder, held_lo
 from millstream.errors import MillstreamError
 from millstream.state.backends.api import Backend
 from millstream.state.backends.folder import FORMAT_FILE, Format
-from millstream.state.directory import LOCK_FILE, SNAPSHOTS_FOLDER, TaskDirectory
-from millstream.state.follow import Marker, marker_of
+from millstream.state.changelog.follow import StorePosition, marker_of
+from millstream.state.local.directory import LOCK_FILE, SNAPSHOTS_FOLDER, TaskDirectory
 from millstream.state.snapshots.catalogue import Listing, listing
 from millstream.state.snapshots.digests import Digests, chunks_of
 from millstream.state.snapshots.errors import (
@@ -104,7 +104,7 @@ def take_snapshots(
 @dataclass(frozen=True, slots=True)
 class _Copy:
     store: str
-    marker: Marker
+    marker: StorePosition
     folder: Path
     finish: Callable[[], None]
 
@@ -208,7 +208,7 @@ def _tidied(new: Snapshot, taker: Taker) -> str | None:
         raise SnapshotStorageError(
             f"{storage.shown(f'{place.folder}/{missing[0].stored_as}')} is gone, though it was stored for "
             f"version {new.marker.version}. The snapshot is taken back. Likely cause: another process takes "
-            "snapshots of the same task. Remedy: none is needed if that was a driver that is being replaced."
+            "snapshots of the same task. Remedy: none is needed if that was a coordinator that is being replaced."
         )
     try:
         # 4.

@@ -1,0 +1,97 @@
+"""Where an application keeps its truth: beside the topics, in the log's own folder.
+
+::
+
+    <log>/applications/<app_id>/
+      leases/00000000000000000002       who may commit (see lease.py)
+      manifests/00000000000000000812    one per epoch: the commits (see manifest.py)
+      HEAD                              a witness of the last commit
+    <log>/sealed/<app_id>/<epoch>/<task>...   what tasks sealed; topics point into these files
+
+Only paths here. Folders have mode 0700.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from millstream.durable import (
+    OS_FILES,
+    FileLayer,
+    check_private_folder,
+    ensure_private_folder,
+    is_temporary,
+    sync_folder,
+)
+from millstream.types import Attempt, Epoch, Term
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationStorage:
+    """The folders of one application in an embedded log."""
+
+    log_root: Path
+    application_id: str
+    files: FileLayer = OS_FILES
+
+    @property
+    def path(self) -> Path:
+        """The application's own folder."""
+        return self.log_root / "applications" / self.application_id
+
+    @property
+    def leases(self) -> Path:
+        """One file per term."""
+        return self.path / "leases"
+
+    @property
+    def manifests(self) -> Path:
+        """One file per epoch."""
+        return self.path / "manifests"
+
+    @property
+    def witness(self) -> Path:
+        """Which manifest was the last."""
+        return self.path / "HEAD"
+
+    def sealed_file(self, epoch: Epoch, task_id: str, level: int, term: Term, attempt: Attempt) -> Path:
+        """The file that one attempt of a task seals. Another attempt has another name."""
+        return self._epoch(epoch) / f"{task_id}.s{level}-t{term}-a{attempt}"
+
+    def relative(self, path: Path) -> str:
+        """A path as the log and the manifest name it."""
+        return path.relative_to(self.log_root).as_posix()
+
+    def ensure(self) -> None:
+        """Make the folders, with durable names: who made them first may have died before its sync."""
+        sealed = self.log_root / "sealed"
+        for folder in (self.leases, self.manifests, sealed / self.application_id):
+            ensure_private_folder(folder, files=self.files)
+        for folder in (self.log_root, self.path.parent, self.path, sealed):
+            sync_folder(folder, files=self.files)
+
+    def ensure_epoch(self, epoch: Epoch) -> None:
+        """Make the folder that an epoch's tasks seal in, with a durable name."""
+        folder = self._epoch(epoch)
+        with suppress(FileExistsError):
+            self.files.mkdir(folder)
+        check_private_folder(folder)
+        sync_folder(folder.parent, files=self.files)
+
+    def remove_unfinished(self) -> None:
+        """Delete the manifests and witnesses that coordinators were just writing when they were killed."""
+        for folder in (self.path, self.manifests):
+            for path in folder.iterdir():
+                if is_temporary(path.name):
+                    with suppress(FileNotFoundError):
+                        self.files.unlink(path)
+
+    def epoch_folders(self) -> list[tuple[Epoch, Path]]:
+        """The folders that tasks have sealed in, by epoch."""
+        folder = self.log_root / "sealed" / self.application_id
+        return sorted((Epoch(int(path.name)), path) for path in folder.iterdir() if path.name.isdigit())
+
+    def _epoch(self, epoch: Epoch) -> Path:
+        return self.log_root / "sealed" / self.application_id / f"{epoch:020d}"

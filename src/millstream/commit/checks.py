@@ -1,0 +1,88 @@
+"""What must hold before an application is taken over, and before it commits.
+
+A plan that epochs can run; topics that show no epoch above the head; changelogs that end where the head says.
+(That the program fits the state of the one before it: :mod:`millstream.commit.plan_changes`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from millstream.commit.manifest import LostManifestError, Manifest
+from millstream.errors import MillstreamError
+from millstream.log.api import SealedLog, TopicPartition
+from millstream.state.changelog.rows import changelog_topic
+from millstream.topology.plan import Plan
+from millstream.types import Partition
+
+__all__ = [
+    "ForeignChangelogError",
+    "PlanNotSupportedError",
+    "check_changelogs",
+    "check_publications",
+    "check_runnable",
+]
+
+
+class PlanNotSupportedError(MillstreamError):
+    """The topology needs something that epochs can't do yet."""
+
+
+class ForeignChangelogError(MillstreamError):
+    """A changelog holds rows that the application did not write."""
+
+
+def check_runnable(plan: Plan) -> None:
+    """Refuse what only the test driver can do so far."""
+    for sub in plan.subtopologies:
+        if sub.feeds_itself:
+            raise PlanNotSupportedError(
+                f"Sub-topology {sub.number} feeds itself through a repartition (for example "
+                "stream.repartition().merge(stream)), which runs in the test driver but not yet in "
+                "epochs. Remedy: send the records through a topic with to() and stream()."
+            )
+    if plan.global_subtopologies:
+        raise PlanNotSupportedError(
+            "Global tables and stores run in the test driver but not yet in epochs. Remedy: read the "
+            "topic as a table."
+        )
+
+
+def check_publications(application_id: str, log: SealedLog, head: Manifest | None) -> None:
+    """A topic that shows an epoch above the head has seen a manifest that is gone."""
+    last = 0 if head is None else head.epoch
+    for topic in log.topics():
+        for number in range(log.config(topic).partitions):
+            found = log.publications(TopicPartition(topic, Partition(number)))
+            for (publisher, task), publication in found.items():
+                if publisher == application_id and publication.epoch > last:
+                    raise LostManifestError(
+                        f"Topic {topic!r} shows epoch {publication.epoch} of task {task}, but the last "
+                        f"manifest of application {publisher!r} is {last}. Nothing was changed. "
+                        "Likely cause: the application's folder was deleted, or restored from an older "
+                        "backup than its topics. Remedy: restore both from the same backup, or start the "
+                        "application under another app_id."
+                    )
+
+
+def check_changelogs(
+    application_id: str, log: SealedLog, plan: Plan, head: Manifest | None, task_ids: Iterable[str]
+) -> None:
+    """A changelog ends where the head says: positions are counted, so a foreign row would shift them."""
+    stores = {sub.number: sub.stores for sub in plan.subtopologies}
+    for task_id in task_ids:
+        number, partition = (int(part) for part in task_id.split("_"))
+        entry = None if head is None else head.tasks.get(task_id)
+        for name, spec in stores.get(number, {}).items():
+            if not spec.has_changelog:
+                continue
+            place = TopicPartition(changelog_topic(application_id, name), Partition(partition))
+            wanted = 0 if entry is None else entry.changelogs.get(name, 0)
+            found = log.latest(place)
+            if found != wanted:
+                raise ForeignChangelogError(
+                    f"The changelog {place} of store {name!r} ends at offset {found}, but the last "
+                    f"commit wrote it up to {wanted}. Nothing was committed. Likely cause: another "
+                    "program, or another application whose names give the same topic, writes to it. "
+                    "Remedy: give the store or the application another name, or restore the log."
+                )

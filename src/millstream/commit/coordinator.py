@@ -1,0 +1,414 @@
+"""The coordinator's part of the commit: steps 1, 2, 7, 8 and 9.
+
+The manifest is the only truth. What it names is durable before it is written; what it does not name is
+never read; what it names is published, in epoch order and exactly once, before the next one is written.
+
+BackgroundScheduler this file: the topics that an application needs (:mod:`.application_topics`), the records
+that an epoch reads (:mod:`.source_offsets`), and what is refused (:mod:`.commit_checks`,
+:mod:`.plan_changes`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from millstream import failpoints
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.application_topics import ApplicationTopics
+from millstream.commit.checks import (
+    PlanNotSupportedError,
+    check_changelogs,
+    check_publications,
+    check_runnable,
+)
+from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.lease import Lease, Owner, acquire
+from millstream.commit.manifest import Manifest, ManifestChain, Section
+from millstream.commit.manifest_retention import ManifestRetention
+from millstream.commit.plan_changes import PlanChangedError, check_plan
+from millstream.commit.reports import (
+    EpochMismatchError,
+    WrongInstanceError,
+    advanced,
+    all_present,
+    check_consumed_is_named,
+    entries_after,
+    merged_types,
+)
+from millstream.commit.source_offsets import SourceOffsets
+from millstream.errors import MillstreamError
+from millstream.log.api import SealedLog, SealedRange, Stamp, TopicPartition
+from millstream.log.errors import InvalidPublicationError
+from millstream.maintenance.background import Urgency
+from millstream.maintenance.maintenance import Maintenance, MaintenanceReport
+from millstream.offset_reset import OffsetReset
+from millstream.state.changelog.rows import changelog_topic
+from millstream.topology.plan import Plan
+from millstream.types import Epoch, Partition
+
+__all__ = [
+    "CommitCoordinator",
+    "EpochMismatchError",
+    "PlanChangedError",
+    "PlanNotSupportedError",
+    "WrongInstanceError",
+]
+
+_LOGGER = logging.getLogger("millstream")
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """What a coordinator needs to know besides the plan."""
+
+    max_records: int = 100_000
+    """How many records of each partition an epoch takes at most."""
+    max_bytes: int = 64 << 20
+    """How many bytes of each partition an epoch takes at most, unless a single record has more."""
+    lease_ttl_ms: int = 30_000
+    default_partitions: int = 1
+    """Partitions of an output topic that does not exist yet."""
+    offset_reset: OffsetReset = "earliest"
+    """Where a source that was never read begins, unless it says so itself."""
+    retained_manifests: int = 100
+    """How many epochs a store may be behind at most, and still be known as one of this history."""
+    spare_bytes: int = 64 << 10
+    """What epochs that are kept may take where state is small, per partition of a changelog: to tidy up costs
+    something for each, however little there is. See `millstream.commit.manifest_retention`."""
+
+
+class CommitCoordinator:
+    """Commits epochs of one application. The engine runs the tasks in between."""
+
+    def __init__(
+        self,
+        folder: ApplicationStorage,
+        log: SealedLog,
+        plan: Plan,
+        *,
+        clock: Callable[[], int],
+        settings: CoordinatorSettings | None = None,
+        pinned: Callable[[], Container[int]] = tuple,
+    ) -> None:
+        self._folder = folder
+        self._pinned = pinned
+        self._has_warned = False
+        """Of pins that nobody knows: once, until they are known again."""
+        self._log = log
+        self._plan = plan
+        self._clock = clock
+        self._settings = settings if settings is not None else CoordinatorSettings()
+        self._chain = ManifestChain(folder)
+        self._lease: Lease | None = None
+        self._head: Manifest | None = None
+        self._published = Epoch(0)
+        self._topics = ApplicationTopics(
+            folder.application_id, log, plan, default_partitions=self._settings.default_partitions
+        )
+        self._sources = SourceOffsets(
+            log,
+            plan,
+            self._topics,
+            clock=clock,
+            max_records=self._settings.max_records,
+            max_bytes=self._settings.max_bytes,
+            offset_reset=self._settings.offset_reset,
+        )
+        self._recent = ManifestRetention(
+            most=self._settings.retained_manifests,
+            spare_bytes=self._settings.spare_bytes,
+            changelogs=self._changelogs(),
+            changelog_sizes=self._changelog_sizes,
+        )
+
+    @property
+    def head(self) -> Manifest:
+        """The last commit."""
+        assert self._head is not None  # open() comes first
+        return self._head
+
+    @property
+    def lease(self) -> Lease:
+        """The coordinator's lease."""
+        assert self._lease is not None  # open() comes first
+        return self._lease
+
+    @property
+    def owner(self) -> Owner | None:
+        """Who this coordinator is, as the lease names it; None if it was never opened."""
+        return None if self._lease is None else self._lease.owner
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Partitions of every topic, repartitions included."""
+        return self._topics.counts
+
+    @property
+    def has_backlog(self) -> bool:
+        """The last cut left records behind that were there already.
+
+        Also if there was no epoch: somebody else is at the topics, and the next one waits for them again.
+        """
+        return self._sources.has_backlog
+
+    def lag(self) -> dict[str, int]:
+        """Per source topic, how many records are in the log and not committed yet."""
+        return self._sources.lag(self.head)
+
+    def newest_append_time(self, job: EpochJob) -> int | None:
+        """When the newest record of an epoch came into the log; None if it has none."""
+        return self._sources.newest_append_time(job.cut)
+
+    # Step 1 -------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the application over.
+
+        1. Take the lease; read the head. A head that was committed but not published is published.
+           Then commit an empty epoch: a coordinator of an earlier term that wakes up finds its place taken.
+           One that was just committing when the lease changed hands may come first: its epoch counts.
+        """
+        check_runnable(self._plan)
+        self._folder.ensure()
+        self._lease = acquire(self._folder, clock=self._clock, ttl_ms=self._settings.lease_ttl_ms)
+        try:
+            while not self._fenced():
+                pass  # at most once: nobody else gets past `lease.verify` any more
+        except Exception:
+            self._lease.release()
+            raise
+        failpoints.hit("commit.fenced")
+        self._folder.remove_unfinished()  # nobody of an earlier term can finish it any more
+        self.publish(self.head)
+
+    def _fenced(self) -> bool:
+        """Commit the empty epoch behind the head; False if somebody else was there first."""
+        head = self._chain.head()
+        try:
+            check_plan(self._folder.application_id, self._plan, head)
+            check_publications(self._folder.application_id, self._log, head)
+            self._topics.create(head)
+            failpoints.hit("commit.leased")
+            self._chain.settle(head)
+            self._head = head
+            self._recent.resume(self._chain.untidied())
+            if head is not None:
+                self.publish(head)
+            self._commit(self._fence(head), () if head is None else head.tasks)
+        except Exception:
+            # Whatever it is: it may only look wrong, because somebody else went on meanwhile.
+            self.lease.verify()
+            if self._chain.head() == head:
+                raise
+            return False
+        return True
+
+    def close(self) -> None:
+        """Let the lease go."""
+        if self._lease is not None:
+            self._lease.release()
+
+    # Step 2 -------------------------------------------------------------------------------------------
+
+    def plan_epoch(
+        self, *, tick: bool = False, instances: Mapping[str, str] | None = None
+    ) -> EpochJob | None:
+        """Choose what the next epoch reads; None if there is nothing to do.
+
+        2. The cut begins where the head ends. All tasks that may get records are planned, and get a folder
+           to seal in.
+        """
+        self.lease.renew_if_due()
+        if self._published != self.head.epoch:
+            self.publish(self.head)  # it failed after the commit, for want of space perhaps
+        if self._topics.have_grown():
+            self._topics.create(self.head)
+        cut = self._sources.cut(self.head)
+        if not tick and not any(start < end for parts in cut.values() for start, end in parts.values()):
+            return None
+        homes = instances or {}
+        tasks = tuple(
+            PlannedTask(
+                sub.task_id(number), sub.number, Partition(number), sub.level, homes.get(sub.task_id(number))
+            )
+            for level in self._plan.steps
+            for sub in level
+            for number in range(self._plan.task_count(sub, self.counts))
+        )
+        job = EpochJob(
+            application_id=self._folder.application_id,
+            epoch=Epoch(self.head.epoch + 1),
+            term=self.lease.term,
+            clock_ms=self._clock(),
+            tick=tick,
+            cut=cut,
+            tasks=tasks,
+            entries=dict(self.head.tasks),
+            inferred_types=self.head.inferred_types,
+            partition_counts=dict(self.counts),
+            default_partitions=self._settings.default_partitions,
+            compacted=self._sources.compacted_where_stores_begin(cut, self.head),
+        )
+        self._folder.ensure_epoch(job.epoch)
+        failpoints.hit("commit.planned")
+        return job
+
+    # Step 7 -------------------------------------------------------------------------------------------
+
+    def commit(self, job: EpochJob, reports: Sequence[TaskReport | WrongInstance]) -> Manifest:
+        """Check that all reports agree, and write the manifest.
+
+        7. Every planned task has reported once; what each consumed is what the named senders sent; then
+           the manifest is written. This is the commit.
+        """
+        done = all_present(job, reports)
+        check_consumed_is_named(self._plan, job, done)
+        failpoints.hit("commit.checked")
+        entries = entries_after(self._plan, job, done)
+        manifest = Manifest(
+            application_id=job.application_id,
+            epoch=job.epoch,
+            term=job.term,
+            parent=self.head.digest(),
+            fingerprint=self._plan.fingerprint,
+            clock_ms=job.clock_ms,
+            positions=advanced(self.head.positions, job),
+            tasks={**self.head.tasks, **entries},
+            sealed=tuple(sorted(entries)),
+            inferred_types=merged_types(job, done.values()),
+            plan=self._plan.summary,
+            repartitions=self._topics.repartitions(),
+            oldest=max(self.head.oldest, self._recent.oldest_with(job.epoch, entries.values())),
+        )
+        self._commit(manifest, manifest.sealed)
+        return self.head
+
+    def _commit(self, manifest: Manifest, writers: Iterable[str]) -> None:
+        if self._head is not None and self._published != self._head.epoch:
+            message = (
+                f"epoch {manifest.epoch} can't be committed before epoch {self._head.epoch} is published"
+            )
+            raise EpochMismatchError(message)
+        check_changelogs(self._folder.application_id, self._log, self._plan, self._head, writers)
+        self.lease.verify()
+        # The epoch is committed by the manifest alone: what fails from here on does not undo it.
+        self._head = self._chain.place(manifest)
+        self._recent.committed(self._head)
+        self._chain.witness(self._head)
+
+    # Step 8 -------------------------------------------------------------------------------------------
+
+    def publish(self, manifest: Manifest) -> None:
+        """Show what the manifest names.
+
+        8. Topic indexes take the sealed rows in at the next offsets, exactly once, however often this is
+           called: each entry carries (application, task, epoch).
+        """
+        ranges = [
+            (TopicPartition(section.topic, section.partition), self._range(manifest, task_id, section))
+            for task_id in manifest.sealed
+            for section in manifest.tasks[task_id].sections
+        ]
+        self._topics.create_missing({place.topic for place, _ in ranges})
+        try:
+            self._log.publish_all(ranges)
+        except InvalidPublicationError:
+            self.lease.verify()  # another coordinator has published it since, and tidied up
+            raise
+        self._published = manifest.epoch
+        failpoints.hit("commit.published")
+
+    # Step 9 -------------------------------------------------------------------------------------------
+
+    def end(self, manifest: Manifest, listeners: Iterable[Callable[[Manifest], None]] = ()) -> None:
+        """Tell listeners that the epoch is over.
+
+        9. From here on the next one may be planned.
+        """
+        for listener in listeners:
+            listener(manifest)
+        failpoints.hit("commit.ended")
+
+    # Step 10 ------------------------------------------------------------------------------------------
+
+    def maintenance_urgency(self) -> Urgency:
+        """Whether so much was sealed since the last time that it is worth it to tidy up now, or presses."""
+        return self._recent.urgency()
+
+    def run_maintenance(self, *, min_entries: int | None = None) -> MaintenanceReport:
+        """Tidy up behind the head: see :mod:`millstream.maintenance.maintenance`. May run beside the epochs."""
+        gone = self._recent.gone
+        head = self.head
+        self.lease.verify()
+        is_early = self.maintenance_urgency() >= Urgency.WORTH_IT
+        maintenance = Maintenance(
+            self._folder, self._log, self._plan, min_entries=min_entries, is_early=is_early
+        )
+        try:
+            report = maintenance.run(head, self._pinned_epochs())
+        except FileNotFoundError:
+            self.lease.verify()  # another coordinator tidies up here by now
+            raise
+        self._recent.maintained(gone)
+        return report
+
+    # Inside -------------------------------------------------------------------------------------------
+
+    def _pinned_epochs(self) -> Container[int] | None:
+        try:
+            pinned = self._pinned()
+        except (MillstreamError, OSError) as error:
+            if not self._has_warned:
+                _LOGGER.warning("No manifest is removed: nobody knows which ones snapshots need. %s", error)
+            self._has_warned = True
+            return None
+        self._has_warned = False
+        return pinned
+
+    def _changelog_sizes(self) -> list[int] | None:
+        """How much state there is; None if some of it is in sealed files only, which must not go early."""
+        if not all(spec.logging for sub in self._plan.subtopologies for spec in sub.stores.values()):
+            return None
+        return [
+            self._log.raw_size(TopicPartition(topic, Partition(number)))
+            for topic in self._changelogs()
+            for number in range(self.counts[topic])
+        ]
+
+    def _changelogs(self) -> set[str]:
+        return {
+            changelog_topic(self._folder.application_id, name)
+            for sub in self._plan.subtopologies
+            for name, spec in sub.stores.items()
+            if spec.has_changelog
+        }
+
+    def _fence(self, head: Manifest | None) -> Manifest:
+        return Manifest(
+            application_id=self._folder.application_id,
+            epoch=Epoch(1 if head is None else head.epoch + 1),
+            term=self.lease.term,
+            parent="" if head is None else head.digest(),
+            fingerprint=self._plan.fingerprint,
+            clock_ms=self._clock(),
+            positions=self._sources.first_positions(head),
+            tasks={} if head is None else head.tasks,
+            sealed=(),
+            inferred_types=() if head is None else head.inferred_types,
+            plan=self._plan.summary,
+            repartitions=self._topics.repartitions(),
+            oldest=1 if head is None else head.oldest,
+        )
+
+    def _range(self, manifest: Manifest, task_id: str, section: Section) -> SealedRange:
+        return SealedRange(
+            file=manifest.tasks[task_id].file,
+            start=section.start,
+            length=section.length,
+            count=section.count,
+            min_timestamp=section.min_timestamp,
+            max_timestamp=section.max_timestamp,
+            stamp=Stamp(manifest.application_id, task_id, manifest.epoch),
+        )

@@ -1,0 +1,99 @@
+"""What coordinator and tasks tell each other about an epoch. Plain data that travels between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from millstream.commit.manifest import TaskEntry
+from millstream.commit.sealed_file import SealedFile
+from millstream.state.backends.api import NO_STATE, StoreSize
+from millstream.task.task import TaskState
+from millstream.types import Attempt, Epoch, Offset, Partition, Term
+
+__all__ = ["Cut", "EpochJob", "PlannedTask", "Sent", "TaskReport", "WrongInstance"]
+
+Cut = Mapping[str, Mapping[Partition, tuple[Offset, Offset]]]
+"""Per source topic and partition, the offsets from and to (exclusive) which an epoch reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """A task that may have to run in an epoch."""
+
+    task_id: str
+    subtopology: int
+    partition: Partition
+    level: int
+    expected_instance: str | None = None
+    """The instance that holds the task's state, if one is known to be alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochJob:
+    """An epoch as the coordinator planned it."""
+
+    application_id: str
+    epoch: Epoch
+    term: Term
+    clock_ms: int
+    tick: bool
+    """Wall-clock punctuators run."""
+    cut: Cut
+    tasks: tuple[PlannedTask, ...]
+    entries: Mapping[str, TaskEntry]
+    """Each task as the head names it."""
+    inferred_types: tuple[tuple[str, str, str], ...]
+    partition_counts: Mapping[str, int]
+    default_partitions: int
+    """Of a topic that an extractor names and that does not exist yet."""
+    compacted: Mapping[tuple[str, Partition], Offset] = field(default_factory=dict)
+    """How far source topics were compacted before the epoch, where a store begins that follows them."""
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has, or will have."""
+        return self.partition_counts.get(topic, self.default_partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a task sent through a repartition to one partition: enough to know it again."""
+
+    digest: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What a task did in an epoch. `sealed` is None if it had nothing to do."""
+
+    task_id: str
+    attempt: Attempt
+    instance: str
+    sealed: SealedFile | None
+    state: TaskState
+    changelog_counts: Mapping[str, int]
+    repartitioned: Mapping[tuple[str, Partition], int]
+    sent: Mapping[tuple[str, Partition], Sent]
+    consumed: Mapping[tuple[str, str], Sent]
+    """By topic and sender."""
+    inferred_types: tuple[tuple[str, str, str], ...]
+    records: int
+    commit_requested: bool
+    counters: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """What the task counted in this epoch, by node and counter."""
+    wants_wall_clock: bool = False
+    """A punctuator waits for the wall clock, so an idle application must tick."""
+    state_size: StoreSize = NO_STATE
+    """About how large its stores are where it ran, without this epoch's changes."""
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """How many seconds each stage of its work took."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongInstance:
+    """A task found itself, cold, on another instance than the one that holds its state."""
+
+    task_id: str
+    instance: str
+    expected_instance: str

@@ -1,0 +1,208 @@
+"""The lease: which coordinator may commit for an application.
+
+A lease is a file per *term*, created exclusively, so two coordinators never hold one term. A coordinator
+takes the next term if the last owner has let go, has died, or has not renewed in time. A coordinator that was
+asleep and wakes up is not trusted to notice: whoever takes over claims the next manifest as its first act,
+and manifests are created exclusively too (see commit.py). Clocks decide only how long to wait for an owner on
+another machine, never who may commit.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.process import boot_id, process_is_alive, process_started
+from millstream.durable import (
+    FrameKind,
+    ensure_private_folder,
+    publish_exclusive,
+    read_bounded,
+    replace_durably,
+)
+from millstream.errors import MillstreamError
+from millstream.types import Term
+
+__all__ = ["Lease", "LeaseHeldError", "LeaseLostError", "Owner", "acquire", "running_driver"]
+
+_CLAIM: Final = FrameKind(b"MSLC", version=1, max_bytes=4096)
+_RENEWAL: Final = FrameKind(b"MSLR", version=1, max_bytes=4096)
+_RENEWED: Final = ".renewed"
+_RENEWALS_PER_TERM: Final = 4
+
+
+class LeaseHeldError(MillstreamError):
+    """Another coordinator runs the application."""
+
+
+class LeaseLostError(MillstreamError):
+    """Another coordinator has taken the application over."""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """A coordinator process."""
+
+    pid: int
+    host: str
+    boot: str
+    started: str
+    """When the process was started: a process id is used again, the pair is not."""
+    id: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+class _Renewal(msgspec.Struct, frozen=True):
+    expires_ms: int
+
+
+class Lease:
+    """A term that this process holds."""
+
+    def __init__(
+        self, folder: ApplicationStorage, term: Term, owner: Owner, clock: Callable[[], int], ttl_ms: int
+    ) -> None:
+        self.term = term
+        self.owner = owner
+        self._folder = folder
+        self._clock = clock
+        self._ttl_ms = ttl_ms
+        self._renewed_ms = clock()
+
+    def verify(self) -> None:
+        """Raise if a later term exists."""
+        last = _last_term(self._folder.leases)
+        if last != self.term:
+            owner = _read_claim(self._folder, last)
+            raise LeaseLostError(
+                f"This coordinator of application {self._folder.application_id!r} ({self.owner}, term "
+                f"{self.term}) was overtaken by {owner} (term {last}). Nothing more is committed here. "
+                "Likely cause: it was stopped or cut off for longer than its lease. Remedy: end it; the "
+                "other one goes on."
+            )
+
+    def renew(self) -> None:
+        """Say that the coordinator is alive, for another while."""
+        now = self._clock()
+        try:
+            _write_renewal(self._folder, self.term, now + self._ttl_ms)
+        except FileNotFoundError:
+            self.verify()  # a later term has tidied up
+            raise
+        self._renewed_ms = now
+
+    def renew_if_due(self) -> None:
+        """Renew, unless that was done lately: it costs two syncs, and an epoch may last milliseconds."""
+        if self._clock() - self._renewed_ms >= self._ttl_ms // _RENEWALS_PER_TERM:
+            self.renew()
+
+    def release(self) -> None:
+        """Let go: the next coordinator need not wait."""
+        _write_renewal(self._folder, self.term, 0)
+
+
+def acquire(folder: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: int) -> Lease:
+    """Take the next term, or refuse and name the coordinator that holds the last one."""
+    ensure_private_folder(folder.leases, files=folder.files)
+    last = _last_term(folder.leases)
+    if last:
+        _refuse_if_held(folder, last, clock())
+    term = Term(last + 1)
+    owner = _this_process()
+    try:
+        # The renewal comes first, so that no claim is ever without one.
+        _write_renewal(folder, term, clock() + ttl_ms)
+        publish_exclusive(folder.leases / _name(term), [_CLAIM.encode(owner)], files=folder.files)
+    except (FileExistsError, FileNotFoundError):  # another coordinator was first, or has even tidied up
+        raise _held(folder, _read_claim(folder, _last_term(folder.leases))) from None
+    _forget_before(folder, Term(term - 1))
+    return Lease(folder, term, owner, clock, ttl_ms)
+
+
+def running_driver(folder: ApplicationStorage, *, now_ms: int) -> Owner | None:
+    """The coordinator that has not let go and may be alive; None if there is none.
+
+    One of this host may be late to renew its lease: it runs until its process ends.
+    """
+    last = _last_term(folder.leases) if folder.leases.is_dir() else Term(0)
+    if not last:
+        return None
+    try:
+        owner, expires_ms = _read_claim(folder, last), _expiry(folder, last)
+    except FileNotFoundError:  # two later terms have begun since we looked
+        return running_driver(folder, now_ms=now_ms)
+    if _is_here(owner):
+        return owner if expires_ms and process_is_alive(owner.pid, owner.started) else None
+    return owner if now_ms < expires_ms else None
+
+
+def _refuse_if_held(folder: ApplicationStorage, term: Term, now: int) -> None:
+    owner = _read_claim(folder, term)
+    if now >= _expiry(folder, term):
+        return
+    if _is_here(owner) and not process_is_alive(owner.pid, owner.started):
+        return
+    raise _held(folder, owner)
+
+
+def _is_here(owner: Owner) -> bool:
+    return owner.host == socket.gethostname() and owner.boot == boot_id()
+
+
+def _held(folder: ApplicationStorage, owner: Owner) -> LeaseHeldError:
+    return LeaseHeldError(
+        f"Application {folder.application_id!r} is run by {owner} already. Likely cause: it was started "
+        "twice. Remedy: end the other coordinator, or give this program another app_id. The lease of a dead "
+        "coordinator is taken over by itself."
+    )
+
+
+def _expiry(folder: ApplicationStorage, term: Term) -> int:
+    path = folder.leases / (_name(term) + _RENEWED)
+    try:
+        data = read_bounded(path, _RENEWAL.max_bytes + 64, files=folder.files)
+    except FileNotFoundError:
+        return 0
+    return _RENEWAL.decode(data, _Renewal, str(path)).expires_ms
+
+
+def _write_renewal(folder: ApplicationStorage, term: Term, expires_ms: int) -> None:
+    path = folder.leases / (_name(term) + _RENEWED)
+    replace_durably(path, [_RENEWAL.encode(_Renewal(expires_ms))], files=folder.files)
+
+
+def _read_claim(folder: ApplicationStorage, term: Term) -> Owner:
+    path = folder.leases / _name(term)
+    data = read_bounded(path, _CLAIM.max_bytes + 64, files=folder.files)
+    return _CLAIM.decode(data, Owner, str(path))
+
+
+def _last_term(leases: Path) -> Term:
+    return Term(max((int(path.name) for path in leases.iterdir() if path.name.isdigit()), default=0))
+
+
+def _forget_before(folder: ApplicationStorage, term: Term) -> None:
+    """Old terms are garbage, also half written; the one before ours stays, for people who want to know."""
+    for path in folder.leases.iterdir():
+        number = path.name.removeprefix(".").partition(".")[0]
+        if number.isdigit() and int(number) < term:
+            with suppress(FileNotFoundError):  # two coordinators may tidy up at once
+                folder.files.unlink(path)
+
+
+def _name(term: Term) -> str:
+    return f"{term:020d}"
+
+
+def _this_process() -> Owner:
+    pid = os.getpid()
+    return Owner(pid, socket.gethostname(), boot_id() or "", process_started(pid) or "", secrets.token_hex(8))

@@ -1,0 +1,110 @@
+"""Whether the state of one program fits another: the plan in the manifest against the plan to run.
+
+State is found by its store's name, in the sub-topology of a number. So stateless operators and stores may
+be added, but a store may not vanish, become another kind, follow another topic, or move to another
+sub-topology: its tasks, its keys and its offsets would not be what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from millstream.commit.manifest import Manifest
+from millstream.errors import MillstreamError
+from millstream.topology.plan import Plan
+
+__all__ = ["PlanChangedError", "check_plan", "incompatible_changes"]
+
+
+class PlanChangedError(MillstreamError):
+    """The program was changed in a way that the committed state does not fit."""
+
+
+def check_plan(application_id: str, plan: Plan, head: Manifest | None) -> None:
+    """Refuse a program that can't go on where the head has ended."""
+    if head is None or head.fingerprint == plan.fingerprint:
+        return
+    changes = incompatible_changes(head.plan, plan.summary)
+    if changes:
+        raise PlanChangedError(
+            f"Application {application_id!r} has state that does not fit this program. "
+            f"Since epoch {head.epoch} these have changed:\n"
+            + "".join(f"  {change}\n" for change in changes)
+            + "Nothing was touched. Likely cause: operators were removed or put in front of unnamed "
+            "ones, whose numbered names have shifted, or build(optimization=...) was changed. Remedy: "
+            "give stores the names they had (store=...), run the program as it was, or start this one "
+            "under another app_id."
+        )
+
+
+def incompatible_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What makes committed state unusable, a line each; nothing if the new program may go on.
+
+    >>> def plan(**stores):
+    ...     rows = [{"name": name, "kind": "key-value", "logging": True} for name in stores.get("names", ())]
+    ...     return {"subtopologies": [{"number": 0, "nodes": [], "stores": rows}], "repartition_topics": {}}
+    >>> incompatible_changes(plan(names=["counts"]), plan(names=["counts", "sums"]))
+    []
+    >>> incompatible_changes(plan(names=["counts"]), plan(names=["sums"]))
+    ["store 'counts' of sub-topology 0 is gone (new: 'sums')"]
+    """
+    old, new = _stores(before), _stores(after)
+    changes = []
+    for name, (number, kind, log) in sorted(old.items()):
+        if name not in new:
+            fresh = ", ".join(repr(other) for other in sorted(new.keys() - old.keys()))
+            hint = f" (new: {fresh})" if fresh else ""
+            changes.append(f"store {name!r} of sub-topology {number} is gone{hint}")
+            continue
+        now_number, now_kind, now_log = new[name]
+        if now_number != number:
+            changes.append(f"store {name!r} was in sub-topology {number} and is in {now_number} now")
+        if now_kind != kind:
+            changes.append(f"store {name!r} was a {kind} store and is a {now_kind} store now")
+        if now_log != log:
+            changes.append(f"store {name!r} had {log} and has {now_log} now")
+    return changes + _sources(before, after) + _repartitions(before, after)
+
+
+def _stores(plan: Mapping[str, Any]) -> dict[str, tuple[int, str, str]]:
+    return {
+        store["name"]: (sub["number"], store["kind"], _log(store))
+        for sub in plan["subtopologies"]
+        for store in sub["stores"]
+    }
+
+
+def _sources(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Tasks remember times. Without a store to know them by, they are known by what they read."""
+    new = {sub["number"]: _topics(sub) for sub in after["subtopologies"]}
+    return [
+        f"sub-topology {sub['number']} read {_names(topics)} and reads {_names(now)} now"
+        for sub in before["subtopologies"]
+        if not sub["stores"] and (topics := _topics(sub)) and (now := new.get(sub["number"]))
+        if not topics & now
+    ]
+
+
+def _topics(sub: Mapping[str, Any]) -> set[str]:
+    return {topic for node in sub["nodes"] if node["kind"] == "SourceNode" for topic in node["topics"]}
+
+
+def _names(topics: set[str]) -> str:
+    return ", ".join(sorted(topics))
+
+
+def _repartitions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """An explicit number of partitions decides where keys are."""
+    new = after["repartition_topics"]
+    return [
+        f"repartition {topic!r} had {count or 'as many partitions as its input'} and has {new[topic]} now"
+        for topic, count in sorted(before["repartition_topics"].items())
+        if new.get(topic) and new[topic] != count
+    ]
+
+
+def _log(store: Mapping[str, Any]) -> str:
+    if store.get("source_topic") is not None:
+        return f"its source topic {store['source_topic']!r} for a changelog"
+    return "a changelog" if store["logging"] else "no changelog"

@@ -1,0 +1,160 @@
+"""Sealed files: everything that one attempt of a task made in an epoch, in one durable file.
+
+::
+
+    blocks of section 0 | blocks of section 1 | ... | directory | length of the directory (8) | magic (8)
+
+A section is a row of log blocks for one topic partition: outputs, and the changelog segment of each
+store. Publishing points the topic's index at a section, so nothing is copied. The directory is a framed
+record that says where each section is. The file is created exclusively, with the attempt in its name,
+and is durable before the task reports it; a file that no manifest names is garbage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.manifest import Section
+from millstream.durable import (
+    Chunk,
+    DamagedFileError,
+    FrameKind,
+    create_exclusive,
+    ensure_private_folder,
+    read_bounded,
+)
+from millstream.log.blocks import decode_block, decode_header, encode_blocks, summary
+from millstream.types import Epoch, Partition
+
+__all__ = ["NO_FILE", "SealedContent", "SealedFile", "read_sealed", "write_sealed"]
+
+_DIRECTORY: Final = FrameKind(b"MSSD", version=1, max_bytes=64 << 20)
+_TAIL: Final = struct.Struct("<Q8s")
+_MAGIC: Final = b"MSSEALED"
+_MAX_BYTES: Final = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class SealedContent:
+    """What goes into a sealed file."""
+
+    task_id: str
+    epoch: Epoch
+    published: Mapping[tuple[str, Partition], pa.RecordBatch]
+    """Outputs and changelog segments by topic partition."""
+    local: Mapping[str, pa.RecordBatch]
+    """Segments of stores without a changelog: applied here, published nowhere."""
+    append_time: int
+
+
+class _Directory(msgspec.Struct, frozen=True):
+    task_id: str
+    epoch: Epoch
+    sections: tuple[Section, ...]
+    local: tuple[tuple[str, Section], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFile:
+    """A sealed file as its task reports it."""
+
+    path: str
+    digest: str
+    sections: tuple[Section, ...]
+
+
+NO_FILE: Final = SealedFile("", "", ())
+"""Of a task without stores that had nothing to write but rows for a repartition: a sync less to wait for."""
+
+
+def write_sealed(folder: ApplicationStorage, path: Path, content: SealedContent) -> SealedFile:
+    """Write, sync, and say what was written."""
+    chunks: list[Chunk] = []
+    position = 0
+    sections: list[Section] = []
+    local: list[tuple[str, Section]] = []
+    parts = [
+        *(((topic, partition), batch, None) for (topic, partition), batch in content.published.items()),
+        *((("", Partition(0)), batch, store) for store, batch in content.local.items()),
+    ]
+    for (topic, partition), batch, store in parts:
+        blocks, headers = encode_blocks(batch, content.append_time)
+        count, lowest, highest = summary(headers)
+        length = sum(memoryview(block).nbytes for block in blocks)
+        section = Section(topic, partition, position, length, count, lowest, highest)
+        if store is None:
+            sections.append(section)
+        else:
+            local.append((store, section))
+        chunks += blocks
+        position += length
+    directory = _DIRECTORY.encode(_Directory(content.task_id, content.epoch, tuple(sections), tuple(local)))
+    chunks += [directory, _TAIL.pack(len(directory), _MAGIC)]
+    ensure_private_folder(path.parent, files=folder.files)
+    create_exclusive(path, chunks, files=folder.files)
+    return SealedFile(folder.relative(path), _digest(chunks), tuple(sections))
+
+
+def read_sealed(folder: ApplicationStorage, relative: str, digest: str) -> SealedReader:
+    """Open a sealed file that a manifest names, after checking that it is the one that was committed."""
+    path = folder.log_root / relative
+    data = read_bounded(path, _MAX_BYTES, files=folder.files)
+    if _digest([data]) != digest:
+        raise DamagedFileError(
+            f"{path} is not the file that was committed: its digest does not match. Likely cause: a fault "
+            "of the disk, or another program wrote into the file. Remedy: restore it from a backup."
+        )
+    return SealedReader(path, data)
+
+
+class SealedReader:
+    """The content of a sealed file."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        self._path = path
+        self._data = data
+        if len(data) < _TAIL.size:
+            raise DamagedFileError(f"{path} ends after {len(data)} bytes: it is no sealed file")
+        length, magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
+        start = len(data) - _TAIL.size - length
+        if magic != _MAGIC or start < 0:
+            raise DamagedFileError(f"{path} has no end: it is no sealed file, or was cut")
+        frame = memoryview(data)[start : start + length]
+        self._directory = _DIRECTORY.decode(frame, _Directory, f"the directory of {path}")
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """What is published."""
+        return self._directory.sections
+
+    def local(self, store: str) -> Iterator[pa.RecordBatch]:
+        """The segment of a store without a changelog."""
+        for name, section in self._directory.local:
+            if name == store:
+                yield from self.rows(section)
+
+    def rows(self, section: Section) -> Iterator[pa.RecordBatch]:
+        """The rows of a section."""
+        position, end = section.start, section.start + section.length
+        view = memoryview(self._data)
+        while position < end:
+            where = f"{self._path} at byte {position}"
+            header = decode_header(view[position:end], where)
+            yield decode_block(header, view[position:end], where)
+            position += header.length
+
+
+def _digest(chunks: Sequence[Chunk]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,162 @@
+"""Which records of its source topics an epoch reads: from where, up to where, and what it leaves behind.
+
+An epoch begins where the head ends. What was never read begins where the source or the settings say; that is
+chosen once. How far it goes: see :mod:`millstream.commit.epoch_bounds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from millstream.commit.application_topics import ApplicationTopics
+from millstream.commit.epoch_bounds import Ranges, align, meeting_partitions, quota, without
+from millstream.commit.epoch_job import Cut
+from millstream.commit.manifest import Manifest
+from millstream.commit.reports import origins_of
+from millstream.commit.source_changelog import being_rewritten, reused_sources
+from millstream.log.api import SealedLog, TopicPartition
+from millstream.log.errors import OffsetOutOfRangeError
+from millstream.offset_reset import OffsetReset, reset_time
+from millstream.topology.plan import Plan
+from millstream.types import Offset, Partition
+
+__all__ = ["SourceOffsets"]
+
+_SETTLE_MS: Final = 1_000
+"""How long an epoch waits in all for others who compact topics; what they are still at is read later."""
+
+
+class SourceOffsets:
+    """Chooses what the epochs of one application read."""
+
+    def __init__(
+        self,
+        log: SealedLog,
+        plan: Plan,
+        topics: ApplicationTopics,
+        *,
+        clock: Callable[[], int],
+        max_records: int,
+        max_bytes: int,
+        offset_reset: OffsetReset,
+    ) -> None:
+        self._log = log
+        self._plan = plan
+        self._topics = topics
+        self._clock = clock
+        self._limits = max_records, max_bytes
+        self._offset_reset = offset_reset
+        self._first_offsets: dict[TopicPartition, Offset] = {}
+        self.has_backlog = False
+        """The last cut left records behind that were there already."""
+
+    def cut(self, head: Manifest) -> dict[str, dict[Partition, tuple[Offset, Offset]]]:
+        """What the epoch behind the head reads, of every partition of every source."""
+        ranges: Ranges = {}
+        topics = self._topics.sources()
+        for topic in topics:
+            for number in range(self._topics.counts[topic]):
+                place = TopicPartition(topic, Partition(number))
+                start, latest = self._start(place, head), self._log.latest(place)
+                if latest < start:
+                    raise OffsetOutOfRangeError(
+                        f"{place} ends at offset {latest}, but records up to {start} were committed by "
+                        f"application {head.application_id!r}. Likely cause: the topic was deleted "
+                        "and created anew, or restored from an older backup than the application. Remedy: "
+                        "restore both from the same backup, or start the application under another app_id."
+                    )
+                ranges[place] = (start, quota(self._log, place, start, latest, *self._limits), latest)
+        groups = meeting_partitions(self._plan, self._topics.counts, topics)
+        ends = align(self._log, ranges, groups)
+        # A compaction that has not seen a manifest of ours may go further than we can: not beside it.
+        beginning = self._where_stores_begin(
+            {place: (ranges[place][0], end) for place, end in ends.items()}, head
+        )
+        ends = without(being_rewritten(self._log, beginning, _SETTLE_MS), ends, ranges, groups)
+        self.has_backlog = any(ends[place] < latest for place, (_, _, latest) in ranges.items())
+        cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
+        for place, (start, _, _) in ranges.items():
+            cut.setdefault(place.topic, {})[place.partition] = (start, ends[place])
+        return cut
+
+    def compacted_where_stores_begin(self, cut: Cut, head: Manifest) -> dict[tuple[str, Partition], Offset]:
+        """Asked before the records are read: what compaction takes away later, tasks may have seen."""
+        ranges = {
+            TopicPartition(topic, partition): limits
+            for topic, parts in cut.items()
+            for partition, limits in parts.items()
+        }
+        return {
+            (place.topic, place.partition): self._log.compacted(place).to
+            for place in self._where_stores_begin(ranges, head)
+        }
+
+    def first_positions(self, head: Manifest | None) -> tuple[tuple[str, Partition, Offset], ...]:
+        """The positions of the head, and where what was never read begins: chosen once for all restarts."""
+        known = {} if head is None else {(topic, number): at for topic, number, at in head.positions}
+        for topic in self._topics.sources():
+            for number in map(Partition, range(self._topics.counts[topic])):
+                if (topic, number) not in known:
+                    known[topic, number] = self._first_offset(TopicPartition(topic, number), head)
+        return tuple((topic, number, at) for (topic, number), at in sorted(known.items()))
+
+    def lag(self, head: Manifest) -> dict[str, int]:
+        """Per source topic, how many records are in the log and not committed yet."""
+        behind: dict[str, int] = {}
+        for topic in self._topics.sources():
+            for number in range(self._topics.counts[topic]):
+                place = TopicPartition(topic, Partition(number))
+                behind[topic] = behind.get(topic, 0) + self._log.latest(place) - self._start(place, head)
+        return behind
+
+    def newest_append_time(self, cut: Cut) -> int | None:
+        """When the newest record of a cut came into the log; None if it has none."""
+        times = [
+            self._log.append_time(TopicPartition(topic, partition), Offset(end - 1))
+            for topic, parts in cut.items()
+            for partition, (start, end) in parts.items()
+            if start < end
+        ]
+        return max(times, default=None)
+
+    def _where_stores_begin(
+        self, ranges: Mapping[TopicPartition, tuple[Offset, Offset]], head: Manifest
+    ) -> list[TopicPartition]:
+        """The partitions of which an epoch has the first records for a store that follows them."""
+        reused = list(reused_sources(self._plan))
+        return [
+            place
+            for place, (start, end) in ranges.items()
+            if start < end
+            and any(
+                name not in origins_of(head.tasks.get(sub.task_id(place.partition)))
+                for sub, name, topic in reused
+                if topic == place.topic
+            )
+        ]
+
+    def _start(self, place: TopicPartition, head: Manifest) -> Offset:
+        """Where the next epoch begins to read."""
+        committed = head.position(place.topic, place.partition)
+        if committed is not None:
+            return committed
+        if place not in self._first_offsets:
+            # Chosen once: the end of a topic moves on while nothing of it is committed.
+            self._first_offsets[place] = self._first_offset(place, head)
+        return self._first_offsets[place]
+
+    def _first_offset(self, place: TopicPartition, head: Manifest | None) -> Offset:
+        if head is not None and head.partitions(place.topic):
+            return self._log.earliest(place)  # added to a topic that is read already: all of it is new
+        reset = self._offset_reset
+        for sub in self._plan.subtopologies:
+            source = sub.source_of(place.topic)
+            if source is not None and source.offset_reset is not None:
+                reset = source.offset_reset
+        if reset == "earliest":
+            return self._log.earliest(place)
+        if reset == "latest":
+            return self._log.latest(place)
+        found = self._log.offset_for_time(place, reset_time(reset, self._clock()))
+        return self._log.latest(place) if found is None else found

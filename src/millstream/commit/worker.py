@@ -1,0 +1,433 @@
+"""A task's part of the commit: steps 3 to 6, and 10. Runs wherever the engine puts it.
+
+Nothing that a task does before the coordinator has committed can be seen by anybody: it writes one file under
+a name that only it has, and answers. A task that is started twice, or wakes up late, does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millstream import failpoints
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.epoch_job import EpochJob, PlannedTask, Sent, TaskReport, WrongInstance
+from millstream.commit.manifest import ManifestChain, TaskEntry
+from millstream.commit.sealed_file import NO_FILE, SealedContent, SealedFile, read_sealed, write_sealed
+from millstream.commit.source_changelog import check_nothing_skipped, check_timestamps
+from millstream.config import StreamsConfig
+from millstream.log.api import Log, TopicPartition
+from millstream.maintenance.state_cleaner import clean_now_and_then
+from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
+from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
+from millstream.state.changelog.rows import changelog_topic, entries_of, segment
+from millstream.state.local.directory import StateDirectory
+from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores, versions_on_disk
+from millstream.state.snapshots import SnapshotStorage
+from millstream.state.stores.factory import open_store
+from millstream.state.stores.overlay import Entry
+from millstream.task.metrics import Metrics
+from millstream.task.records import RawBatch, joined, record_batch_of
+from millstream.task.routing import by_partition
+from millstream.task.serde_book import SerdeBook
+from millstream.task.shuffle_block import ShuffleBlock, shuffle_block_of
+from millstream.task.stage_timer import StageTimer
+from millstream.task.task import Sealed, Task, TaskEnvironment, TaskState
+from millstream.topology.plan import Plan, SubTopology
+from millstream.types import Attempt, Epoch, Offset, Partition, Version
+
+__all__ = ["Worker", "apply_commit", "is_known", "opened_stores", "run_task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What a task needs of the place where it runs."""
+
+    plan: Plan
+    config: StreamsConfig
+    folder: ApplicationStorage
+    log: Log
+    directory: StateDirectory
+    backend: str | BackendSupplier
+    metrics: Metrics
+    listener: RestoreListener = NO_LISTENER
+    lock_timeout_ms: int = 60_000
+    snapshots: SnapshotStorage | None = None
+
+    def subtopology(self, number: int) -> SubTopology:
+        """The sub-topology of a number."""
+        return next(sub for sub in self.plan.subtopologies if sub.number == number)
+
+
+def run_task(
+    worker: Worker, job: EpochJob, planned: PlannedTask, blocks: Sequence[ShuffleBlock], attempt: Attempt
+) -> tuple[TaskReport | WrongInstance, list[ShuffleBlock]]:
+    """Run one task of an epoch.
+
+    3. Open the stores at the version that the head names; on the wrong instance and cold: say so.
+    4. Process against overlays.
+    5. Seal: one durable file with all outputs and changelog segments.
+    6. Report.
+    """
+    stages = StageTimer()
+    sub = worker.subtopology(planned.subtopology)
+    entry = job.entries.get(planned.task_id)
+    inputs = _Inputs(worker, job, sub, planned, entry, blocks)
+    raws = inputs.raws()
+    stages.ended("read")
+    if not raws and not job.tick:
+        return _idle(worker, job, sub, planned, entry, inputs, attempt)
+    # 3.
+    check_timestamps(sub, worker.config)
+    misplaced = _misplaced(worker, sub, planned, entry)
+    if misplaced is not None:
+        return misplaced, []
+    with opened_stores(worker, sub, planned, entry) as backends:
+        failpoints.hit("commit.opened")
+        state_size = sum((backend.size() for backend in backends.values()), NO_STATE)
+        stages.ended("open stores")
+        # 4.
+        book = _book(job, blocks)
+        metrics = Metrics()
+        sealed = _process(worker, job, sub, planned, entry, raws, backends, book, metrics)
+        check_nothing_skipped(sub, worker.log, planned.task_id, metrics)
+        worker.metrics.merge(metrics)
+        stages.ended("process")
+        failpoints.hit("commit.processed")
+    # 5.
+    internal = worker.plan.repartition_topics
+    published: dict[tuple[str, Partition], list[RawBatch]] = {}
+    sent_rows: dict[tuple[str, Partition], list[RawBatch]] = {}
+    for output in sealed.outputs:
+        target = sent_rows if output.topic in internal else published
+        for partition, rows in by_partition(output, job.partitions_of(output.topic), planned.partition):
+            target.setdefault((output.topic, partition), []).append(rows)
+    file = _seal(worker, job, sub, planned, attempt, sealed, published)
+    stages.ended("seal")
+    failpoints.hit("commit.sealed")
+    # 6.
+    inferred_types = tuple((name, part, kind) for (name, part), kind in sorted(book.inferred_types().items()))
+    out = _shuffle_blocks(job, sub, planned, attempt, sent_rows, internal, inferred_types)
+    stages.ended("pack")
+    report = TaskReport(
+        task_id=planned.task_id,
+        attempt=attempt,
+        instance=worker.directory.instance_id,
+        sealed=file,
+        state=sealed.state,
+        changelog_counts={
+            name: len(sealed.changelogs[name]) for name, spec in sub.stores.items() if spec.has_changelog
+        },
+        repartitioned=inputs.repartitioned(),
+        sent={(block.topic, block.partition): block.sent() for block in out},
+        consumed=inputs.consumed(),
+        inferred_types=inferred_types,
+        records=sum(len(raw) for raw in raws),
+        commit_requested=sealed.commit_requested,
+        counters=metrics.of_task(planned.task_id),
+        wants_wall_clock=sealed.wants_wall_clock,
+        state_size=state_size,
+        stages=stages.seconds,
+    )
+    failpoints.hit("commit.reported")
+    clean_now_and_then(worker.directory, worker.config.state_cleanup_delay_ms, job)
+    return report, out
+
+
+def apply_commit(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> None:
+    """Step 10: bring a task's local stores to the head. The next open would do it, too, only later."""
+    sub = worker.subtopology(planned.subtopology)
+    if sub.stores:
+        with opened_stores(worker, sub, planned, entry):
+            pass
+    failpoints.hit("commit.applied")
+
+
+class _Inputs:
+    """Where a task's records come from: its own partitions of the cut, and repartitions."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        job: EpochJob,
+        sub: SubTopology,
+        planned: PlannedTask,
+        entry: TaskEntry | None,
+        blocks: Sequence[ShuffleBlock],
+    ) -> None:
+        self._worker = worker
+        self._job = job
+        self._sub = sub
+        self._planned = planned
+        self._shuffle_blocks = sorted(blocks, key=lambda block: (block.topic, _task_order(block.sender)))
+        self._offsets = (
+            {(topic, partition): count for topic, partition, count in entry.repartitioned} if entry else {}
+        )
+
+    def raws(self) -> list[RawBatch]:
+        """All records of the epoch, per partition or sender, those without records left out."""
+        return [raw for raw in (*self._from_log(), *self._from_blobs()) if len(raw)]
+
+    def repartitioned(self) -> dict[tuple[str, Partition], int]:
+        """How many rows came through each repartition so far, this epoch included."""
+        counts = dict(self._offsets)
+        for block in self._shuffle_blocks:
+            place = (block.topic, block.partition)
+            counts[place] = counts.get(place, 0) + block.count
+        return counts
+
+    def consumed(self) -> dict[tuple[str, str], Sent]:
+        """What was taken in, by topic and sender, as computed here: not as the sender said."""
+        return {(block.topic, block.sender): block.sent() for block in self._shuffle_blocks}
+
+    def _from_log(self) -> Iterator[RawBatch]:
+        partition = self._planned.partition
+        for topic, partitions in sorted(self._job.cut.items()):
+            if partition in partitions and self._sub.source_of(topic) is not None:
+                start, end = partitions[partition]
+                yield read_range(self._worker.log, TopicPartition(topic, partition), start, end)
+
+    def _from_blobs(self) -> Iterator[RawBatch]:
+        offsets = dict(self._offsets)
+        for block in self._shuffle_blocks:
+            place = (block.topic, block.partition)
+            start = offsets.get(place, 0)
+            offsets[place] = start + block.count
+            yield block.rows(start)
+
+
+def read_range(log: Log, place: TopicPartition, start: Offset, end: Offset) -> RawBatch:
+    """Records of a partition from `start` to `end` as columns of bytes."""
+    parts = [RawBatch.of_batch(batch) for batch in (log.read(place, start, end) if start < end else ())]
+    return joined(place.topic, place.partition, parts)
+
+
+def _book(job: EpochJob, blocks: Sequence[ShuffleBlock]) -> SerdeBook:
+    """The serdes as the head and the senders know them."""
+    book = SerdeBook()
+    for inferred_types in (job.inferred_types, *(block.inferred_types for block in blocks if block.count)):
+        book.restore({(name, part): kind for name, part, kind in inferred_types})  # type: ignore[misc]
+    return book
+
+
+def _process(
+    worker: Worker,
+    job: EpochJob,
+    sub: SubTopology,
+    planned: PlannedTask,
+    entry: TaskEntry | None,
+    raws: Sequence[RawBatch],
+    backends: Mapping[str, Backend],
+    book: SerdeBook,
+    metrics: Metrics,
+) -> Sealed:
+    stores = {
+        name: open_store(
+            spec, backends[name], book.bound(name, "key", spec.key), book.bound(name, "value", spec.value)
+        )
+        for name, spec in sub.stores.items()
+    }
+    environment = TaskEnvironment(
+        application_id=job.application_id,
+        config=worker.config,
+        book=book,
+        metrics=metrics,
+        stores=stores,
+        global_stores={},
+        clock=lambda: job.clock_ms,
+        partitions_of=job.partitions_of,
+        is_internal=worker.plan.repartition_topics.__contains__,
+    )
+    task = Task(sub, planned.partition, environment, _state(entry))
+    try:
+        if raws:
+            task.process(raws)
+        if job.tick:
+            task.punctuate()
+        return task.seal()
+    finally:
+        task.close()
+
+
+def opened_stores(
+    worker: Worker,
+    sub: SubTopology,
+    planned: PlannedTask,
+    entry: TaskEntry | None,
+    *,
+    newer: NewerStores = NewerStores.REFUSE,
+) -> AbstractContextManager[dict[str, Backend]]:
+    """The stores of a task at the version of its entry, open for the length of a `with` block."""
+    wanted = TaskVersion(
+        application_id=worker.folder.application_id,
+        partition=planned.partition,
+        version=Version(entry.version if entry else 0),
+        positions=dict(entry.changelogs) if entry else {},
+        sealed=entry.digest if entry else "",
+        origins=entry.origins if entry else {},
+    )
+
+    def is_ours(version: Version, sealed: str) -> bool:
+        if entry is not None and entry.previous == (version, sealed):
+            return True
+        return is_known(worker, planned.task_id, version, sealed)
+
+    def local_segments(store: str, after: Version, to: Version) -> list[list[Entry]] | None:
+        if entry is not None and entry.previous[0] == after:
+            return _sealed_locally(worker, entry, store)
+        return _local_segments(worker, planned.task_id, store, after, to)
+
+    return open_task_stores(
+        worker.directory.task(worker.folder.application_id, planned.task_id),
+        sub.stores,
+        wanted,
+        worker.log,
+        default_backend=worker.backend,
+        local_segments=local_segments,
+        is_known=is_ours,
+        lock_timeout_ms=worker.lock_timeout_ms,
+        listener=worker.listener,
+        snapshots=worker.snapshots,
+        newer=newer,
+        rocksdb_config_setter=worker.config.rocksdb_config_setter,
+    )
+
+
+def is_known(worker: Worker, task_id: str, version: Version, sealed: str) -> bool:
+    """Whether the manifest of a version names this very file of the task."""
+    try:
+        entry = ManifestChain(worker.folder).read(Epoch(version)).tasks.get(task_id)
+    except FileNotFoundError:
+        return False
+    return entry is not None and entry.digest == sealed
+
+
+def _local_segments(
+    worker: Worker, task_id: str, store: str, after: Version, to: Version
+) -> list[list[Entry]] | None:
+    """Writes of an unlogged store from the sealed files of the epochs in between, if all are there."""
+    chain = ManifestChain(worker.folder)
+    segments: list[list[Entry]] = []
+    try:
+        for number in range(after + 1, to + 1):
+            manifest = chain.read(Epoch(number))
+            if task_id in manifest.sealed:
+                segments += _sealed_locally(worker, manifest.tasks[task_id], store)
+    except FileNotFoundError:
+        return None
+    return segments
+
+
+def _sealed_locally(worker: Worker, entry: TaskEntry, store: str) -> list[list[Entry]]:
+    """What one sealed file has for an unlogged store."""
+    reader = read_sealed(worker.folder, entry.file, entry.digest)
+    return [entries_of(rows) for rows in reader.local(store)]
+
+
+def _misplaced(
+    worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskEntry | None
+) -> WrongInstance | None:
+    here = worker.directory.instance_id
+    expected = planned.expected_instance
+    if expected is None or expected == here or entry is None or not sub.stores:
+        return None
+    directory = worker.directory.task(worker.folder.application_id, planned.task_id)
+    versions = versions_on_disk(
+        directory, sub.stores, worker.backend, rocksdb_config_setter=worker.config.rocksdb_config_setter
+    )
+    is_cold = any(version <= 0 for version in versions.values())
+    return WrongInstance(planned.task_id, here, expected) if is_cold else None
+
+
+def _seal(
+    worker: Worker,
+    job: EpochJob,
+    sub: SubTopology,
+    planned: PlannedTask,
+    attempt: Attempt,
+    sealed: Sealed,
+    outputs: Mapping[tuple[str, Partition], Sequence[RawBatch]],
+) -> SealedFile:
+    published: dict[tuple[str, Partition], pa.RecordBatch] = {
+        place: record_batch_of(parts) for place, parts in outputs.items()
+    }
+    local: dict[str, pa.RecordBatch] = {}
+    for name, spec in sub.stores.items():
+        if not sealed.changelogs[name] or spec.source_topic is not None:
+            continue
+        rows = segment(sealed.changelogs[name], spec.kind, sealed.state.stream_time)
+        if spec.logging:
+            published[changelog_topic(job.application_id, name), planned.partition] = rows
+        else:
+            local[name] = rows
+    if not published and not local and not sub.stores:
+        return NO_FILE
+    failpoints.hit("commit.sealing")
+    path = worker.folder.sealed_file(job.epoch, planned.task_id, planned.level, job.term, attempt)
+    return write_sealed(
+        worker.folder, path, SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
+    )
+
+
+def _shuffle_blocks(
+    job: EpochJob,
+    sub: SubTopology,
+    planned: PlannedTask,
+    attempt: Attempt,
+    rows: Mapping[tuple[str, Partition], Sequence[RawBatch]],
+    internal: Mapping[str, int | None],
+    inferred_types: tuple[tuple[str, str, str], ...],
+) -> list[ShuffleBlock]:
+    """One block for every partition of every repartition that the task feeds, if only an empty one."""
+    blocks: list[ShuffleBlock] = []
+    for topic in dict.fromkeys(sink.topic for sink in sub.sinks if sink.topic in internal):
+        assert topic is not None  # repartitions have static names
+        for number in range(job.partition_counts[topic]):
+            partition = Partition(number)
+            parts = rows.get((topic, partition), ())
+            blocks.append(shuffle_block_of(topic, partition, planned.task_id, attempt, parts, inferred_types))
+    return blocks
+
+
+def _idle(
+    worker: Worker,
+    job: EpochJob,
+    sub: SubTopology,
+    planned: PlannedTask,
+    entry: TaskEntry | None,
+    inputs: _Inputs,
+    attempt: Attempt,
+) -> tuple[TaskReport, list[ShuffleBlock]]:
+    out = _shuffle_blocks(job, sub, planned, attempt, {}, worker.plan.repartition_topics, job.inferred_types)
+    report = TaskReport(
+        task_id=planned.task_id,
+        attempt=attempt,
+        instance=worker.directory.instance_id,
+        sealed=None,
+        state=_state(entry),
+        changelog_counts={},
+        repartitioned=inputs.repartitioned(),
+        sent={(block.topic, block.partition): block.sent() for block in out},
+        consumed=inputs.consumed(),
+        inferred_types=job.inferred_types,
+        records=0,
+        commit_requested=False,
+    )
+    return report, out
+
+
+def _state(entry: TaskEntry | None) -> TaskState:
+    if entry is None:
+        return TaskState()
+    return TaskState(
+        entry.stream_time,
+        {(topic, partition): time for topic, partition, time in entry.partition_times},
+        {(node, number): due for node, number, due in entry.punctuations},
+    )
+
+
+def _task_order(task_id: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in task_id.split("_"))

@@ -1,0 +1,62 @@
+"""Failures of the machinery that carries an epoch: told briefly, with what is known of the cause."""
+
+from __future__ import annotations
+
+import re
+
+from millstream.commit.epoch_job import EpochJob
+from millstream.errors import MillstreamError
+
+__all__ = ["EpochFailedError", "SparkGoneError", "WorkersNotReadyError", "given_up", "not_ready"]
+
+_PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
+_LONGEST = 2_000
+
+
+class EpochFailedError(MillstreamError):
+    """An epoch could not be run, though the user's program is not to blame. Nothing of it is visible."""
+
+
+class SparkGoneError(EpochFailedError):
+    """Spark has ended, or its JVM was killed."""
+
+
+class WorkersNotReadyError(MillstreamError):
+    """Spark could not start the processes that run tasks, or they could not load the program."""
+
+
+def not_ready(application_id: str, error: Exception, *, spark_is_alive: bool) -> MillstreamError:
+    """The error to raise when there are no workers to begin with."""
+    if not spark_is_alive:
+        return SparkGoneError(
+            f"Application {application_id!r} could not start: Spark is gone. Likely cause: its JVM was "
+            "killed, for example for lack of memory, or the session was stopped."
+        )
+    return WorkersNotReadyError(
+        f"Application {application_id!r} could not start: its workers failed with: {shortened(error)}. "
+        "Likely cause: what the program imports or opens is not there where Spark runs it."
+    )
+
+
+def given_up(job: EpochJob, error: Exception, tries: int, *, spark_is_alive: bool) -> EpochFailedError:
+    """The error to raise when an epoch is not run again."""
+    what = f"Epoch {job.epoch} of application {job.application_id!r}"
+    if not spark_is_alive:
+        return SparkGoneError(
+            f"{what} was interrupted: Spark is gone. Nothing of the epoch is visible. Likely cause: its JVM "
+            "was killed, for example for lack of memory, or the session was stopped."
+        )
+    return EpochFailedError(
+        f"{what} failed {tries} times; nothing of it is visible. The last failure: {shortened(error)}"
+    )
+
+
+def shortened(error: Exception) -> str:
+    r"""The line of a long Java and Python stack trace that matters.
+
+    >>> shortened(Exception("Job aborted\n  at Scheduler.java\nOSError: No space left on device\n"))
+    'OSError: No space left on device'
+    """
+    text = str(error)
+    python = _PYTHON_ERROR.findall(text)
+    return (python[-1] if python else text)[:_LONGEST]

@@ -1,0 +1,144 @@
+"""The Spark session: the right one made, or a given one checked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+
+from millstream.engine.spark.java import ensure_java
+from millstream.engine.spark.scratch import java_options, scratch_settings
+from millstream.errors import ConfigError
+
+__all__ = ["check_context", "context_of", "forget_dead_context", "is_alive", "make_context"]
+
+SETTINGS: dict[str, str] = {
+    # A task that is killed and run again must not meet its old self in the task's directory.
+    "spark.task.reaper.enabled": "true",
+    "spark.task.reaper.killTimeout": "30s",
+    # Two attempts at once would only wait for each other's lock.
+    "spark.speculation": "false",
+    # Placement is ours: Spark must not prefer the host that has most of the shuffled rows.
+    "spark.shuffle.reduceLocality.enabled": "false",
+    "spark.locality.wait": "3s",
+}
+"""Settings that an application needs, whoever makes the session."""
+
+_FREE = {"spark.locality.wait", "spark.task.reaper.killTimeout"}
+"""Settings that may have another value."""
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+EMBEDDED: dict[str, str] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.worker.reuse": "true",
+    "spark.rdd.compress": "false",
+    # What Spark remembers of past jobs. Its usual thousand is gone through in minutes, and of no use.
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "200",
+    "spark.ui.retainedTasks": "2000",
+}
+"""Settings of the session that is made when none is given."""
+
+
+def make_context(application_id: str, settings: Mapping[str, str]) -> SparkContext:
+    """A Spark of our own: all cores of this machine, four tries per task, quiet, on loopback only."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    conf = SparkConf().setMaster("local[*,4]").setAppName(application_id)
+    for name, value in {**SETTINGS, **EMBEDDED, **scratch_settings(), **settings}.items():
+        conf.set(name, value)
+    log_settings = f'"-Dlog4j2.configurationFile={files("millstream.engine.spark") / "log4j2.properties"}"'
+    given = settings.get(_JAVA_OPTIONS, "")
+    conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {given}".strip())
+    _refuse(_complaints(conf), "config.spark_settings")
+    # What the program could import, its workers can.
+    environment = {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
+        "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "1"),
+    }
+    with ensure_java(), _environment("PYSPARK_PYTHON", sys.executable):
+        return SparkContext(conf=conf, environment=environment)
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """A variable of the environment has another value, for the length of a `with` block."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def is_alive(context: SparkContext) -> bool:
+    """Whether Spark still answers: it was not stopped, and its JVM was not killed."""
+    jvm_context = context._jsc  # noqa: SLF001 - there is no public way to ask
+    if jvm_context is None:
+        return False
+    try:
+        return not jvm_context.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
+
+
+def forget_dead_context(context: SparkContext) -> None:
+    """Let PySpark start another JVM in this process, after the one it had has died."""
+    with suppress(Exception):  # a dead JVM answers nothing
+        context.stop()
+    with SparkContext._lock:  # noqa: SLF001 - PySpark keeps its one gateway in these
+        gateway = SparkContext._gateway  # noqa: SLF001
+        if gateway is not None:
+            with suppress(Exception):
+                gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+        SparkContext._active_spark_context = None  # noqa: SLF001
+
+
+def context_of(spark: Any) -> SparkContext:
+    """The context of a session, or a context itself."""
+    context = getattr(spark, "sparkContext", spark)
+    if not isinstance(context, SparkContext):
+        message = f"spark={spark!r} is neither a SparkSession nor a SparkContext"
+        raise ConfigError(message)
+    return context
+
+
+def check_context(context: SparkContext) -> None:
+    """Refuse a session whose settings would lose a guarantee, and say which and how to set them."""
+    _refuse(_complaints(context.getConf()), "the given Spark session")
+
+
+def _complaints(conf: SparkConf) -> list[str]:
+    wrong = [
+        f"  {name} is {conf.get(name)!r}; set .config({name!r}, {value!r})"
+        for name, value in SETTINGS.items()
+        if name not in _FREE and conf.get(name, "") != value
+    ]
+    master = conf.get("spark.master") or ""
+    if master.startswith("local") and "," not in master:
+        wrong.append(
+            f'  the master is {master!r}, which never runs a failed task again; set .master("local[*,4]")'
+        )
+    return wrong
+
+
+def _refuse(complaints: list[str], where: str) -> None:
+    if complaints:
+        raise ConfigError(
+            f"Millstream can't run with {where}:\n" + "\n".join(complaints) + "\n"
+            "Remedy: set these before the session is made, or pass no session and let Millstream make one."
+        )

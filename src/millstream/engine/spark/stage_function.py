@@ -1,0 +1,110 @@
+"""What runs in Spark's Python workers: the tasks of one slot at one level of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+
+from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.worker import Worker, run_task
+from millstream.errors import MillstreamError
+from millstream.task.shuffle_block import ShuffleBlock
+from millstream.types import Attempt
+
+__all__ = ["Failed", "Passed", "Step", "assign"]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A report on its way to the driver, through the levels that are left."""
+
+    report: TaskReport | WrongInstance
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error of the user's program: running it again would fail again, so it is not raised but told."""
+
+    task_id: str
+    """Empty if there was no worker to run tasks."""
+    error: MillstreamError
+
+
+Sent = ShuffleBlock | Passed | Failed
+MakeWorker = Callable[[], Worker]
+
+
+def assign(tasks: tuple[PlannedTask, ...], slots: int) -> dict[str, int]:
+    """A slot for each task: spread evenly, and always the same."""
+    return {task.task_id: number % slots for number, task in enumerate(tasks)}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The tasks of one level. Spark calls it once per slot."""
+
+    job: EpochJob
+    level: int
+    slots: dict[str, int]
+    slot_count: int
+    make_worker: MakeWorker
+
+    def __call__(self, rows: Iterator[tuple[int, Sent | None]]) -> Iterator[tuple[int, Sent]]:
+        """Run the slot's tasks on what was sent to it; send on what they made."""
+        slot = -1
+        blocks: list[ShuffleBlock] = []
+        for number, sent in rows:
+            slot = number
+            if isinstance(sent, ShuffleBlock):
+                blocks.append(sent)
+            elif sent is not None:
+                yield number, sent
+        try:
+            worker = self.make_worker()
+        except MillstreamError as error:
+            yield slot, Failed("", error)
+            return
+        for task in self.job.tasks:
+            if task.level == self.level and self.slots[task.task_id] == slot:
+                yield from self._run(worker, task, slot, blocks)
+        # A block for a later level is passed on.
+        later = {task.task_id for task in self.job.tasks if task.level > self.level}
+        for block in blocks:
+            if any(self._takes(worker, task, block) for task in self.job.tasks if task.task_id in later):
+                yield slot, block
+
+    def _run(
+        self, worker: Worker, task: PlannedTask, slot: int, blocks: list[ShuffleBlock]
+    ) -> Iterator[tuple[int, Sent]]:
+        mine = [block for block in blocks if self._takes(worker, task, block)]
+        attempt = Attempt(_attempt())
+        try:
+            report, out = run_task(worker, self.job, task, mine, attempt)
+        except MillstreamError as error:
+            yield slot, Failed(task.task_id, error)
+            return
+        yield slot, Passed(report)
+        for block in out:
+            for target in self.job.tasks:
+                if self._takes(worker, target, block):
+                    yield self._checked(target), block
+
+    def _takes(self, worker: Worker, task: PlannedTask, block: ShuffleBlock) -> bool:
+        sub = worker.subtopology(task.subtopology)
+        return block.partition == task.partition and sub.source_of(block.topic) is not None
+
+    def _checked(self, target: PlannedTask) -> int:
+        slot = self.slots[target.task_id]
+        if not 0 <= slot < self.slot_count:
+            raise MillstreamError(
+                f"task {target.task_id} is assigned to slot {slot}, but there are {self.slot_count} slots"
+            )
+        return slot
+
+
+def _attempt() -> int:
+    context: Any = TaskContext.get()
+    return int(context.taskAttemptId()) if context is not None else 0

@@ -1,0 +1,55 @@
+"""The wall clock of an application: quantised ticks, and only while somebody waits for one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from millstream.commit.epoch_job import TaskReport
+from millstream.topology.plan import Plan
+
+__all__ = ["Ticks", "now_ms"]
+
+
+def now_ms() -> int:
+    """The machine's clock in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class Ticks:
+    """Says when an epoch should move the wall clock.
+
+    Only processors of the user's own can schedule punctuators, and they do so when they are opened. So
+    there is a first tick that opens them all; later ones come while a task says that it wants them.
+    """
+
+    def __init__(self, plan: Plan, tick_ms: int) -> None:
+        self._tick_ms = tick_ms
+        self._next = 0
+        self._may_want = _has_user_processors(plan)
+        self._opened = False
+        self._wanting: set[str] = set()
+
+    def due(self) -> bool:
+        """Whether the next epoch should tick."""
+        wanted = self._may_want and (not self._opened or bool(self._wanting))
+        return wanted and now_ms() >= self._next
+
+    def ended(self, reports: Iterable[TaskReport], *, ticked: bool) -> None:
+        """Learn from an epoch which tasks want ticks. One that did not run has not changed its mind."""
+        for report in reports:
+            if report.wants_wall_clock:
+                self._wanting.add(report.task_id)
+            elif report.sealed is not None:
+                self._wanting.discard(report.task_id)
+        if ticked:
+            self._opened = True
+            self._next = now_ms() + self._tick_ms
+
+
+def _has_user_processors(plan: Plan) -> bool:
+    return any(
+        getattr(getattr(node, "make", None), "func", Plan).__name__ == "_run_user_processor"
+        for sub in plan.subtopologies
+        for node in sub.nodes.values()
+    )

@@ -1,0 +1,1 @@
+"""The embedded log: topics in a folder."""

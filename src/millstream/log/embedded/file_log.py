@@ -1,0 +1,449 @@
+"""The embedded log: topics in a folder, for one machine or a shared file system.
+
+Layout::
+
+    millstream-data/                    the root; mode 0700
+      millstream-log                    marks the folder as a log: format and id
+      topics/
+        lock                            held while a topic is created or gets more partitions
+        word-counts/
+          topic                         its configuration
+          0/                            partition 0
+            00000000000000000000.segment  index entries, and the blocks of appended records
+            00000000000000004096.segment  the next one (see segment.py)
+            end                         the watermark: up to where the partition is acknowledged
+            lock                        held by the one process that appends just now
+      sealed/...                        files that tasks seal; entries point into them (any path will do)
+
+Any number of processes may append, publish and read at once. What is acknowledged is durable; what is read
+is acknowledged. Every structure carries a checksum: damage is an error that names file and place. Objects of
+this class hold no descriptors between calls, may be shared by threads, and may be pickled to other
+processes.
+
+Why it is built like this: docs/design/0002-embedded-log.md.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from millstream.durable import (
+    OS_FILES,
+    FileLayer,
+    FrameKind,
+    check_private_folder,
+    check_storage,
+    ensure_private_folder,
+    publish_exclusive,
+    read_bounded,
+    sync_folder,
+)
+from millstream.log.api import (
+    AppendResult,
+    Beyond,
+    Compacted,
+    Expired,
+    LogRecordBatch,
+    PartitionDescription,
+    Publication,
+    PublishResult,
+    SealedRange,
+    TopicConfig,
+    TopicDescription,
+    TopicPartition,
+    UpTo,
+)
+from millstream.log.embedded.compaction import MIN_DIRTY, Compaction
+from millstream.log.embedded.log_cleaner import SEGMENTS_OF_RETENTION, LogCleaner
+from millstream.log.embedded.partition import Limits, PartitionFiles, PartitionPlace
+from millstream.log.embedded.reader import PartitionReader
+from millstream.log.embedded.sealed import check_sealed
+from millstream.log.embedded.topics import Topic, TopicFolder
+from millstream.log.errors import NoSuchLogError, UnknownTopicError
+from millstream.types import Offset, Partition
+
+T = TypeVar("T")
+
+_FEW_WORKS: Final = 2
+_MOST_THREADS: Final = 8
+__all__ = ["FileLog", "Limits"]
+
+MARKER: Final = "millstream-log"
+TOPICS: Final = "topics"
+_MARKER: Final = FrameKind(b"MSLG", version=1, max_bytes=4096)
+_FIRST_WAIT_S: Final = 0.001
+_LONGEST_WAIT_S: Final = 0.02
+
+
+class _Marker(msgspec.Struct, frozen=True):
+    id: str
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class FileLog:
+    """A log in a folder. Implements :class:`~millstream.log.api.SealedLog`.
+
+    >>> import tempfile
+    >>> from millstream.log import record_batch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = FileLog(folder)
+    ...     log.create_topic("lines")
+    ...     lines = TopicPartition("lines", Partition(0))
+    ...     _ = log.append(lines, record_batch([None, None], [b"to the", b"river"], [5, 6]))
+    ...     [value for batch in log.read(lines, Offset(0)) for value in batch.values()]
+    [b'to the', b'river']
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        files: FileLayer = OS_FILES,
+        limits: Limits | None = None,
+        now_ms: Callable[[], int] = _wall_clock_ms,
+    ) -> None:
+        self.root = Path(root)
+        self._files = files
+        self._limits = limits or Limits()
+        self._now_ms = now_ms
+        self._topics = TopicFolder(self.root / TOPICS, files, self._limits.lock_timeout_ms)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._found: dict[str, Topic] = {}
+        self._partitions: dict[TopicPartition, PartitionFiles] = {}
+        self._settled: set[str] = set()
+        self._is_checked = False
+        self._mutex = threading.Lock()
+
+    def __getstate__(self) -> tuple[Path, FileLayer, Limits, Callable[[], int]]:
+        return self.root, self._files, self._limits, self._now_ms
+
+    def __setstate__(self, state: tuple[Path, FileLayer, Limits, Callable[[], int]]) -> None:
+        root, files, limits, now_ms = state
+        self.__init__(root, files=files, limits=limits, now_ms=now_ms)  # type: ignore[misc]
+
+    # Topics -------------------------------------------------------------------------------------------
+
+    def create_topic(self, topic: str, config: TopicConfig | None = None) -> None:
+        """Create a topic (and, before the first one, the log itself)."""
+        self._ensure_log()
+        self._topics.create(topic, config or TopicConfig())
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        self._check_log()
+        return self._topics.names()
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Let a topic have so many partitions in all; never fewer than now. What is in them stays."""
+        self._check_log()
+        self._topics.grow(topic, partitions)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic and its records. Whoever still reads it is told that there is no such topic."""
+        self._check_log()
+        self._topics.delete(topic)
+        with self._mutex:
+            self._found.pop(topic, None)
+            self._partitions = {
+                place: found for place, found in self._partitions.items() if place.topic != topic
+            }
+            self._settled.discard(topic)
+
+    def config(self, topic: str) -> TopicConfig:
+        """Return what the topic was created with, and the partitions that it has now."""
+        return self._topic_now(topic).config()
+
+    def describe(self, topic: str) -> TopicDescription:
+        """Return the topic as it is now."""
+        config = self.config(topic)
+        partitions = [Partition(number) for number in range(config.partitions)]
+        bounds = [self._partition(TopicPartition(topic, number)).bounds() for number in partitions]
+        return TopicDescription(
+            topic, config, tuple(PartitionDescription(n, *b) for n, b in zip(partitions, bounds, strict=True))
+        )
+
+    # Writing ------------------------------------------------------------------------------------------
+
+    def append(self, topic_partition: TopicPartition, records: pa.RecordBatch) -> AppendResult:
+        """Append records at the end, all or nothing. Durable when it returns."""
+        return self._writable(topic_partition).append(records)
+
+    def publish_sealed(self, topic_partition: TopicPartition, sealed: SealedRange) -> PublishResult:
+        """Give the rows of a sealed file the next offsets, unless that epoch (or a later one) is there."""
+        return self.publish_all([(topic_partition, sealed)])[0]
+
+    def publish_all(self, ranges: Iterable[tuple[TopicPartition, SealedRange]]) -> list[PublishResult]:
+        """Publish several ranges with one durable write per partition; results in the order given.
+
+        Every range is checked against its file before anything is published. A crash in the middle leaves
+        some partitions published and others not; doing it again completes it.
+        """
+        wanted = list(ranges)
+        for _, sealed in wanted:
+            check_sealed(self.root, sealed, self._files)
+        by_partition: dict[TopicPartition, list[int]] = {}
+        for position, (topic_partition, _) in enumerate(wanted):
+            by_partition.setdefault(topic_partition, []).append(position)
+        works = [
+            partial(self._writable(place).publish, [wanted[position][1] for position in positions])
+            for place, positions in by_partition.items()
+        ]
+        results: dict[int, PublishResult] = {}
+        for positions, published in zip(by_partition.values(), self._all_done(works), strict=True):
+            results.update(zip(positions, published, strict=True))
+        return [results[position] for position in range(len(wanted))]
+
+    def _all_done(self, works: Sequence[Callable[[], T]]) -> list[T]:
+        """Do several durable things at once: a disk syncs many files in hardly more time than one.
+
+        One after the other where somebody else stands in for the operating system, and counts.
+        """
+        if len(works) < _FEW_WORKS or self._files is not OS_FILES:
+            return [work() for work in works]
+        with ThreadPoolExecutor(min(len(works), _MOST_THREADS), "millstream-publish") as threads:
+            return [done.result() for done in [threads.submit(work) for work in works]]
+
+    def delete_before(self, topic_partition: TopicPartition, offset: Offset) -> None:
+        """Remove the records before ``offset`` for good. Reading them is an error from then on."""
+        self._writable(topic_partition).delete_before(offset)
+
+    # Reading ------------------------------------------------------------------------------------------
+
+    def earliest(self, topic_partition: TopicPartition) -> Offset:
+        """Return the first offset that can be read (or, of an empty partition, the next one)."""
+        return self._partition(topic_partition).bounds()[0]
+
+    def latest(self, topic_partition: TopicPartition) -> Offset:
+        """Return the offset that the next record will get."""
+        return self._partition(topic_partition).bounds()[1]
+
+    def read(
+        self, topic_partition: TopicPartition, start: Offset, end: Offset | None = None
+    ) -> Iterator[LogRecordBatch]:
+        """Yield the records from ``start`` up to before ``end`` (default: the end of now), in order."""
+        return self._reader(topic_partition).read(start, end)
+
+    def offset_for_time(
+        self, topic_partition: TopicPartition, timestamp: int, start: Offset | None = None
+    ) -> Offset | None:
+        """Return the first offset from ``start`` on (default: earliest) whose timestamp is not below."""
+        return self._reader(topic_partition).offset_for_time(timestamp, start)
+
+    def max_timestamp(self, topic_partition: TopicPartition, start: Offset, end: Offset) -> int | None:
+        """Return the largest timestamp in the range; ``None`` if the range is empty."""
+        return self._reader(topic_partition).max_timestamp(start, end)
+
+    def append_time(self, topic_partition: TopicPartition, offset: Offset) -> int:
+        """Return when a record was appended or published, by the log's clock; the index knows it."""
+        return self._reader(topic_partition).append_time(offset)
+
+    def end_within(
+        self, topic_partition: TopicPartition, start: Offset, end: Offset, max_bytes: int
+    ) -> Offset:
+        """Return an offset up to ``end`` such that the records before it fit into ``max_bytes``.
+
+        Bytes are those of whole blocks, uncompressed, as the index has them. One block is opened at most: the
+        first, if it does not fit as a whole; then its records are counted.
+        """
+        return self._reader(topic_partition).end_within(start, end, max_bytes)
+
+    def compacted(self, topic_partition: TopicPartition) -> Compacted:
+        """Return how far records were left out that later ones replace."""
+        return self._partition(topic_partition).compacted()
+
+    def wait(self, positions: Mapping[TopicPartition, Offset], timeout_ms: int) -> bool:
+        """Wait until any partition has a record at or after its position; False if none came in time."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        pause = _FIRST_WAIT_S
+        while not any(self.latest(where) > position for where, position in positions.items()):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(pause * 2, _LONGEST_WAIT_S)
+        return True
+
+    def follow(
+        self, topic_partition: TopicPartition, start: Offset, *, idle_timeout_ms: int | None = None
+    ) -> Iterator[LogRecordBatch]:
+        """Yield records from ``start`` on, for ever; end after ``idle_timeout_ms`` without a new one."""
+        position = start
+        while True:
+            for batch in self.read(topic_partition, position):
+                yield batch
+                position = batch.next_offset
+            slice_ms = 1000 if idle_timeout_ms is None else idle_timeout_ms
+            if not self.wait({topic_partition: position}, slice_ms) and idle_timeout_ms is not None:
+                return
+
+    # What the commit and the collector ask --------------------------------------------------------------
+
+    def publications(self, topic_partition: TopicPartition) -> Mapping[tuple[str, str], Publication]:
+        """Return the last publication of every (publisher, task)."""
+        with self._partition(topic_partition).index() as index:
+            return dict(index.publications)
+
+    def referenced_files(self, topics: Sequence[str] | None = None) -> set[str]:
+        """Return the sealed files that an index still needs: whoever deletes files must spare these."""
+        found: set[str] = set()
+        for topic in self.topics() if topics is None else topics:
+            for number in range(self.config(topic).partitions):
+                found |= self._reader(TopicPartition(topic, Partition(number))).sealed_files()
+        return found
+
+    # What keeps topics small ----------------------------------------------------------------------------
+
+    def raw_size(self, topic_partition: TopicPartition) -> int:
+        """Return how many bytes the records of a partition take uncompressed, wherever they are."""
+        return self._reader(topic_partition).raw_size()
+
+    def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:
+        """Let go of what the topic's retention does not keep; return the first offset that is left.
+
+        Whole segments go, oldest first, and never the one that is written to. From ``spare`` on all is kept.
+        """
+        config = self.config(topic_partition.topic)
+        partition = self._writable(topic_partition)
+        start = partition.kept_from(self._now_ms(), config.retention_ms, config.retention_bytes)
+        start = start if spare is None else min(start, spare)
+        if start > partition.bounds()[0]:
+            partition.delete_before(start)
+        return partition.bounds()[0]
+
+    def rewrite(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        min_entries: int = 256,
+        up_to: UpTo = None,
+        min_dirty: float = MIN_DIRTY,
+        expired: Expired | None = None,
+        beyond: Beyond = "fold",
+    ) -> bool:
+        """Fold small files of a partition and, if its topic is compacted, leave out what is replaced.
+
+        ``up_to`` bounds the compaction: nobody needs the topic as it was at an earlier offset. ``expired``
+        says what else is gone, ``beyond`` what to do with files behind the bound. Returns whether anything
+        was done.
+        """
+        config = self.config(topic_partition.topic)
+        partition = self._writable(topic_partition)
+
+        def compaction() -> Compaction | None:
+            if not config.is_compacted:
+                return None
+            end = up_to() if callable(up_to) else up_to
+            deletes_before = self._now_ms() - config.delete_retention_ms
+            return Compaction(
+                partition.bounds()[1] if end is None else end, deletes_before, min_dirty, expired=expired
+            )
+
+        return self._rewriter(partition, config).run(min_entries=min_entries, ask=compaction, beyond=beyond)
+
+    def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
+        """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
+        self._rewriter(self._writable(topic_partition), TopicConfig()).settle(timeout_ms)
+
+    def _rewriter(self, partition: PartitionFiles, config: TopicConfig) -> LogCleaner:
+        reader = PartitionReader(partition, self.root, self._files)
+        target = self._limits.segment_bytes
+        if config.retention_bytes is not None:
+            target = min(target, config.retention_bytes // SEGMENTS_OF_RETENTION)
+        return LogCleaner(partition, reader, self._files, target, compress=config.is_compacted)
+
+    # ----------------------------------------------------------------------------------------------------
+
+    def _partition(self, topic_partition: TopicPartition) -> PartitionFiles:
+        with self._mutex:
+            found = self._partitions.get(topic_partition)
+        if found is not None:
+            return found
+        topic = self._topic(topic_partition.topic)
+        if topic_partition.partition >= topic.partitions:
+            topic = self._topic_now(topic_partition.topic)  # it may have been given more
+        if not 0 <= topic_partition.partition < topic.partitions:
+            raise UnknownTopicError(
+                f"Topic {topic.name!r} has no partition {topic_partition.partition}. Remedy: choose 0 to "
+                f"{topic.partitions - 1}."
+            )
+        folder = self._topics.path(topic.name) / str(topic_partition.partition)
+        place = PartitionPlace(folder, topic_partition, topic.id, topic.timestamp_type)
+        made = PartitionFiles(place, files=self._files, limits=self._limits, now_ms=self._now_ms)
+        with self._mutex:
+            return self._partitions.setdefault(topic_partition, made)
+
+    def _writable(self, topic_partition: TopicPartition) -> PartitionFiles:
+        """Return a partition whose names are durable up to the root.
+
+        Whoever created the topic may have died before its last sync; we are about to promise that what is in
+        it lasts. Once per topic and process.
+        """
+        partition = self._partition(topic_partition)
+        if topic_partition.topic not in self._settled:
+            self._settle_root()
+            sync_folder(self.root / TOPICS, files=self._files)
+            self._settled.add(topic_partition.topic)
+        return partition
+
+    def _settle_root(self) -> None:
+        with suppress(PermissionError):  # a parent that may be passed through but not read
+            sync_folder(self.root.parent, files=self._files)
+        sync_folder(self.root, files=self._files)
+
+    def _reader(self, topic_partition: TopicPartition) -> PartitionReader:
+        return PartitionReader(self._partition(topic_partition), self.root, self._files)
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._found.get(name)
+        return self._topic_now(name) if topic is None else topic
+
+    def _topic_now(self, name: str) -> Topic:
+        """Return the topic as its file has it: another process may have added partitions."""
+        self._check_log()
+        topic = self._found[name] = self._topics.find(name)
+        return topic
+
+    def _ensure_log(self) -> None:
+        """Make the folder a log, if it is not one yet."""
+        ensure_private_folder(self.root / TOPICS, files=self._files)
+        check_private_folder(self.root)
+        if not (self.root / MARKER).exists():
+            check_storage(self.root, files=self._files)
+            try:
+                marker = _MARKER.encode(_Marker(uuid.uuid4().hex))
+                publish_exclusive(self.root / MARKER, [marker], files=self._files)
+            except FileExistsError:
+                pass  # another process was faster
+        self._settle_root()
+        self._check_log()
+
+    def _check_log(self) -> None:
+        """Refuse a folder that is not a log, or not ours alone."""
+        if self._is_checked:
+            return
+        path = self.root / MARKER
+        if not path.exists():
+            raise NoSuchLogError(
+                f"There is no log in {self.root}. Likely cause: a typing error, another working folder, or "
+                "no topic has been created yet. Remedy: create one (millstream topics create NAME), or name "
+                "the folder."
+            )
+        check_private_folder(self.root)
+        _MARKER.decode(read_bounded(path, _MARKER.max_bytes, files=self._files), _Marker, str(path))
+        self._is_checked = True

@@ -1,0 +1,91 @@
+"""The watermark: up to where a partition is acknowledged.
+
+A file of 48 bytes, ``end``, overwritten in place after each durable append. Everything below it is
+acknowledged and must be intact: damage there is an error. Everything above it was never seen by a reader: a
+writer that died left it, and the next one adopts it if it is whole and cuts it off if it is torn. Readers
+need no lock and no sync: they read these 48 bytes and believe what lies below.
+
+The watermark itself is written without a sync (that would double the cost of an append). After a power cut it
+may therefore be too low, never too high; whoever opens the partition first moves it up again over what is
+durable (:mod:`millstream.log.embedded.recovery`).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from millstream.durable import FileLayer, checksum, create_exclusive, opened, write_all
+
+__all__ = ["Watermark", "create_watermark", "read_watermark", "write_watermark", "write_watermark_durably"]
+
+NAME: Final = "end"
+_BODY: Final = struct.Struct("<4sB3xqqqq")
+_CHECKSUM: Final = struct.Struct("<I4x")
+_MAGIC: Final = b"MSWM"
+_VERSION: Final = 1
+_READ_ATTEMPTS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """The active segment, how much of it is acknowledged, and the partition's first and next offset."""
+
+    segment_base: int
+    length: int
+    next_offset: int
+    start_offset: int
+
+
+def create_watermark(folder: Path, mark: Watermark, files: FileLayer) -> None:
+    """Write the first watermark of a partition, durably."""
+    create_exclusive(folder / NAME, [_pack(mark)], files=files)
+
+
+def write_watermark(folder: Path, mark: Watermark, files: FileLayer) -> None:
+    """Overwrite the watermark. The caller holds the partition's lock; what is below is durable already."""
+    with opened(folder / NAME, os.O_WRONLY, files=files) as fd:
+        write_all(fd, [_pack(mark)], 0, files=files)
+
+
+def write_watermark_durably(folder: Path, mark: Watermark, files: FileLayer) -> None:
+    """Overwrite the watermark and sync it, for those rare writes that must not be forgotten."""
+    with opened(folder / NAME, os.O_WRONLY | os.O_CREAT, files=files) as fd:
+        write_all(fd, [_pack(mark)], 0, files=files)
+        files.fsync(fd)
+
+
+def read_watermark(folder: Path, files: FileLayer) -> Watermark | None:
+    """Return the watermark; ``None`` if the file is missing or damaged.
+
+    Reading may meet a write in progress and see half of each; so a bad checksum is read again, a bounded
+    number of times.
+    """
+    try:
+        with opened(folder / NAME, os.O_RDONLY, files=files) as fd:
+            for _ in range(_READ_ATTEMPTS):
+                mark = _unpack(files.pread(fd, _BODY.size + _CHECKSUM.size + 1, 0))
+                if mark is not None:
+                    return mark
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def _pack(mark: Watermark) -> bytes:
+    body = _BODY.pack(_MAGIC, _VERSION, mark.segment_base, mark.length, mark.next_offset, mark.start_offset)
+    return body + _CHECKSUM.pack(checksum(body))
+
+
+def _unpack(data: bytes) -> Watermark | None:
+    if len(data) != _BODY.size + _CHECKSUM.size:
+        return None
+    body = data[: _BODY.size]
+    magic, version, *numbers = _BODY.unpack(body)
+    (expected,) = _CHECKSUM.unpack_from(data, _BODY.size)
+    if (magic, version) != (_MAGIC, _VERSION) or checksum(body) != expected:
+        return None
+    return Watermark(*numbers)

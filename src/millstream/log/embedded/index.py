@@ -1,0 +1,204 @@
+"""The index of one partition in memory: which offsets are where.
+
+It follows the files and never leads them: :meth:`PartitionIndex.refresh` reads the watermark and whatever
+entries lie below it that are not known yet. So it takes no lock between processes, and several processes see
+the same. Old segments are loaded when asked for, and a bounded number of them is kept.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from millstream.durable import FileLayer
+from millstream.log.api import Publication, TopicPartition
+from millstream.log.embedded.high_watermark import Watermark
+from millstream.log.embedded.segment import (
+    Located,
+    ReadBuffer,
+    SegmentHeader,
+    SegmentName,
+    cut_short,
+    parse_segment_name,
+    read_header,
+    scan,
+)
+from millstream.log.errors import DamagedLogError
+from millstream.types import Epoch, Offset
+
+__all__ = ["PartitionIndex", "SegmentIndex", "current_segments", "replaced_segments"]
+
+_KEPT_SEGMENTS: Final = 16
+
+
+def current_segments(folder: Path) -> list[SegmentName]:
+    """Return the segments in a folder, in order, without those that a rewritten one replaces."""
+    return _sorted_out(folder)[0]
+
+
+def replaced_segments(folder: Path) -> list[SegmentName]:
+    """Return the segments that a rewritten one replaces: they can go."""
+    return _sorted_out(folder)[1]
+
+
+def _sorted_out(folder: Path) -> tuple[list[SegmentName], list[SegmentName]]:
+    found = [name for path in folder.iterdir() if (name := parse_segment_name(path.name)) is not None]
+    rewritten = [name for name in found if name.generation]
+    current: list[SegmentName] = []
+    replaced: list[SegmentName] = []
+    for name in sorted(found):
+        (replaced if any(other.replaces(name) for other in rewritten) else current).append(name)
+    return current, replaced
+
+
+class SegmentIndex:
+    """The entries of one segment, as far as they have been read."""
+
+    def __init__(
+        self, folder: Path, name: SegmentName, topic_id: str, partition: int, files: FileLayer
+    ) -> None:
+        self.path = folder / name.file_name
+        self._files = files
+        with ReadBuffer(self.path, files) as window:
+            self.header, self.end = read_header(window, self.path)
+        self.base = self.next_offset = name.base
+        self.entries: list[Located] = []
+        self.entry_bases: list[int] = []
+        _check_identity(self.header, self.path, topic_id, partition, name.base)
+
+    def extend(self, end: int | None = None) -> list[Located]:
+        """Read the entries up to byte ``end`` (default: the file's end); return the new ones."""
+        with ReadBuffer(self.path, self._files) as window:
+            size = window.size()
+            end = size if end is None else end
+            if size < end:
+                raise cut_short(self.path, size, end)
+            new = list(scan(window, self.path, self.end, end, self.next_offset))
+        for located in new:
+            self.entries.append(located)
+            self.entry_bases.append(located.entry.base_offset)
+            self.end, self.next_offset = located.end, located.entry.next_offset
+        return new
+
+    @property
+    def bytes(self) -> int:
+        """The length of the blocks as they stand in files, wherever they are."""
+        return sum(located.entry.length for located in self.entries)
+
+    @property
+    def raw_bytes(self) -> int:
+        """What the blocks take uncompressed."""
+        return sum(located.entry.raw_bytes for located in self.entries)
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp; -1 if there is none."""
+        return max((located.entry.max_timestamp for located in self.entries), default=-1)
+
+    def between(self, start: int, end: int) -> list[Located]:
+        """Return the entries that hold any offset of the range."""
+        first = max(0, bisect_right(self.entry_bases, start) - 1)
+        last = bisect_right(self.entry_bases, end - 1)
+        return [located for located in self.entries[first:last] if located.entry.next_offset > start]
+
+
+class PartitionIndex:
+    """Which offsets of one partition are where, up to the watermark seen last."""
+
+    def __init__(
+        self, folder: Path, topic_partition: TopicPartition, topic_id: str, files: FileLayer
+    ) -> None:
+        self._folder = folder
+        self._topic_partition = topic_partition
+        self._topic_id = topic_id
+        self._files = files
+        self._active: SegmentIndex | None = None
+        self._older: OrderedDict[SegmentName, SegmentIndex] = OrderedDict()
+        self.mark: Watermark | None = None
+        self.append_time = 0
+        self.publications: dict[tuple[str, str], Publication] = {}
+
+    @property
+    def active(self) -> SegmentIndex:
+        """The segment that is written to. Only after :meth:`refresh`."""
+        assert self._active is not None
+        return self._active
+
+    def refresh(self, mark: Watermark) -> None:
+        """Learn what lies below ``mark``, which was read from the file just now."""
+        if mark == self.mark:
+            return
+        if self._active is None or self._active.base != mark.segment_base:
+            self._open_active(mark.segment_base)
+        for located in self.active.extend(mark.length):
+            self._learn(located)
+        if self.active.next_offset != mark.next_offset or self.active.end != mark.length:
+            raise DamagedLogError(
+                f"{self.active.path} ends at offset {self.active.next_offset}, but the watermark of "
+                f"{self._topic_partition} says {mark.next_offset}. Likely cause: files of different times "
+                "were put together. Remedy: restore the partition's folder as a whole from one backup."
+            )
+        self.mark = mark
+
+    def segments(self, start: int) -> Iterator[SegmentIndex]:
+        """Yield the segments that hold offsets from ``start`` on, in order, the active one last."""
+        if start >= self.active.base:
+            yield self.active
+            return
+        names = current_segments(self._folder)
+        names = names[max(0, bisect_right(names, start, key=lambda name: name.base) - 1) :]
+        for name, following in zip(names, [*names[1:], None], strict=True):
+            if name.base == self.active.base:
+                yield self.active
+                return
+            yield self._load(name, -1 if following is None else following.base)
+
+    def _open_active(self, base: int) -> None:
+        active = self._segment(SegmentName(base))
+        self._active = active
+        self.append_time = active.header.append_time
+        self.publications = {
+            (publisher, task): Publication(Epoch(epoch), Offset(offset), count)
+            for publisher, tasks in active.header.publications.items()
+            for task, (epoch, offset, count) in tasks.items()
+        }
+
+    def _learn(self, located: Located) -> None:
+        entry = located.entry
+        self.append_time = max(self.append_time, entry.append_time)
+        if entry.stamp is not None:
+            publisher, task, epoch = entry.stamp
+            self.publications[publisher, task] = Publication(
+                Epoch(epoch), Offset(entry.base_offset), entry.count
+            )
+
+    def _segment(self, name: SegmentName) -> SegmentIndex:
+        return SegmentIndex(self._folder, name, self._topic_id, self._topic_partition.partition, self._files)
+
+    def _load(self, name: SegmentName, following: int) -> SegmentIndex:
+        segment = self._older.get(name)
+        if segment is None:
+            segment = self._segment(name)
+            segment.extend()
+            if segment.next_offset != following:
+                raise DamagedLogError(
+                    f"{segment.path} ends at offset {segment.next_offset}, but the next segment begins at "
+                    f"{following}. Likely cause: a file was cut or deleted. Remedy: restore it from a backup."
+                )
+            self._older[name] = segment
+            if len(self._older) > _KEPT_SEGMENTS:
+                self._older.popitem(last=False)
+        self._older.move_to_end(name)
+        return segment
+
+
+def _check_identity(header: SegmentHeader, path: Path, topic_id: str, partition: int, base: int) -> None:
+    if (header.topic_id, header.partition, header.base_offset) != (topic_id, partition, base):
+        raise DamagedLogError(
+            f"{path} belongs to partition {header.partition} of a topic with id {header.topic_id}, from "
+            f"offset {header.base_offset}; expected are partition {partition}, id {topic_id} and offset "
+            f"{base}. Likely cause: a file was copied from elsewhere. Remedy: put the right file back."
+        )

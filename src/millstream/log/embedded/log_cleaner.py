@@ -1,0 +1,423 @@
+"""Rewriting: how a partition stays small while others append to it and read it.
+
+Segments that are no longer written to are rewritten, one or several into one:
+
+- **KeyedAggregation** brings rows that lie in sealed files, and small segments, together into one file. Nothing else
+  changes: the same records have the same offsets. The sealed files can then be collected.
+- **Compaction** also leaves out records that a later one with the same key replaces, and in time the
+  tombstones. Offsets stay; there are gaps.
+
+Blocks of compacted topics are compressed when they are rewritten. What is worth a rewrite goes by the bytes
+that they take uncompressed: else state that compresses well would seem small beside what is new, and would be
+rewritten for next to nothing. How large a file becomes goes by the bytes in the file.
+
+Nobody waits for it. The new file is built beside the old ones without the partition's lock; it counts as
+soon as it has its name, and its name says which it replaces. A reader that finds a file gone looks at the
+folder again.
+
+What compaction promises: whoever reads from any offset on, up to ``Compacted.to`` or further, and keeps the
+last value per key, has what the whole topic would have given; if it begins with a copy that it made before,
+that copy must have got to ``Compacted.deletes_gone_to``. Whoever follows a changelog checks both.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.durable import (
+    Chunk,
+    FileLayer,
+    LockTimeoutError,
+    disk_errors_named,
+    held_lock,
+    write_all,
+)
+from millstream.log.api import Beyond
+from millstream.log.blocks import MAX_SPAN, encode_blocks, encode_sparse_block, summary
+from millstream.log.embedded.compaction import Compaction, KeepAll, KeepLast, Kept, LastOffsets, Rule
+from millstream.log.embedded.index import SegmentIndex, current_segments
+from millstream.log.embedded.partition import PartitionFiles
+from millstream.log.embedded.reader import PartitionReader, Stored
+from millstream.log.embedded.segment import ENTRY, HEADER, Entry, SegmentHeader, SegmentName
+
+__all__ = ["SEGMENTS_OF_RETENTION", "LogCleaner"]
+
+LOCK: Final = "maintenance"
+_UNFINISHED: Final = "unfinished"
+"""The name under which a segment is rewritten. There is one at a time, by the lock."""
+SMALL_BYTES: Final = 1 << 20
+"""Segments below this size are always worth joining."""
+MANY_SEGMENTS: Final = 32
+"""So many closed segments that can't be compacted are joined all the same."""
+SEGMENTS_OF_RETENTION: Final = 8
+"""Into so many segments at least the bytes are cut that a topic retains: only whole ones are let go."""
+BLOCK_ROWS: Final = 50_000
+BLOCK_BYTES: Final = 4 << 20
+_BUCKET_MS: Final = 3_600_000
+"""Tombstones go by the time of their entry, so while they stay, each hour has entries of its own."""
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A segment that is no longer written to."""
+
+    name: SegmentName
+    index: SegmentIndex
+
+    @property
+    def end(self) -> int:
+        return self.index.next_offset
+
+    @property
+    def bytes(self) -> int:
+        return self.index.bytes
+
+    @property
+    def raw_bytes(self) -> int:
+        return self.index.raw_bytes
+
+    @property
+    def is_folded(self) -> bool:
+        return not self.has_references(sys.maxsize)
+
+    @property
+    def dirty_from(self) -> int:
+        """Where that begins which was never compacted; the end if there is nothing of it."""
+        return max(self.index.base, self.index.header.clean_to)
+
+    def has_references(self, up_to: int) -> bool:
+        """Whether entries that end before an offset have their rows in sealed files."""
+        return any(entry.file is not None and entry.next_offset <= up_to for entry in self._entries())
+
+    def reach(self, up_to: int) -> int:
+        """How far entries go that end before an offset."""
+        return max((entry.next_offset for entry in self._entries() if entry.next_offset <= up_to), default=0)
+
+    def raw_bytes_between(self, start: int, end: int) -> int:
+        """What the blocks of those entries that begin there take uncompressed."""
+        return sum(entry.raw_bytes for entry in self._entries() if start <= entry.base_offset < end)
+
+    def behind(self, offset: int) -> list[Entry]:
+        """The entries from an offset on."""
+        return [entry for entry in self._entries() if entry.base_offset >= offset]
+
+    def _entries(self) -> Iterator[Entry]:
+        return (located.entry for located in self.index.entries)
+
+
+class LogCleaner:
+    """Rewrites the segments of one partition."""
+
+    def __init__(
+        self,
+        partition: PartitionFiles,
+        reader: PartitionReader,
+        files: FileLayer,
+        target_bytes: int,
+        *,
+        compress: bool,
+    ) -> None:
+        self._partition = partition
+        self._reader = reader
+        self._files = files
+        self._target_bytes = target_bytes
+        self._compress = compress
+        self._alike_before = 0
+
+    def run(self, *, min_entries: int, ask: Callable[[], Compaction | None], beyond: Beyond = "fold") -> bool:
+        """Rewrite what is worth it; return whether anything was.
+
+        The active segment is closed first if it has ``min_entries`` entries. If somebody else is at it,
+        nothing is done. What may be left out is asked when nobody else can be at it any more: see
+        :meth:`settle`.
+        """
+        try:
+            with held_lock(self._partition.place.folder / LOCK, timeout_ms=0):
+                compaction = ask()
+                self._alike_before = sys.maxsize if compaction is None else compaction.deletes_before
+                self._partition.remove_remains()
+                self._partition.close_segment(min_entries)
+                is_compacted = compaction is not None and self._compact(compaction, beyond)
+                up_to = sys.maxsize if compaction is None else compaction.up_to
+                return self._fold(up_to, beyond) or is_compacted
+        except LockTimeoutError:
+            return False
+
+    def settle(self, timeout_ms: int) -> None:
+        """Wait until nobody is at it: whoever begins after that asks anew what may be left out."""
+        with held_lock(self._partition.place.folder / LOCK, timeout_ms=timeout_ms):
+            pass
+
+    # What is worth it ---------------------------------------------------------------------------------
+
+    def _closed(self) -> list[_Segment]:
+        names = current_segments(self._partition.place.folder)
+        with self._partition.index() as index:
+            found = {segment.path.name: segment for segment in index.segments(names[0].base)}
+            active = index.active.path.name
+        return [
+            _Segment(name, found[name.file_name])
+            for name in names
+            if name.file_name in found and name.file_name != active
+        ]
+
+    def _fold(self, up_to: int, beyond: Beyond) -> bool:
+        """Join segments; those that can't be compacted yet stay for themselves.
+
+        Else each would grow together with newer ones for ever, and never end before the bound. But if there
+        are many, the bound does not move, because somebody who needs it stands still.
+        """
+        closed = self._closed()
+        groups = list(_foldable([segment for segment in closed if segment.end <= up_to], self._target_bytes))
+        behind = [segment for segment in closed if segment.end > up_to]
+        if len(behind) > MANY_SEGMENTS:
+            groups += _foldable(behind, self._target_bytes)
+        else:
+            groups += [[segment] for segment in behind if self._is_worth_a_copy(segment, up_to, beyond)]
+        for group in groups:
+            self._rewrite(group, KeepAll(), beyond)
+        return bool(groups)
+
+    def _is_worth_a_copy(self, segment: _Segment, up_to: int, beyond: Beyond) -> bool:
+        """Whether to fold a segment now that is to be compacted later."""
+        if beyond == "fold":
+            return not segment.is_folded
+        return segment.bytes <= SMALL_BYTES and segment.has_references(up_to)
+
+    def _compact(self, compaction: Compaction, beyond: Beyond) -> bool:
+        """Compact what is worth it; return whether anything was."""
+        segments = [(segment, segment.reach(compaction.up_to)) for segment in self._closed()]
+        segments = [(segment, reach) for segment, reach in segments if reach > segment.index.base]
+        size = sum(segment.raw_bytes_between(segment.index.base, reach) for segment, reach in segments)
+        dirty = sum(segment.raw_bytes_between(segment.dirty_from, reach) for segment, reach in segments)
+        if not dirty or dirty < compaction.min_dirty * size:
+            return False
+        covered, last, compacted_to = self._one_pass(segments, compaction.max_keys)
+        dropped = self._dropped(compaction, last)
+        rule = KeepLast(last, compacted_to, compaction.deletes_before, dropped)
+        for group in _of_size(covered, self._target_bytes):  # oldest first: a tombstone goes last
+            self._rewrite(group, rule, beyond)
+        return True
+
+    def _one_pass(
+        self, segments: Iterable[tuple[_Segment, int]], max_keys: int
+    ) -> tuple[list[_Segment], LastOffsets, int]:
+        """Return the segments that one pass covers, what is new in them, and how far they reach."""
+        covered: list[_Segment] = []
+        last = LastOffsets()
+        is_new = False
+        compacted_to = 0
+        for segment, reach in segments:
+            if last.has_at_least(max_keys):
+                break
+            start = segment.index.base if is_new else segment.dirty_from
+            if start < reach:
+                is_new = True
+                for stored in self._reader.stored(start, reach):
+                    last.add(stored.records.column(0), stored.offsets())
+            covered.append(segment)
+            compacted_to = reach
+        return covered, last, compacted_to
+
+    def _dropped(self, compaction: Compaction, last: LastOffsets) -> tuple[bytes, bytes] | None:
+        at = None if compaction.expired is None else last.of(b"")
+        if compaction.expired is None or at is None:
+            return None
+        note = next(self._reader.stored(at, at + 1)).records.column(1)[0].as_py()
+        return None if note is None else compaction.expired(note)
+
+    # One new segment ----------------------------------------------------------------------------------
+
+    def _rewrite(self, group: Sequence[_Segment], rule: Rule, beyond: Beyond) -> None:
+        """Write the records of some segments into one, and let it take their place.
+
+        1. Write it under a temporary name, and sync it. It is held in memory before: its header says what was
+           left out.
+        2. Swap it in.
+        """
+        generation = 1 + max(segment.name.generation for segment in group)
+        name = SegmentName(group[0].index.base, group[-1].end, generation)
+        path = self._partition.place.folder / name.file_name
+        temporary = path.with_name(_UNFINISHED)
+        # 1
+        headers = [segment.index.header for segment in group]
+        clean_to = min(name.end, rule.compacted_to) if rule.compacted_to else _clean_to(group)
+        writer = _Writer(
+            name.base, clean_to, is_append_time=self._reader.is_append_time, compress=self._compress
+        )
+        body = list(self._entries(name, rule, group[-1].behind(rule.up_to), beyond, writer))
+        header = SegmentHeader(
+            headers[0].topic_id,
+            headers[0].partition,
+            name.base,
+            headers[0].append_time,
+            {},
+            max(rule.compacted_to, *(header.compacted_to for header in headers)),
+            max(writer.deletes_gone_to, *(header.deletes_gone_to for header in headers)),
+            clean_to,
+        )
+        with disk_errors_named(path):
+            if temporary.exists():
+                self._files.unlink(temporary)  # somebody died over it
+            fd = self._files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                write_all(fd, [HEADER.encode(header), *body], 0, files=self._files)
+                self._files.fsync(fd)
+            finally:
+                self._files.close(fd)
+        # 2
+        self._partition.swap_in(temporary, name)
+
+    def _entries(
+        self, name: SegmentName, rule: Rule, behind: Iterable[Entry], beyond: Beyond, writer: _Writer
+    ) -> Iterator[Chunk]:
+        """Give the records that are kept, in entries of one block each, and those behind the rule's bound.
+
+        Entries behind it are in the new segment because others before it were in the old one. They are left
+        as they are: their rows are in sealed files that are kept as long as these can't be compacted.
+        """
+        yield from self._rewritten(writer, name.base, min(name.end, rule.up_to), rule)
+        for entry in behind:
+            if entry.file is not None and beyond == "leave":
+                yield from writer.entry()
+                yield ENTRY.encode(entry)
+                writer.start(entry.next_offset)
+            else:
+                yield from self._rewritten(writer, entry.base_offset, entry.next_offset, KeepAll())
+        yield from writer.entry()
+
+    def _rewritten(self, writer: _Writer, start: int, end: int, rule: Rule) -> Iterator[Chunk]:
+        for stored in self._reader.stored(start, end):
+            kept = rule.kept(stored)
+            bucket = self._bucket(stored.append_time)
+            if not writer.has_room(kept, stored, bucket):
+                yield from writer.entry()
+            writer.add(kept, stored, bucket)
+
+    def _bucket(self, append_time: int) -> int:
+        """Records of one bucket may share an entry, which has one append time."""
+        if self._reader.is_append_time:
+            return append_time
+        return -1 if append_time < self._alike_before else append_time // _BUCKET_MS
+
+
+class _Writer:
+    """Collects records for the next entry."""
+
+    def __init__(self, base: int, clean_to: int, *, is_append_time: bool, compress: bool) -> None:
+        self._clean_to = clean_to
+        self._is_append_time = is_append_time
+        self._compress = compress
+        self.deletes_gone_to = 0
+        """The offset behind the last tombstone that was left out of the segment; 0: none."""
+        self.start(base)
+
+    def start(self, base: int) -> None:
+        """Begin an entry at an offset."""
+        self._base = self._reached = base
+        self._parts: list[tuple[pa.RecordBatch, pa.Array]] = []
+        self._rows = self._bytes = self._append_time = 0
+        self._bucket: int | None = None
+
+    def has_room(self, kept: Kept, stored: Stored, bucket: int) -> bool:
+        """Whether the records fit into the entry, in size and in time, and their places into four bytes.
+
+        What is compacted and what is not have entries of their own: by these dirty bytes are counted.
+        """
+        if self._base < self._clean_to <= self._reached or self._bucket not in (None, bucket):
+            return False
+        is_small = (
+            self._rows + kept.records.num_rows <= BLOCK_ROWS
+            and self._bytes + kept.records.nbytes <= BLOCK_BYTES
+        )
+        return (is_small or not self._rows) and stored.next_offset - self._base <= MAX_SPAN
+
+    def add(self, kept: Kept, stored: Stored, bucket: int) -> None:
+        """Take in what is kept of a block, and cover its offsets."""
+        self._parts.append((kept.records, kept.offsets))
+        self._rows += kept.records.num_rows
+        self._bytes += kept.records.nbytes
+        self._append_time = stored.append_time
+        self._bucket = bucket
+        self._reached = stored.next_offset
+        self.deletes_gone_to = max(self.deletes_gone_to, kept.deletes_gone_to)
+
+    def entry(self) -> Iterator[Chunk]:
+        """Give the entry and its blocks, and begin the next one."""
+        span = self._reached - self._base
+        if not span:
+            return
+        records = pa.concat_batches([part for part, _ in self._parts])
+        chunks: list[Chunk]
+        if records.num_rows == span:
+            chunks, headers = encode_blocks(records, self._append_time, compress=self._compress)
+        else:
+            places = pc.subtract(pa.concat_arrays([offsets for _, offsets in self._parts]), self._base)
+            chunks, header = encode_sparse_block(
+                records, places, span, self._append_time, compress=self._compress
+            )
+            headers = [header]
+        length = sum(header.length for header in headers)
+        raw_length = sum(header.raw_length for header in headers)
+        count, low, high = summary(headers)
+        if self._is_append_time:
+            low = high = self._append_time
+        raw = raw_length if raw_length > length else 0
+        yield ENTRY.encode(Entry(self._base, count, None, 0, length, low, high, self._append_time, None, raw))
+        yield from chunks
+        self.start(self._reached)
+
+
+# Which segments become one ----------------------------------------------------------------------------
+
+
+def _foldable(segments: Sequence[_Segment], target_bytes: int) -> Iterator[list[_Segment]]:
+    """Give neighbours to be joined, the newest first.
+
+    A segment joins newer ones only if it is not much larger than they are together. So a record is rewritten
+    a logarithmic number of times, not once for every segment that comes after it.
+    """
+    group: list[_Segment] = []
+    size = raw_size = 0
+    for segment in reversed(segments):
+        fits = segment.bytes <= 2 * SMALL_BYTES or segment.raw_bytes <= 2 * raw_size
+        fits = fits and size + segment.bytes <= target_bytes
+        if group and not fits:
+            if _is_worth_it(group):
+                yield group
+            group, size, raw_size = [], 0, 0
+        group.insert(0, segment)
+        size += segment.bytes
+        raw_size += segment.raw_bytes
+    if _is_worth_it(group):
+        yield group
+
+
+def _clean_to(group: Sequence[_Segment]) -> int:
+    """How far what is joined was compacted: to the first of them that is not clean, and so far in that."""
+    return next((segment.dirty_from for segment in group if segment.dirty_from < segment.end), group[-1].end)
+
+
+def _is_worth_it(group: Sequence[_Segment]) -> bool:
+    return len(group) > 1 or not all(segment.is_folded for segment in group)
+
+
+def _of_size(segments: Iterable[_Segment], target_bytes: int) -> Iterator[list[_Segment]]:
+    """Give neighbours whose records make a segment of the size wanted, the oldest first."""
+    group: list[_Segment] = []
+    size = 0
+    for segment in segments:
+        if group and size + segment.bytes > target_bytes:
+            yield group
+            group, size = [], 0
+        group.append(segment)
+        size += segment.bytes
+    if group:
+        yield group

@@ -1,0 +1,396 @@
+"""One partition of the embedded log: append, publish, and the view that readers take.
+
+Appending, for one or many entries at once:
+
+1. Take the partition's lock (between processes and threads) and learn what others wrote meanwhile; bring the
+   partition into order if a writer died.
+2. Write the entries behind the watermark.
+3. Sync: one durable write, however many records.
+4. Move the watermark. This is the acknowledgement; readers see the records from here on.
+
+A crash before 4 leaves nothing that a reader has seen. Reading takes no lock
+(:mod:`millstream.log.embedded.reader`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from msgspec.structs import replace as replace_fields
+
+from millstream import failpoints
+from millstream.durable import (
+    Chunk,
+    FileLayer,
+    disk_errors_named,
+    held_lock,
+    opened,
+    publish_by_link,
+    publish_exclusive,
+    sync_folder,
+    write_all,
+)
+from millstream.log.api import (
+    AppendResult,
+    Compacted,
+    PublishResult,
+    SealedRange,
+    TimestampType,
+    TopicPartition,
+)
+from millstream.log.blocks import encode_blocks, summary
+from millstream.log.embedded.high_watermark import (
+    Watermark,
+    read_watermark,
+    write_watermark,
+    write_watermark_durably,
+)
+from millstream.log.embedded.index import PartitionIndex, current_segments, replaced_segments
+from millstream.log.embedded.recovery import has_temporaries, is_disordered, recover
+from millstream.log.embedded.segment import (
+    ENTRY,
+    HEADER,
+    MAX_ENTRY_DATA_BYTES,
+    Entry,
+    ReadBuffer,
+    SegmentHeader,
+    SegmentName,
+    read_header,
+    segment_name,
+)
+from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError, RecordTooLargeError
+from millstream.types import Offset
+
+__all__ = ["Limits", "PartitionFiles"]
+
+LOCK: Final = "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a segment is full, and how long a writer waits for another one."""
+
+    segment_bytes: int = 64 << 20
+    segment_entries: int = 4096
+    lock_timeout_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlace:
+    """Where a partition is, and what it belongs to."""
+
+    folder: Path
+    topic_partition: TopicPartition
+    topic_id: str
+    timestamp_type: TimestampType
+
+
+class PartitionFiles:
+    """The files of one partition. Safe to share between threads."""
+
+    def __init__(
+        self, place: PartitionPlace, *, files: FileLayer, limits: Limits, now_ms: Callable[[], int]
+    ) -> None:
+        self.place = place
+        self._files = files
+        self._limits = limits
+        self._now_ms = now_ms
+        self._index = PartitionIndex(place.folder, place.topic_partition, place.topic_id, files)
+        self._mutex = threading.RLock()
+        self._compacted: tuple[tuple[SegmentName, ...], Compacted] = (), Compacted(Offset(0), Offset(0))
+
+    @contextmanager
+    def index(self) -> Iterator[PartitionIndex]:
+        """Give the index as it is now, for the length of a ``with`` block. It must not leave the block."""
+        folder = self.place.folder
+        with self._mutex:
+            mark = read_watermark(folder, self._files)
+            if mark is None or (self._index.mark is None and self._is_disordered(mark)):
+                with self._locked():
+                    mark = recover(folder, self._files)
+            self._learn(mark)
+            yield self._index
+
+    def bounds(self) -> tuple[Offset, Offset]:
+        """Return the first offset and the next one."""
+        with self.index() as index:
+            assert index.mark is not None
+            return Offset(index.mark.start_offset), Offset(index.mark.next_offset)
+
+    def append(self, records: pa.RecordBatch) -> AppendResult:
+        """Append records at the end, all or nothing; durable when it returns."""
+        if not records.num_rows:
+            return AppendResult(self.bounds()[1], 0)
+        now = self._now_ms()
+        chunks, headers = encode_blocks(records, now)
+        length = sum(header.length for header in headers)
+        if length > MAX_ENTRY_DATA_BYTES:
+            raise RecordTooLargeError(
+                f"A batch of {records.num_rows} records for {self.place.topic_partition} has {length} "
+                f"bytes; the bound is {MAX_ENTRY_DATA_BYTES}. Remedy: append it in several parts."
+            )
+        count, low, high = summary(headers)
+        with self._writing() as mark:
+            entry = Entry(mark.next_offset, count, None, 0, length, low, high, now, None)
+            self._commit(mark, [(entry, chunks)])
+            return AppendResult(Offset(mark.next_offset), count)
+
+    def publish(self, ranges: Sequence[SealedRange]) -> list[PublishResult]:
+        """Give sealed rows the next offsets, without copying; skip what is there already.
+
+        The lock is held from the look at the last epoch to the acknowledgement: a publisher that slept in
+        between does not exist.
+        """
+        now = self._now_ms()
+        results: list[PublishResult] = []
+        entries: list[tuple[Entry, list[Chunk]]] = []
+        with self._writing() as mark:
+            known = {task: (done.epoch, done.base_offset) for task, done in self._index.publications.items()}
+            offset = Offset(mark.next_offset)
+            for sealed in ranges:
+                stamp = sealed.stamp
+                last = known.get((stamp.publisher, stamp.task))
+                if last is not None and last[0] >= stamp.epoch:
+                    results.append(PublishResult(False, last[1] if last[0] == stamp.epoch else None))
+                    continue
+                entries.append((_entry(sealed, offset, now), []))
+                known[stamp.publisher, stamp.task] = (stamp.epoch, offset)
+                results.append(PublishResult(True, offset))
+                offset = Offset(offset + sealed.count)
+            if entries:
+                self._commit(mark, entries)
+        return results
+
+    def delete_before(self, offset: Offset) -> None:
+        """Let the partition begin at ``offset``.
+
+        1. If nothing shall be left, start a new segment, so that the old one can go.
+        2. Move the start, durably: from here on, what is before it is an error to read.
+        3. Delete the segments that lie before it as a whole.
+        """
+        folder = self.place.folder
+        with self._writing() as seen:
+            if not seen.start_offset <= offset <= seen.next_offset:
+                raise OffsetOutOfRangeError(
+                    f"{self.place.topic_partition} has the offsets {seen.start_offset} to "
+                    f"{seen.next_offset}; it can't be made to begin at {offset}. Remedy: name an offset in "
+                    "that range."
+                )
+            # 1
+            is_last = offset == seen.next_offset and self._index.active.entries
+            mark = self._roll(seen) if is_last else seen
+            # 2
+            write_watermark_durably(folder, replace(mark, start_offset=offset), self._files)
+            failpoints.hit("log.start_moved")
+            # 3
+            self._remove_replaced()
+            for name, following in pairwise(current_segments(folder)):
+                if following.base <= offset:
+                    self._files.unlink(folder / name.file_name)
+            sync_folder(folder, files=self._files)
+
+    def kept_from(self, now_ms: int, retention_ms: int | None, retention_bytes: int | None) -> Offset:
+        """Return the offset from which on a retention by time and by size keeps the partition.
+
+        As in Kafka a segment goes by size only if what is left without it is still that size.
+        """
+        with self.index() as index:
+            assert index.mark is not None
+            start = index.mark.start_offset
+            closed = [segment for segment in index.segments(start) if segment is not index.active]
+            sizes = [segment.bytes for segment in (*closed, index.active)]
+        for number, segment in enumerate(closed):
+            is_old = retention_ms is not None and segment.max_timestamp < now_ms - retention_ms
+            is_over = retention_bytes is not None and sum(sizes[number + 1 :]) >= retention_bytes
+            if not (is_old or is_over):
+                break
+            start = segment.next_offset
+        return Offset(start)
+
+    def compacted(self) -> Compacted:
+        """Return what the headers of rewritten segments say."""
+        names = tuple(name for name in current_segments(self.place.folder) if name.generation)
+        if self._compacted[0] != names:
+            try:
+                headers = [self._header(name) for name in names]
+            except FileNotFoundError:
+                return self.compacted()  # replaced by another one just now
+            to = max((header.compacted_to for header in headers), default=0)
+            gone = max((header.deletes_gone_to for header in headers), default=0)
+            self._compacted = names, Compacted(Offset(to), Offset(gone))
+        return self._compacted[1]
+
+    def _header(self, name: SegmentName) -> SegmentHeader:
+        path = self.place.folder / name.file_name
+        with ReadBuffer(path, self._files) as window:
+            return read_header(window, path)[0]
+
+    def close_segment(self, min_entries: int) -> None:
+        """Start a new segment if the active one has so many entries, so that the old one can be rewritten."""
+        with self._writing() as mark:
+            if len(self._index.active.entries) >= min_entries:
+                self._roll(mark)
+
+    def swap_in(self, temporary: Path, name: SegmentName) -> None:
+        """Let a rewritten segment take the place of those that it replaces.
+
+        1. Sync the watermark: after a power cut it must not point into a segment that is gone.
+        2. Give the new one its name, durably: from here on it counts. Who had opened the old ones reads on.
+        3. Delete what it replaces. A crash before the end leaves files that nobody reads.
+        """
+        with self._writing() as mark:
+            # 1
+            write_watermark_durably(self.place.folder, mark, self._files)
+            # 2
+            publish_by_link(temporary, self.place.folder / name.file_name, files=self._files)
+            failpoints.hit("log.rewritten_named")
+            # 3
+            self._remove_replaced()
+
+    def remove_remains(self) -> None:
+        """Delete what a rewriter left that died before it was done."""
+        with self._writing():
+            self._remove_replaced()
+
+    def _remove_replaced(self) -> None:
+        """Delete segments that a rewritten one replaces. Before any other: they must not count again."""
+        folder = self.place.folder
+        replaced = replaced_segments(folder)
+        for name in replaced:
+            self._files.unlink(folder / name.file_name)
+        if replaced:
+            failpoints.hit("log.replaced_removed")
+            sync_folder(folder, files=self._files)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Watermark]:
+        """Hold the lock with everything known and in order; give the watermark. Step 1 of appending."""
+        folder = self.place.folder
+        with self._mutex, self._locked():
+            failpoints.hit("log.locked")
+            mark = read_watermark(folder, self._files)
+            if mark is None or self._is_disordered(mark):
+                mark = recover(folder, self._files)
+            self._learn(mark)
+            yield mark
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        folder = self.place.folder
+        if not folder.is_dir():
+            raise DamagedLogError(
+                f"{folder} is missing, but topic {self.place.topic_partition.topic!r} exists. Likely cause: "
+                "it was deleted by hand. Remedy: restore the folder from a backup."
+            )
+        with held_lock(folder / LOCK, timeout_ms=self._limits.lock_timeout_ms):
+            yield
+
+    def _is_disordered(self, mark: Watermark) -> bool:
+        first_look = self._index.mark is None
+        return is_disordered(self.place.folder, mark) or (first_look and has_temporaries(self.place.folder))
+
+    def _learn(self, mark: Watermark) -> None:
+        try:
+            self._index.refresh(mark)
+        except FileNotFoundError:
+            # Others rolled on and deleted that segment after we read the watermark.
+            self._index.refresh(read_watermark(self.place.folder, self._files) or mark)
+
+    def _commit(self, mark: Watermark, entries: list[tuple[Entry, list[Chunk]]]) -> None:
+        """Steps 2 to 4 of appending."""
+        if self._is_full():
+            mark = self._roll(mark)
+        chunks: list[Chunk] = []
+        for entry, blocks in entries:
+            chunks += [ENTRY.encode(self._timed(entry)), *blocks]
+        path = self.place.folder / segment_name(mark.segment_base)
+        with disk_errors_named(path), opened(path, os.O_RDWR, files=self._files) as fd:
+            try:
+                # 2
+                end = write_all(fd, chunks, mark.length, files=self._files)
+                failpoints.hit("log.frame_written")
+                # 3
+                self._files.fsync(fd)
+            except OSError:
+                self._take_back(fd, mark)
+                raise
+            failpoints.hit("log.frame_synced")
+            # 4
+            self._acknowledge(fd, mark, replace(mark, length=end, next_offset=entries[-1][0].next_offset))
+        failpoints.hit("log.watermark_written")
+
+    def _acknowledge(self, fd: int, mark: Watermark, moved: Watermark) -> None:
+        """Move the watermark. If that fails, what its file holds decides: what it covers must stay."""
+        folder = self.place.folder
+        try:
+            write_watermark(folder, moved, self._files)
+        except OSError:
+            with suppress(OSError):
+                found = read_watermark(folder, self._files)
+                if found == moved:
+                    return
+                if found != mark:
+                    write_watermark(folder, mark, self._files)  # half written; if this fails, nothing is cut
+                self._take_back(fd, mark)
+            raise
+
+    def _take_back(self, fd: int, mark: Watermark) -> None:
+        """Cut off what nobody has seen, so that the caller may try again without a duplicate."""
+        with suppress(OSError):
+            self._files.truncate(fd, mark.length)
+            self._files.fsync(fd)
+
+    def _timed(self, entry: Entry) -> Entry:
+        """Return the entry with an append time that does not go back, and with the topic's kind of time."""
+        append_time = max(entry.append_time, self._index.append_time)
+        if self.place.timestamp_type is TimestampType.CREATE_TIME:
+            return replace_fields(entry, append_time=append_time)
+        return replace_fields(
+            entry, append_time=append_time, min_timestamp=append_time, max_timestamp=append_time
+        )
+
+    def _is_full(self) -> bool:
+        active = self._index.active
+        return len(active.entries) >= self._limits.segment_entries or (
+            active.end >= self._limits.segment_bytes and bool(active.entries)
+        )
+
+    def _roll(self, mark: Watermark) -> Watermark:
+        """Start a new segment: create it with all that must outlive the old one, then move the watermark."""
+        place, index = self.place, self._index
+        publications: dict[str, dict[str, tuple[int, int, int]]] = {}
+        for (publisher, task), done in index.publications.items():
+            publications.setdefault(publisher, {})[task] = (done.epoch, done.base_offset, done.count)
+        header = SegmentHeader(
+            place.topic_id, place.topic_partition.partition, mark.next_offset, index.append_time, publications
+        )
+        path = place.folder / segment_name(mark.next_offset)
+        length = publish_exclusive(path, [HEADER.encode(header)], files=self._files)
+        failpoints.hit("log.segment_created")
+        mark = replace(mark, segment_base=mark.next_offset, length=length)
+        write_watermark(place.folder, mark, self._files)
+        index.refresh(mark)
+        return mark
+
+
+def _entry(sealed: SealedRange, offset: int, now: int) -> Entry:
+    stamp = (sealed.stamp.publisher, sealed.stamp.task, sealed.stamp.epoch)
+    return Entry(
+        offset,
+        sealed.count,
+        sealed.file,
+        sealed.start,
+        sealed.length,
+        sealed.min_timestamp,
+        sealed.max_timestamp,
+        now,
+        stamp,
+    )

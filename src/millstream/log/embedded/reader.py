@@ -1,0 +1,389 @@
+"""Reading one partition: by offset and by time, without locks and without copying.
+
+The index says which blocks are needed; they are read through a window of a MB and handed out as Arrow
+batches, small ones joined so that a caller never pays per entry. Questions of time are answered from the
+index and the block headers as far as they go; at most two blocks are opened. What was asked for is checked
+before the first batch: a range that is gone, or not there yet, is an error. Blocks that were compressed when
+they were rewritten are the exception: they are copied, and count as many bytes as they take then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.durable import FileLayer
+from millstream.log.api import LogRecordBatch, TimestampType
+from millstream.log.blocks import SCHEMA, BlockHeader, decode_rows, rows_within
+from millstream.log.embedded.partition import PartitionFiles
+from millstream.log.embedded.segment import Entry, Located, ReadBuffer, block_headers
+from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError
+from millstream.types import Offset
+
+__all__ = ["PartitionReader", "Stored", "sealed_path"]
+
+_SMALL_ROWS: Final = 4096
+_SMALL_BYTES: Final = 256 << 10
+_JOINED_ROWS: Final = 32_768
+_JOINED_BYTES: Final = 4 << 20
+
+T = TypeVar("T")
+
+
+class _GoneError(Exception):
+    """A file that the index named is gone: somebody rewrote the segment, or retention removed it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some records: from an offset on, or, where compaction left gaps, with an offset each."""
+
+    records: pa.RecordBatch
+    base_offset: int
+    sparse_offsets: pa.Array | None = None
+
+    def offset_of(self, row: int) -> Offset:
+        """Return the offset of a record."""
+        if self.sparse_offsets is not None:
+            return Offset(self.sparse_offsets[row].as_py())
+        return Offset(self.base_offset + row)
+
+    def offsets(self) -> pa.Array:
+        """Return the offset of each record."""
+        if self.sparse_offsets is not None:
+            return self.sparse_offsets
+        return pl.int_range(self.base_offset, self.base_offset + self.records.num_rows, eager=True).to_arrow()
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block and where it is; its body has not been read."""
+
+    base_offset: int
+    header: BlockHeader
+    entry: Entry
+    window: ReadBuffer
+    position: int
+    path: Path
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.header.span
+
+    def part(self, start: int, end: int) -> _Part:
+        """Return those records that are in a range of offsets."""
+        where = f"byte {self.position} of {self.path}"
+        rows = decode_rows(self.header, self.window.get(self.position, self.header.length), where)
+        if rows.places is not None:
+            offsets = pc.add(rows.places.cast(pa.int64()), self.base_offset)
+            inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
+            return _Part(rows.records.filter(inside), self.base_offset, offsets.filter(inside))
+        if self.base_offset >= start and self.next_offset <= end:
+            return _Part(rows.records, self.base_offset)
+        first = max(start, self.base_offset)
+        count = min(end, self.next_offset) - first
+        return _Part(rows.records.slice(first - self.base_offset, count), first)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(_Part):
+    """The records of a block, when they were appended, and where the block ends."""
+
+    append_time: int = 0
+    next_offset: int = 0
+
+
+class PartitionReader:
+    """Reads one partition of a log whose sealed files are below ``root``."""
+
+    def __init__(self, partition: PartitionFiles, root: Path, files: FileLayer) -> None:
+        self._partition = partition
+        self._topic_partition = partition.place.topic_partition
+        self.is_append_time = partition.place.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self._root = root
+        self._files = files
+
+    def read(self, start: Offset, end: Offset | None) -> Iterator[LogRecordBatch]:
+        """Return the records of a range, in batches. The range is checked now, the files are read later."""
+        return self._batches(start, self._checked(start, end))
+
+    def offset_for_time(self, timestamp: int, start: Offset | None) -> Offset | None:
+        """Return the first offset from ``start`` on whose timestamp is not below ``timestamp``."""
+        earliest, latest = self._partition.bounds()
+        start = earliest if start is None else start
+        self._checked(start, latest)
+        return self._asked(lambda: self._offset_for_time(timestamp, start, latest))
+
+    def _offset_for_time(self, timestamp: int, start: Offset, latest: Offset) -> Offset | None:
+        candidates = [
+            item for item in self._entries(start, latest) if item[1].entry.max_timestamp >= timestamp
+        ]
+        with closing(self._blocks(candidates, start, latest)) as blocks:
+            for block in blocks:
+                if block.header.max_timestamp < timestamp and not self.is_append_time:
+                    continue
+                part = block.part(start, latest)
+                if not part.records.num_rows:
+                    continue
+                if self.is_append_time:
+                    return part.offset_of(0)
+                row = pc.index(pc.greater_equal(part.records.column(2), timestamp), True).as_py()
+                if row >= 0:
+                    return part.offset_of(row)
+        return None
+
+    def max_timestamp(self, start: Offset, end: Offset) -> int | None:
+        """Return the largest timestamp in a range; ``None`` if it is empty."""
+        self._checked(start, end)
+        highest = self._asked(lambda: self._max_timestamp(start, end))
+        return highest if highest >= 0 else None
+
+    def _max_timestamp(self, start: Offset, end: Offset) -> int:
+        highest = -1
+        in_part: list[tuple[Path, Located]] = []
+        for path, located in self._entries(start, end):
+            entry = located.entry
+            if self.is_append_time or (start <= entry.base_offset and entry.next_offset <= end):
+                highest = max(highest, entry.max_timestamp)
+            else:
+                in_part.append((path, located))
+        for block in self._blocks(in_part, start, end):
+            if block.header.max_timestamp > highest:
+                highest = max(highest, _max_within(block, start, end))
+        return highest
+
+    def append_time(self, offset: Offset) -> int:
+        """Return when a record was appended or published."""
+        following = Offset(offset + 1)
+        self._checked(offset, following)
+        return self._asked(lambda: self._entries(offset, following)[0][1].entry.append_time)
+
+    def end_within(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
+        """Return an offset beyond ``start`` such that the records up to it fit, or are a single one."""
+        self._checked(start, end)
+        return self._asked(lambda: self._end_within(start, end, max_bytes))
+
+    def _end_within(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
+        left = max_bytes
+        reached = start
+        for item in self._entries(start, end):
+            entry = item[1].entry
+            if entry.raw_bytes > left:
+                return self._end_within_entry(item, reached, end, left, is_first=reached == start)
+            left -= entry.raw_bytes
+            reached = Offset(min(end, entry.next_offset))
+        return reached
+
+    def _end_within_entry(
+        self, item: tuple[Path, Located], start: Offset, end: Offset, left: int, *, is_first: bool
+    ) -> Offset:
+        """How far whole blocks of an entry reach; if not even the first one does, how far its records do."""
+        reached = start
+        with closing(self._blocks([item], start, end)) as blocks:
+            for block in blocks:
+                if block.header.raw_length > left:
+                    if is_first and reached == start:
+                        return self._end_within_block(block, start, end, left)
+                    break
+                left -= block.header.raw_length
+                reached = Offset(min(end, block.next_offset))
+        return reached
+
+    def _end_within_block(self, block: _Block, start: Offset, end: Offset, left: int) -> Offset:
+        part = block.part(start, end)
+        rows = rows_within(part.records, left) if part.records.num_rows else 0
+        if rows == part.records.num_rows:
+            return Offset(min(end, block.next_offset))
+        return part.offset_of(rows)
+
+    def stored(self, start: int, end: int) -> Iterator[Stored]:
+        """Give records block by block, as they are stored, for whoever rewrites them."""
+        for block in self._blocks(self._entries(start, end), start, end):
+            part = block.part(start, end)
+            yield Stored(
+                part.records,
+                part.base_offset,
+                part.sparse_offsets,
+                block.entry.append_time,
+                block.next_offset,
+            )
+
+    def sealed_files(self) -> set[str]:
+        """Return the sealed files that any entry points into, from the partition's first offset on."""
+        return {entry.file for entry in self._all_entries() if entry.file is not None}
+
+    def raw_size(self) -> int:
+        """Return how many bytes the blocks take uncompressed, wherever they are."""
+        return sum(entry.raw_bytes for entry in self._all_entries())
+
+    def _all_entries(self) -> list[Entry]:
+        def found() -> list[Entry]:
+            earliest, latest = self._partition.bounds()
+            return [located.entry for _, located in self._entries(earliest, latest)]
+
+        return self._asked(found)
+
+    def _checked(self, start: int, end: int | None) -> Offset:
+        earliest, latest = self._partition.bounds()
+        if end is None:
+            end = max(start, latest)
+        if earliest <= start <= end <= latest:
+            return Offset(end)
+        if start > end:
+            raise OffsetOutOfRangeError(
+                f"The range from {start} to {end} of {self._topic_partition} is backwards."
+            )
+        if start < earliest:
+            raise OffsetOutOfRangeError(
+                f"The offsets {start} to {min(end, earliest)} of {self._topic_partition} are gone: it "
+                f"begins at {earliest}. Likely cause: retention removed them before they were read. Remedy: "
+                f"read from {earliest} on; an application does so under another app_id, with state that "
+                "begins anew (offset_reset='earliest'). Give the topic a longer retention."
+            )
+        raise OffsetOutOfRangeError(
+            f"The offsets {start} to {end} of {self._topic_partition} are not all there: it ends at "
+            f"{latest}. Likely cause: the topic was deleted and made anew, or restored from an older "
+            f"backup. Remedy: begin at an offset from {earliest} to {latest}."
+        )
+
+    def _batches(self, start: Offset, end: Offset) -> Iterator[LogRecordBatch]:
+        """Read on behind the last batch if a file was replaced meanwhile."""
+        position = start
+        missing: Path | None = None
+        while position < end:
+            try:
+                for batch in self._joined(position, end):
+                    yield batch
+                    position = batch.next_offset
+            except _GoneError as gone:
+                if gone.path == missing:
+                    raise self._missing(gone.path, position) from None
+                missing = gone.path
+
+    def _joined(self, start: Offset, end: Offset) -> Iterator[LogRecordBatch]:
+        parts: list[_Part] = []
+        rows = size = 0
+        base = reached = start
+        for block in self._blocks(self._entries(start, end), start, end):
+            part = self._timed(block, block.part(start, end))
+            is_large = part.records.num_rows > _SMALL_ROWS or block.header.raw_length > _SMALL_BYTES
+            if parts and (is_large or rows >= _JOINED_ROWS or size >= _JOINED_BYTES):
+                yield self._batch(base, reached, parts)
+                parts, base, rows, size = [], reached, 0, 0
+            parts.append(part)
+            reached = Offset(min(end, block.next_offset))
+            rows += part.records.num_rows
+            size += block.header.raw_length
+        if parts:
+            yield self._batch(base, reached, parts)
+
+    def _batch(self, base: Offset, end: Offset, parts: list[_Part]) -> LogRecordBatch:
+        records = parts[0].records if len(parts) == 1 else pa.concat_batches([part.records for part in parts])
+        if all(part.sparse_offsets is None for part in parts):
+            return LogRecordBatch(self._topic_partition, base, records)
+        offsets = pa.concat_arrays([part.offsets() for part in parts])
+        return LogRecordBatch(self._topic_partition, base, records, offsets, end)
+
+    def _timed(self, block: _Block, part: _Part) -> _Part:
+        """Return the records with the topic's kind of timestamp."""
+        if not self.is_append_time:
+            return part
+        records = part.records
+        times = pa.repeat(pa.scalar(block.entry.append_time, pa.int64()), records.num_rows)
+        columns = [records.column(0), records.column(1), times, records.column(3)]
+        return replace(part, records=pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """Ask again if a file was replaced meanwhile."""
+        missing: Path | None = None
+        while True:
+            try:
+                return ask()
+            except _GoneError as gone:
+                if gone.path == missing:
+                    raise self._missing(gone.path) from None
+                missing = gone.path
+
+    def _missing(self, path: Path, start: Offset | None = None) -> Exception:
+        if start is not None:
+            self._checked(start, None)  # gone by retention while we read: then this says so
+        return DamagedLogError(
+            f"{path} is missing, but {self._topic_partition} still needs it. Likely cause: it was deleted by "
+            "hand. Remedy: restore it from a backup."
+        )
+
+    def _entries(self, start: int, end: int) -> list[tuple[Path, Located]]:
+        """Return the entries that hold a range, each with the file of its blocks."""
+        found: list[tuple[Path, Located]] = []
+        if start == end:
+            return found
+        with self._partition.index() as index, _gone_if_missing():
+            for segment in index.segments(start):
+                for located in segment.between(start, end):
+                    file = located.entry.file
+                    found.append((segment.path if file is None else sealed_path(self._root, file), located))
+                if segment.next_offset >= end:
+                    break
+        if not found or found[0][1].entry.base_offset > start or found[-1][1].entry.next_offset < end:
+            self._checked(start, end)  # gone by retention since we looked: then this says so
+            raise DamagedLogError(
+                f"No segment of {self._topic_partition} holds the offsets {start} to {end}. Likely cause: a "
+                "file was deleted by hand. Remedy: restore it from a backup."
+            )
+        return found
+
+    def _blocks(
+        self, entries: list[tuple[Path, Located]], start: int, end: int
+    ) -> Generator[_Block, None, None]:
+        """Yield the blocks that hold a range, with one open file at a time."""
+        with ExitStack() as stack:
+            window: ReadBuffer | None = None
+            opened: Path | None = None
+            for path, located in entries:
+                if window is None or path != opened:
+                    stack.close()
+                    with _gone_if_missing():
+                        window = stack.enter_context(ReadBuffer(path, self._files))
+                    opened = path
+                for position, header, base in block_headers(window, path, located):
+                    if base < end and base + header.span > start:
+                        yield _Block(base, header, located.entry, window, position, path)
+
+
+@contextmanager
+def _gone_if_missing() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise _GoneError(Path(error.filename)) from None
+
+
+def sealed_path(root: Path, file: str) -> Path:
+    """Return where a sealed file is; refuse a name that leads out of the log's folder."""
+    parts = file.split("/")
+    if not file or any(part in ("", ".", "..") for part in parts):
+        raise DamagedLogError(
+            f"{file!r} is not the name of a file below the log's folder. Remedy: give a relative path with "
+            "'/' between its parts."
+        )
+    return root.joinpath(*parts)
+
+
+def _max_within(block: _Block, start: int, end: int) -> int:
+    """Return the largest timestamp of those records of a block that are in the range; -1 if there is none."""
+    header = block.header
+    if not header.is_sparse and start <= block.base_offset + header.max_at < end:
+        return header.max_timestamp
+    records = block.part(start, end).records
+    return int(pc.max(records.column(2)).as_py()) if records.num_rows else -1

@@ -1,0 +1,51 @@
+"""Checking what a publisher says about a sealed range.
+
+The publisher wrote the file, the log will serve it for years: both sides look at the same fact. The block
+headers of the range must be intact and add up to the number of records and the times that were stated. The
+records themselves are checked when they are read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from millstream.durable import FileLayer
+from millstream.log.api import SealedRange
+from millstream.log.blocks import summary
+from millstream.log.embedded.reader import sealed_path
+from millstream.log.embedded.segment import Entry, Located, ReadBuffer, block_headers
+from millstream.log.errors import DamagedLogError, InvalidPublicationError
+
+__all__ = ["check_sealed"]
+
+
+def check_sealed(root: Path, sealed: SealedRange, files: FileLayer) -> None:
+    """Refuse a range that is not there as stated."""
+    low, high = sealed.min_timestamp, sealed.max_timestamp
+    entry = Entry(0, sealed.count, sealed.file, sealed.start, sealed.length, low, high, 0, None)
+    try:
+        path = sealed_path(root, sealed.file)
+        with ReadBuffer(path, files, window_bytes=64) as window:
+            size = window.size()
+            if not 0 <= sealed.start < sealed.start + sealed.length <= size:
+                raise _invalid(sealed, f"the file has {size} bytes")
+            found = summary(
+                header for _, header, _ in block_headers(window, path, Located(entry, sealed.start, 0))
+            )
+    except FileNotFoundError:
+        raise _invalid(sealed, "there is no such file") from None
+    except DamagedLogError as error:
+        raise _invalid(sealed, str(error)) from error
+    if found != (sealed.count, low, high):
+        count, lowest, highest = found
+        raise _invalid(sealed, f"the blocks hold {count} records with the times {lowest} to {highest}")
+
+
+def _invalid(sealed: SealedRange, how: str) -> InvalidPublicationError:
+    stamp = sealed.stamp
+    return InvalidPublicationError(
+        f"Task {stamp.task} of {stamp.publisher} wants to publish {sealed.count} records at bytes "
+        f"{sealed.start} to {sealed.start + sealed.length} of {sealed.file!r} (epoch {stamp.epoch}), but "
+        f"{how}. Nothing was published. Likely cause: the file was changed after it was sealed. Remedy: "
+        "restore it from a backup."
+    )

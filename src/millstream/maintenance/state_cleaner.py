@@ -1,0 +1,57 @@
+"""Local state of tasks that have moved away, or that there are no more: deleted, on the host that has it.
+
+Every process of a host that runs tasks looks now and then, and not after every task. What is deleted was not
+used for the configured time, is not locked, and its task is known to have its state elsewhere, or is none of
+the application's any more. A task that merely had nothing to do keeps its state. What killed processes left
+beside the stores goes, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Final
+
+from millstream.commit.epoch_job import EpochJob
+from millstream.state.local.cleaning import clean, remove_remains
+from millstream.state.local.directory import StateDirectory
+
+__all__ = ["clean_now_and_then"]
+
+_logger = logging.getLogger(__name__)
+_LONGEST_PAUSE_S: Final = 60.0
+
+_looked_at: dict[Path, float] = {}
+"""When this process looked last, by the folder of the application."""
+
+
+def clean_now_and_then(directory: StateDirectory, delay_ms: int, job: EpochJob) -> list[str]:
+    """Delete what is not needed here; once a minute at most, or once per delay if that is shorter.
+
+    With a negative delay, only what killed processes left.
+    """
+    folder = directory.path / job.application_id
+    now = time.monotonic()
+    pause = _LONGEST_PAUSE_S if delay_ms < 0 else min(_LONGEST_PAUSE_S, delay_ms / 1000)
+    if now - _looked_at.get(folder, now - pause) < pause:
+        return []
+    _looked_at[folder] = now
+    homes = {planned.task_id: planned.expected_instance for planned in job.tasks}
+
+    def may_go(task: str) -> bool:
+        if task not in homes:
+            return task not in job.entries
+        return homes[task] not in (None, directory.instance_id)
+
+    removed: list[str] = []
+    try:
+        remove_remains(directory, job.application_id)
+        if delay_ms >= 0:
+            removed = clean(directory, job.application_id, unused_for_ms=delay_ms, may_go=may_go)
+    except OSError:  # whoever cannot tidy up can still work
+        _logger.warning("Local state in %s could not be cleaned up", folder, exc_info=True)
+        return []
+    if removed:
+        _logger.info("Deleted local state in %s that is not used here: %s", folder, ", ".join(removed))
+    return removed

@@ -1,0 +1,1 @@
+"""Local state: the directory, its locks, stores opened at a version, and cleaning."""

@@ -1,0 +1,302 @@
+"""The local stores of one task, opened together at one committed version.
+
+`open_task_stores` holds the lock of the task's directory while the stores are open. A store that is
+behind follows its changelog; one that is damaged, or that may have been torn by a power cut, is removed
+and restored, from a snapshot if there is one; one that is ahead is refused. Every store of a task gets the
+same version, also those that an epoch did not write to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import partial
+from pathlib import Path
+
+from millstream import failpoints
+from millstream.durable import disk_errors_named
+from millstream.log.api import Log
+from millstream.state.backends import supplier
+from millstream.state.backends.api import Backend, BackendSupplier
+from millstream.state.changelog.follow import (
+    NO_LISTENER,
+    RestoreListener,
+    StorePosition,
+    Target,
+    ahead,
+    apply_segments,
+    follow,
+    marker_of,
+)
+from millstream.state.changelog.source_changelog import StoreStart, target_of
+from millstream.state.errors import ChangelogGapError, DamagedStoreError
+from millstream.state.local.directory import SORTING_FOLDER, Checkpoint, TaskDirectory
+from millstream.state.local.store_on_disk import StoreOnDisk
+from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
+from millstream.state.snapshots.restoring import Restorer
+from millstream.state.specs import StoreBuilder
+from millstream.state.stores.overlay import Entry
+from millstream.state.stores.segments import SEGMENT_BYTES
+from millstream.types import Offset, Partition, Version
+
+__all__ = ["LocalSegments", "NewerStores", "TaskVersion", "maker_of", "open_task_stores", "versions_on_disk"]
+
+
+LocalSegments = Callable[[str, Version, Version], list[list[Entry]] | None]
+"""Writes of an unlogged store after one version up to another; None if they are not to be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskVersion:
+    """What a task's stores must hold."""
+
+    application_id: str
+    partition: Partition
+    version: Version
+    positions: Mapping[str, Offset]
+    """Per logged store, the next offset of its changelog, or of the topic that does for one."""
+    sealed: str = ""
+    """Digest of the file that the task sealed for this version: it tells one history from another."""
+    origins: Mapping[str, StoreStart] = field(default_factory=dict)
+    """Per store with a source topic for a changelog, how it began. One that is missing has had no records."""
+
+
+class NewerStores(Enum):
+    """What to do about a store that is newer than the version that is wanted."""
+
+    REFUSE = "refuse"
+    """An epoch can't run on it: the wanted version is the last commit, so another one was lost."""
+    TAKE = "take"
+    """A snapshot can: commits went on since the version was chosen. It must be of the same history."""
+
+
+IsKnown = Callable[[Version, str], bool]
+"""Whether the task sealed a file of that digest for that version, in the history that goes on."""
+
+
+def _trust(version: Version, sealed: str) -> bool:
+    del version, sealed
+    return True
+
+
+@contextmanager
+def open_task_stores(
+    directory: TaskDirectory,
+    stores: Mapping[str, StoreBuilder],
+    wanted: TaskVersion,
+    log: Log,
+    *,
+    default_backend: str | BackendSupplier,
+    local_segments: LocalSegments,
+    is_known: IsKnown = _trust,
+    lock_timeout_ms: int = 60_000,
+    listener: RestoreListener = NO_LISTENER,
+    snapshots: SnapshotStorage | None = None,
+    newer: NewerStores = NewerStores.REFUSE,
+    rocksdb_config_setter: object = None,
+) -> Iterator[dict[str, Backend]]:
+    """Open all stores at the wanted version, for the length of a `with` block."""
+    with ExitStack() as resources:
+        resources.enter_context(directory.lock(timeout_ms=lock_timeout_ms))
+        _forget_what_a_power_cut_may_have_torn(directory)
+        directory.note_unsynced_writes()
+        opened: dict[str, Backend] = {}
+        for name, spec in stores.items():
+            bring = partial(
+                _bring_to_version,
+                name=name,
+                spec=spec,
+                wanted=wanted,
+                log=log,
+                local_segments=local_segments,
+                listener=listener,
+                is_known=is_known,
+                newer=newer,
+                scratch=directory.path / SORTING_FOLDER,
+            )
+            maker = maker_of(spec, default_backend, rocksdb_config_setter)
+            store = StoreOnDisk(directory, maker, name, SEGMENT_BYTES if spec.is_segmented else 0)
+            restorer = None
+            if snapshots is not None and wanted.version > 0:
+                place = SnapshotPlace(wanted.application_id, directory.path.name, name, maker.name)
+                target = _target(name, spec, wanted)
+                changelog = log if _has_rows(spec, wanted) else None
+                restorer = Restorer(snapshots, place, store, target, changelog, is_known, listener)
+            backend = _open(store, bring, restorer)
+            opened[name] = resources.enter_context(backend)
+            failpoints.hit("commit.store_applied")
+        with disk_errors_named(directory.path):
+            directory.write_checkpoint(
+                Checkpoint(wanted.version, dict(wanted.positions))
+                if newer is NewerStores.REFUSE
+                else _checkpoint(stores, opened)
+            )
+        yield opened
+
+
+def _checkpoint(stores: Mapping[str, StoreBuilder], opened: Mapping[str, Backend]) -> Checkpoint:
+    """What the stores hold, whatever was wanted."""
+    markers = {name: marker_of(backend, name) for name, backend in opened.items()}
+    version = max((marker.version for marker in markers.values()), default=Version(0))
+    return Checkpoint(version, {name: markers[name].position for name in stores if stores[name].logging})
+
+
+def versions_on_disk(
+    directory: TaskDirectory,
+    stores: Mapping[str, StoreBuilder],
+    default_backend: str | BackendSupplier,
+    *,
+    rocksdb_config_setter: object = None,
+) -> dict[str, Version]:
+    """The version of each store that is kept on disk: 0 if it is not there, half restored, or lost.
+
+    Lost is what is damaged, and what a power cut may have torn: that is not even opened.
+    """
+    found: dict[str, Version] = {}
+    with directory.lock(timeout_ms=0):
+        is_lost = directory.lost_in_a_power_cut()
+        for name, spec in stores.items():
+            maker = maker_of(spec, default_backend, rocksdb_config_setter)
+            if not maker.persistent:
+                continue
+            found[name] = Version(0)
+            if not is_lost and directory.store_path(maker.name, name).is_dir():
+                with (
+                    suppress(DamagedStoreError),
+                    maker.open(directory.store_path(maker.name, name)) as backend,
+                ):
+                    found[name] = Version(max(0, marker_of(backend, name).version))
+    return found
+
+
+def maker_of(
+    spec: StoreBuilder, default_backend: str | BackendSupplier, rocksdb_config_setter: object = None
+) -> BackendSupplier:
+    """The supplier of a store's backend."""
+    choice = spec.backend if spec.backend is not None else default_backend
+    return supplier(choice, rocksdb_config_setter=rocksdb_config_setter)
+
+
+def _open(store: StoreOnDisk, bring: Callable[[Backend], None], restorer: Restorer | None) -> Backend:
+    """Open a store and bring it to its version; one that turns out to be damaged is made anew."""
+    try:
+        # Twice with snapshots: the damage may be in one, from before it was taken.
+        for way in [restorer] if restorer is None else [restorer, restorer]:
+            try:
+                return _brought(_opened_or_restored(store, way), bring)
+            except DamagedStoreError:
+                store.remove()
+        return _brought(store.open(), bring)
+    except ChangelogGapError as gap:
+        # The changelog begins later than the store stands: a snapshot beyond that will do.
+        backend = None if restorer is None else restorer.restored(_position(store))
+        if backend is not None:
+            return _brought(backend, bring)
+        if restorer is None or not restorer.problems:
+            raise
+        tried = " ".join(dict.fromkeys(restorer.problems))
+        raise ChangelogGapError(f"{gap} No snapshot could take its place: {tried}") from gap
+
+
+def _opened_or_restored(store: StoreOnDisk, restorer: Restorer | None) -> Backend:
+    """The store as it is; one that holds nothing yet as its newest snapshot has it."""
+    if restorer is None:
+        return store.open()
+    if store.is_there:
+        backend = store.open()
+        if not _is_empty(backend):
+            return backend
+        backend.close()
+    return restorer.restored() or store.open()
+
+
+def _is_empty(backend: Backend) -> bool:
+    try:
+        return backend.marker() is None
+    except BaseException:
+        backend.close()
+        raise
+
+
+def _position(store: StoreOnDisk) -> Offset:
+    with store.open() as backend:
+        return marker_of(backend, store.name).position
+
+
+def _brought(backend: Backend, bring: Callable[[Backend], None]) -> Backend:
+    try:
+        bring(backend)
+    except BaseException:
+        backend.close()
+        raise
+    return backend
+
+
+def _bring_to_version(
+    backend: Backend,
+    name: str,
+    spec: StoreBuilder,
+    wanted: TaskVersion,
+    log: Log,
+    local_segments: LocalSegments,
+    listener: RestoreListener,
+    is_known: IsKnown,
+    newer: NewerStores,
+    scratch: Path,
+) -> None:
+    _refuse_foreign(backend, name, wanted, is_known)
+    if newer is NewerStores.TAKE and _is_newer(marker_of(backend, name), wanted, is_known):
+        return
+    if _has_rows(spec, wanted):
+        follow(backend, replace(_target(name, spec, wanted), scratch=scratch), log, listener)
+        return
+    here = marker_of(backend, name)
+    if here.version == wanted.version:
+        return
+    if here.version > wanted.version:
+        raise ahead(name, wanted.partition, here, StorePosition(wanted.version, here.position))
+    segments = [] if spec.logging else local_segments(name, here.version, wanted.version)
+    if segments is None:
+        segments = [[(key, None) for key, _ in backend.scan()]]
+    marker = StorePosition(wanted.version, Offset(0), wanted.sealed)
+    apply_segments(backend, segments, marker, segmented=spec.is_segmented)
+
+
+def _is_newer(here: StorePosition, wanted: TaskVersion, is_known: IsKnown) -> bool:
+    return here.version > wanted.version and is_known(here.version, here.sealed)
+
+
+def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
+    """Whether there is a topic to follow: a source topic may have fewer partitions than there are tasks."""
+    return spec.logging and (spec.source_topic is None or spec.name in wanted.origins)
+
+
+def _target(name: str, spec: StoreBuilder, wanted: TaskVersion) -> Target:
+    position = wanted.positions.get(name, Offset(0)) if spec.logging else Offset(0)
+    marker = StorePosition(wanted.version, position, wanted.sealed)
+    return target_of(spec, wanted.application_id, wanted.partition, marker, wanted.origins.get(name))
+
+
+def _refuse_foreign(backend: Backend, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:
+    """A store of another history (another log, or a branch that a backup undid) is as good as damaged."""
+    here = marker_of(backend, name)
+    if not here.sealed or here.sealed == wanted.sealed or here.version > wanted.version:
+        return
+    if not is_known(here.toward or here.version, here.sealed):
+        raise DamagedStoreError(
+            f"Store {name!r} is at version {here.version} of another history of the application. It is "
+            "removed and restored from its changelog."
+        )
+
+
+def _forget_what_a_power_cut_may_have_torn(directory: TaskDirectory) -> None:
+    if not directory.lost_in_a_power_cut():
+        return
+    # All of them, whatever backend or plan they were written with: the note is about the whole task.
+    folders = [path for path in directory.path.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    for backend in folders:
+        for store in [path.name for path in backend.iterdir() if not path.name.startswith(".")]:
+            directory.remove_store(backend.name, store)
+    directory.note_synced()

@@ -1,0 +1,1 @@
+"""Typed stores over an overlay over a backend: key-value, window, session, versioned, list, buffer."""

@@ -1,0 +1,89 @@
+"""List-valued stores: every put adds a value to a key's list. For results that wait for their match.
+
+A list is stored in the bytes of Kafka's list serde::
+
+    01 | number of values (4) | length (4) | value | length (4) | value ...
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+
+from millstream.state.stores.key_value import KeyValueIterator
+from millstream.state.stores.store import StateStore
+
+__all__ = ["ListValueStore"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_HEAD: Final = struct.Struct(">BI")
+_LENGTH: Final = struct.Struct(">I")
+_VARIABLE_SIZES: Final = 1
+
+
+class ListValueStore(StateStore[K], Generic[K, V]):
+    """Lists of values by key.
+
+    >>> from millstream import serdes
+    >>> from millstream.state.backends.memory import MemoryBackend
+    >>> from millstream.state.stores.overlay import Overlay
+    >>> store = ListValueStore("waiting", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+    >>> store.put("ann", 1)
+    >>> store.put("ann", 2)
+    >>> store.put("bob", 3)
+    >>> store.get("ann")
+    [1, 2]
+    >>> list(store.range(None, "ann")), list(store.all())
+    ([('ann', 1), ('ann', 2)], [('ann', 1), ('ann', 2), ('bob', 3)])
+    >>> store.delete("ann")
+    [1, 2]
+    >>> store.get("ann")
+    []
+    """
+
+    def put(self, key: K, value: V | None) -> None:
+        """Add a value to the list of a key; None removes the list."""
+        row = self._key_bytes(key)
+        if value is None:
+            self.overlay.put(row, None)
+            return
+        data = self._value_bytes(value)
+        before = self.overlay.get(row) or _HEAD.pack(_VARIABLE_SIZES, 0)
+        _, count = _HEAD.unpack_from(before)
+        head = _HEAD.pack(_VARIABLE_SIZES, count + 1)
+        self.overlay.put(row, head + before[_HEAD.size :] + _LENGTH.pack(len(data)) + data)
+
+    def get(self, key: K) -> list[V]:
+        """The values of a key, in the order in which they were put."""
+        data = self.overlay.get(self._key_bytes(key))
+        return [] if data is None else list(self._values(data))
+
+    def delete(self, key: K) -> list[V]:
+        """Remove the list of a key. The values that were in it."""
+        values = self.get(key)
+        self.put(key, None)
+        return values
+
+    def range(self, key_from: K | None, key_to: K | None) -> KeyValueIterator[K, V]:
+        """A pair for each value of a range of keys, both inclusive; None leaves a side open."""
+        first = None if key_from is None else self._key_bytes(key_from)
+        behind = None if key_to is None else self._key_bytes(key_to) + b"\0"
+        rows = self.overlay.scan(first, behind)
+        return KeyValueIterator(
+            (self.key_serde.deserialize(row), value) for row, data in rows for value in self._values(data)
+        )
+
+    def all(self) -> KeyValueIterator[K, V]:
+        """A pair for each value of all keys."""
+        return self.range(None, None)
+
+    def _values(self, data: bytes) -> Iterator[V]:
+        position = _HEAD.size
+        while position < len(data):
+            (length,) = _LENGTH.unpack_from(data, position)
+            position += _LENGTH.size + length
+            value: V = self.value_serde.deserialize(data[position - length : position])
+            yield value

@@ -1,0 +1,209 @@
+"""Session stores: a value per key and session, for as long as the retention says.
+
+A session is a window with its end inclusive, and is kept by its end. Results of one key come in the order of
+ends, then of starts; those of several keys come segment by segment, within a segment in the order of the
+keys' bytes, or of ends if the store is `time_ordered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from millstream.record import Window, Windowed
+from millstream.serdes import Serde
+from millstream.state.stores.key_value import KeyValueIterator
+from millstream.state.stores.overlay import Overlay
+from millstream.state.stores.timed_store import MAX_TIME, Direction, TimedStore
+from millstream.state.stores.window_key_schema import SESSION, RowsByKey, RowsByTime, TimedRow
+
+__all__ = ["SessionStore"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class SessionStore(TimedStore[K], Generic[K, V]):
+    """Values by key and session.
+
+    >>> from millstream import serdes
+    >>> from millstream.state.backends.memory import MemoryBackend
+    >>> store = SessionStore(
+    ...     "visits", Overlay(MemoryBackend()), serdes.string, serdes.int64, retention_ms=100
+    ... )
+    >>> store.put(Windowed("ann", Window(0, 5)), 1)
+    >>> store.put(Windowed("ann", Window(20, 30)), 2)
+    >>> store.fetch_session("ann", 20, 30)
+    2
+    >>> with store.find_sessions("ann", earliest_end=4, latest_start=10) as sessions:
+    ...     list(sessions)
+    [(Windowed(key='ann', window=Window(start=0, end=5)), 1)]
+    >>> store.remove(Windowed("ann", Window(0, 5)))
+    >>> [value for _, value in store.fetch("ann")], [value for _, value in store.backward_fetch("ann")]
+    ([2], [2])
+
+    Every query has a backward variant, which gives the same sessions the other way round.
+
+    >>> store.put(Windowed("bob", Window(7, 7)), 3)
+    >>> [value for _, value in store.fetch_range("a", "b")]
+    [2]
+    >>> [value for _, value in store.backward_fetch_range("a", None)]
+    [3, 2]
+    >>> [value for _, value in store.backward_find_sessions_range("b", None, 0, 9)]
+    [3]
+    """
+
+    def __init__(
+        self,
+        name: str,
+        overlay: Overlay,
+        key: Serde[K],
+        value: Serde[Any],
+        *,
+        retention_ms: int,
+        segment_interval_ms: int = 60_000,
+        time_ordered: bool = False,
+    ) -> None:
+        super().__init__(
+            name,
+            overlay,
+            key,
+            value,
+            rows=RowsByTime(SESSION) if time_ordered else RowsByKey(SESSION),
+            retention_ms=retention_ms,
+            segment_interval_ms=segment_interval_ms,
+        )
+
+    def put(self, session: Windowed[K], value: V | None) -> None:
+        """Set the value of a session; None removes it.
+
+        A session that is past the retention already is not kept, only counted.
+        """
+        start, end = session.window.start, session.window.end
+        key = self._key_bytes(session.key)
+        data = None if value is None else self._value_bytes(value)
+        self._observe(end)
+        self._put_row(key, (end, start), data)
+
+    def remove(self, session: Windowed[K]) -> None:
+        """Remove a session."""
+        self.put(session, None)
+
+    def fetch_session(self, key: K, start: int, end: int) -> V | None:
+        """The value of the session with exactly these bounds, or None."""
+        data = self._row(key, (end, start))
+        return None if data is None else self._decode(data)
+
+    def find_sessions(self, key: K, earliest_end: int, latest_start: int) -> KeyValueIterator[Windowed[K], V]:
+        """The sessions of a key that end at `earliest_end` or later and start at `latest_start` or before."""
+        rows = self._rows_of_key(Direction.FORWARD, key, earliest_end, MAX_TIME)
+        return self._sessions(rows, latest_start)
+
+    def backward_find_sessions(
+        self, key: K, earliest_end: int, latest_start: int
+    ) -> KeyValueIterator[Windowed[K], V]:
+        """The same sessions, the last one first.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = SessionStore(
+        ...     "visits", Overlay(MemoryBackend()), serdes.string, serdes.int64, retention_ms=100
+        ... )
+        >>> store.put(Windowed("ann", Window(0, 5)), 1)
+        >>> store.put(Windowed("ann", Window(20, 30)), 2)
+        >>> [value for _, value in store.backward_find_sessions("ann", 0, 20)]
+        [2, 1]
+        """
+        rows = self._rows_of_key(Direction.BACKWARD, key, earliest_end, MAX_TIME)
+        return self._sessions(rows, latest_start)
+
+    def find_sessions_range(
+        self, key_from: K | None, key_to: K | None, earliest_end: int, latest_start: int
+    ) -> KeyValueIterator[Windowed[K], V]:
+        """The same for a range of keys; None leaves a side open.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = SessionStore(
+        ...     "visits", Overlay(MemoryBackend()), serdes.string, serdes.int64, retention_ms=100
+        ... )
+        >>> for key in ("ann", "bob"):
+        ...     store.put(Windowed(key, Window(0, 5)), 1)
+        >>> [session.key for session, _ in store.find_sessions_range("ann", "az", 0, 9)]
+        ['ann']
+        >>> [session.key for session, _ in store.backward_find_sessions_range(None, None, 0, 9)]
+        ['bob', 'ann']
+        """
+        bounds = self._bounds(key_from, key_to)
+        rows = self._rows_of_keys(Direction.FORWARD, bounds, earliest_end, MAX_TIME)
+        return self._sessions(rows, latest_start)
+
+    def backward_find_sessions_range(
+        self, key_from: K | None, key_to: K | None, earliest_end: int, latest_start: int
+    ) -> KeyValueIterator[Windowed[K], V]:
+        """The same sessions, the last one first."""
+        bounds = self._bounds(key_from, key_to)
+        rows = self._rows_of_keys(Direction.BACKWARD, bounds, earliest_end, MAX_TIME)
+        return self._sessions(rows, latest_start)
+
+    def find_ended(self, earliest_end: int, latest_end: int) -> KeyValueIterator[Windowed[K], V]:
+        """The sessions of all keys that end between two times, both inclusive: those that have closed.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = SessionStore(
+        ...     "visits",
+        ...     Overlay(MemoryBackend()),
+        ...     serdes.string,
+        ...     serdes.int64,
+        ...     retention_ms=100,
+        ...     time_ordered=True,
+        ... )
+        >>> store.put(Windowed("bob", Window(0, 5)), 1)
+        >>> store.put(Windowed("ann", Window(2, 9)), 2)
+        >>> store.put(Windowed("ann", Window(30, 30)), 3)
+        >>> [value for _, value in store.find_ended(0, 9)]
+        [1, 2]
+        """
+        rows = self._rows_of_keys(Direction.FORWARD, (None, None), earliest_end, latest_end)
+        return self._sessions(rows, MAX_TIME)
+
+    def fetch(self, key: K) -> KeyValueIterator[Windowed[K], V]:
+        """All sessions of a key that have not expired."""
+        return self.find_sessions(key, 0, MAX_TIME)
+
+    def backward_fetch(self, key: K) -> KeyValueIterator[Windowed[K], V]:
+        """The same sessions, the last one first."""
+        return self.backward_find_sessions(key, 0, MAX_TIME)
+
+    def fetch_range(self, key_from: K | None, key_to: K | None) -> KeyValueIterator[Windowed[K], V]:
+        """All sessions of a range of keys; None leaves a side open.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = SessionStore(
+        ...     "visits", Overlay(MemoryBackend()), serdes.string, serdes.int64, retention_ms=100
+        ... )
+        >>> for key in ("ann", "bob"):
+        ...     store.put(Windowed(key, Window(0, 5)), 1)
+        >>> [session.key for session, _ in store.fetch_range(None, None)]
+        ['ann', 'bob']
+        >>> [session.key for session, _ in store.backward_fetch_range("b", None)]
+        ['bob']
+        """
+        return self.find_sessions_range(key_from, key_to, 0, MAX_TIME)
+
+    def backward_fetch_range(self, key_from: K | None, key_to: K | None) -> KeyValueIterator[Windowed[K], V]:
+        """The same sessions, the last one first."""
+        return self.backward_find_sessions_range(key_from, key_to, 0, MAX_TIME)
+
+    def _sessions(self, rows: Iterator[TimedRow], latest_start: int) -> KeyValueIterator[Windowed[K], V]:
+        return KeyValueIterator(
+            (Windowed(self.key_serde.deserialize(key), Window(start, end)), self._decode(data))
+            for key, end, start, data in rows
+            if start <= latest_start
+        )
+
+    def _decode(self, data: bytes) -> V:
+        value: V = self.value_serde.deserialize(data)
+        return value

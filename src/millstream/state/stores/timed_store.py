@@ -1,0 +1,100 @@
+"""What window and session stores have in common: rows by key and time, and how they are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from itertools import chain
+from typing import Any, Final, TypeVar
+
+from millstream.serdes import Serde
+from millstream.state.stores.overlay import Overlay
+from millstream.state.stores.segmented import SegmentedStore
+from millstream.state.stores.window_key_schema import KeyBounds, Rows, Scan, TimedRow
+
+__all__ = ["MAX_TIME", "Direction", "TimedStore"]
+
+K = TypeVar("K")
+
+MAX_TIME: Final = 2**63 - 1
+
+
+class Direction(Enum):
+    """In which order results come."""
+
+    FORWARD = 1
+    BACKWARD = -1
+
+
+class TimedStore(SegmentedStore[K]):
+    """A store of rows that belong to a key and a time."""
+
+    def __init__(
+        self,
+        name: str,
+        overlay: Overlay,
+        key: Serde[K],
+        value: Serde[Any],
+        *,
+        rows: Rows,
+        retention_ms: int,
+        segment_interval_ms: int,
+    ) -> None:
+        super().__init__(
+            name,
+            overlay,
+            key,
+            value,
+            retention_ms=retention_ms,
+            segment_interval_ms=segment_interval_ms,
+        )
+        self._rows = rows
+
+    def _put_row(self, key: bytes, numbers: tuple[int, int], data: bytes | None) -> None:
+        """Write a row of a time that was observed; one that has expired is only counted."""
+        if numbers[0] <= self._expired_until():
+            self.expired_puts += 1
+        else:
+            self._rows.put(self.overlay, self._segment(numbers[0]), key, numbers, data)
+
+    def _row(self, key: K, numbers: tuple[int, int]) -> bytes | None:
+        time = numbers[0]
+        if not self._expired_until() < time <= self._note.observed:
+            return None
+        return self.overlay.get(self._rows.row_key(self._segment(time), self._key_bytes(key), numbers))
+
+    def _rows_of_key(self, direction: Direction, key: K, time_from: int, time_to: int) -> Iterator[TimedRow]:
+        first, last = self._visible(time_from, time_to)
+        scan, data = self._scan(direction), self._key_bytes(key)
+        return chain.from_iterable(
+            [
+                self._rows.of_key(self.overlay, scan, segment, data, first, last)
+                for segment in self._segments(first, last)[:: direction.value]
+            ]
+        )
+
+    def _rows_of_keys(
+        self, direction: Direction, keys: KeyBounds, time_from: int, time_to: int
+    ) -> Iterator[TimedRow]:
+        first, last = self._visible(time_from, time_to)
+        scan = self._scan(direction)
+        # All segments are asked now: an iterator sees the store as it was when it was made.
+        return chain.from_iterable(
+            [
+                self._rows.of_keys(scan, segment, keys, first, last)
+                for segment in self._segments(first, last)[:: direction.value]
+            ]
+        )
+
+    def _scan(self, direction: Direction) -> Scan:
+        return self.overlay.scan if direction is Direction.FORWARD else self.overlay.scan_reverse
+
+    def _visible(self, time_from: int, time_to: int) -> tuple[int, int]:
+        """The part of a stretch of time that can have rows, both ends inclusive."""
+        return max(time_from, self._expired_until() + 1), min(time_to, self._note.observed)
+
+    def _bounds(self, key_from: K | None, key_to: K | None) -> KeyBounds:
+        return (
+            None if key_from is None else self._key_bytes(key_from),
+            None if key_to is None else self._key_bytes(key_to),
+        )

@@ -1,0 +1,311 @@
+r"""Versioned key-value stores: the value of a key as of a time.
+
+A version is valid from its own timestamp up to that of the next one. The latest version of a key never
+expires; older ones stay for the history retention after they were replaced. So does the knowledge that a key
+was deleted: it is a version, too. A write that is older than the history retention is refused.
+
+::
+
+    ff ff ff ff ff ff ff ff | key              -> valid from (8) | value             the latest version
+    segment of valid to | 00 | key | from (8)  -> valid to (8) | 01 | value          an older version
+                                               -> valid to (8) | 00                  a deletion since undone
+    segment of from | 01 | key                 -> valid from (8)                     the key is deleted
+
+All numbers are big endian. A version is in the segment in which it was replaced, so that it expires with it;
+a deletion is in that of its own time, because after the retention nobody can write anything before it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+from millstream.serdes import Serde
+from millstream.state.backends.key_ranges import after_prefix
+from millstream.state.stores.key_value import KeyValueIterator
+from millstream.state.stores.overlay import Overlay
+from millstream.state.stores.segmented import SegmentedStore
+from millstream.state.stores.segments import SEGMENT_BYTES
+
+__all__ = ["VersionedKeyValueStore", "VersionedRecord"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LATEST: Final = b"\xff" * SEGMENT_BYTES
+_VERSION: Final = b"\0"
+_DELETED: Final = b"\1"
+_TIME: Final = struct.Struct(">q")
+_HEAD: Final = struct.Struct(">q?")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedRecord(Generic[V]):
+    """A value, since when it is valid, and until when (exclusive; None: it is the latest).
+
+    >>> VersionedRecord("blue", timestamp=5, valid_to=9).valid_to
+    9
+    """
+
+    value: V
+    timestamp: int
+    valid_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A version that was replaced; a deletion has no data."""
+
+    valid_from: int
+    valid_to: int
+    data: bytes | None
+
+
+class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
+    """Values by key and time.
+
+    >>> from millstream import serdes
+    >>> from millstream.state.backends.memory import MemoryBackend
+    >>> store = VersionedKeyValueStore(
+    ...     "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64, history_retention_ms=100
+    ... )
+    >>> store.put("bread", 3, timestamp=10) == store.VALID_TO_UNDEFINED
+    True
+    >>> store.put("bread", 4, timestamp=30) == store.VALID_TO_UNDEFINED
+    True
+    >>> store.get("bread")
+    VersionedRecord(value=4, timestamp=30, valid_to=None)
+    >>> store.get("bread", as_of=29)
+    VersionedRecord(value=3, timestamp=10, valid_to=30)
+    >>> store.put("bread", 5, timestamp=20)
+    30
+    """
+
+    VALID_TO_UNDEFINED: ClassVar[int] = -1
+    """What `put` gives for a version that is the latest."""
+    NOT_PUT: ClassVar[int] = -(2**63)
+    """What `put` gives for a version that was too old to be kept."""
+
+    def __init__(
+        self,
+        name: str,
+        overlay: Overlay,
+        key: Serde[K],
+        value: Serde[Any],
+        *,
+        history_retention_ms: int,
+        segment_interval_ms: int = 60_000,
+    ) -> None:
+        super().__init__(
+            name,
+            overlay,
+            key,
+            value,
+            retention_ms=history_retention_ms,
+            segment_interval_ms=segment_interval_ms,
+        )
+
+    def put(self, key: K, value: V | None, timestamp: int) -> int:
+        """Write a version; None deletes the key from that time on. Until when the version is valid.
+
+        That is `VALID_TO_UNDEFINED` if it is the latest, and `NOT_PUT` if it is older than the history
+        retention, and was not kept.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = VersionedKeyValueStore(
+        ...     "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64, history_retention_ms=100
+        ... )
+        >>> _ = store.put("bread", 3, 200)
+        >>> store.put("bread", 2, 99) == store.NOT_PUT, store.expired_puts
+        (True, 1)
+        >>> store.put("bread", None, 150)
+        200
+        """
+        self._checked_time(timestamp, "the timestamp of a version")
+        row = self._key_bytes(key)
+        data = None if value is None else self._value_bytes(value)
+        if timestamp < self._horizon():
+            self.expired_puts += 1
+            return self.NOT_PUT
+        self._observe(timestamp)
+        latest = self.overlay.get(_LATEST + row)
+        deleted = self._deletion(row) if latest is None else None
+        newest = _time_of(latest) if latest is not None else deleted
+        if newest is None or timestamp >= newest:
+            self._replace_latest(row, latest, deleted, timestamp, data)
+            return self.VALID_TO_UNDEFINED
+        return self._insert(row, newest, timestamp, data)
+
+    def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
+        """Delete a key from a time on. The version that was valid then, or None.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = VersionedKeyValueStore(
+        ...     "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64, history_retention_ms=100
+        ... )
+        >>> _ = store.put("bread", 3, 10)
+        >>> store.delete("bread", 20)
+        VersionedRecord(value=3, timestamp=10, valid_to=None)
+        >>> store.get("bread") is None, store.get("bread", as_of=19).value
+        (True, 3)
+        """
+        found = self.get(key, timestamp)
+        self.put(key, None, timestamp)
+        return found
+
+    def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
+        """The latest version of a key, or the one that was valid at a time; None if there is none.
+
+        Of times before the history retention only the latest version is known, if it is as old as that.
+        """
+        row = self._key_bytes(key)
+        latest = self.overlay.get(_LATEST + row)
+        if latest is not None and (as_of is None or _time_of(latest) <= as_of):
+            return VersionedRecord(self._decode(latest[_TIME.size :]), _time_of(latest))
+        if as_of is None or as_of < self._horizon():
+            return None
+        version, _ = self._locate(row, as_of)
+        return None if version is None or version.data is None else self._record(version, version.data)
+
+    def versions(self, key: K, time_from: int, time_to: int) -> list[VersionedRecord[V]]:
+        """The versions of a key that were valid at some time between two, both inclusive, oldest first.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = VersionedKeyValueStore(
+        ...     "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64, history_retention_ms=100
+        ... )
+        >>> for time in (10, 20, 30):
+        ...     _ = store.put("bread", time, time)
+        >>> [version.value for version in store.versions("bread", 15, 20)]
+        [10, 20]
+        """
+        row = self._key_bytes(key)
+        first = max(time_from, self._horizon())
+        found = [
+            self._record(version, version.data)
+            for segment in self._segments(first, self._note.observed)
+            for version in self._history(segment, row)
+            if version.valid_from <= time_to and version.valid_to > first and version.data is not None
+        ]
+        latest = self.get(key)
+        return found if latest is None or latest.timestamp > time_to else [*found, latest]
+
+    def all(self) -> KeyValueIterator[K, VersionedRecord[V]]:
+        """The latest version of every key.
+
+        >>> from millstream import serdes
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> store = VersionedKeyValueStore(
+        ...     "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64, history_retention_ms=100
+        ... )
+        >>> _ = store.put("bread", 3, 10)
+        >>> [(key, version.value) for key, version in store.all()]
+        [('bread', 3)]
+        """
+        rows = self.overlay.scan(_LATEST, after_prefix(_LATEST))
+        return KeyValueIterator(
+            (
+                self.key_serde.deserialize(row[SEGMENT_BYTES:]),
+                VersionedRecord(self._decode(data[_TIME.size :]), _time_of(data)),
+            )
+            for row, data in rows
+        )
+
+    def _replace_latest(
+        self, row: bytes, latest: bytes | None, deleted: int | None, timestamp: int, data: bytes | None
+    ) -> None:
+        """Write a version that is as late as the latest one, or later."""
+        if latest is not None and (since := _time_of(latest)) < timestamp:
+            self._put_version(row, _Version(since, timestamp, latest[_TIME.size :]))
+        if deleted is not None:
+            self.overlay.put(self._segment(deleted) + _DELETED + row, None)
+            if deleted < timestamp:
+                self._put_version(row, _Version(deleted, timestamp, None))
+        if data is not None:
+            self.overlay.put(_LATEST + row, _TIME.pack(timestamp) + data)
+            return
+        if latest is not None:
+            self.overlay.put(_LATEST + row, None)
+        self.overlay.put(self._segment(timestamp) + _DELETED + row, _TIME.pack(timestamp))
+
+    def _insert(self, row: bytes, newest: int, timestamp: int, data: bytes | None) -> int:
+        """Write a version that is older than the latest one. Until when it is valid."""
+        current, following = self._locate(row, timestamp)
+        if current is None:
+            valid_to = newest if following is None else following
+        else:
+            valid_to = current.valid_to
+            if current.valid_from < timestamp:
+                self._remove_version(row, current)
+                self._put_version(row, _Version(current.valid_from, timestamp, current.data))
+        self._put_version(row, _Version(timestamp, valid_to, data))
+        return valid_to
+
+    def _locate(self, row: bytes, time: int) -> tuple[_Version | None, int | None]:
+        """The replaced version that was valid at a time; if there is none, when the next one begins."""
+        for segment in self._segments(time, self._note.observed):
+            start = segment + _VERSION + row
+            length = len(start) + _TIME.size
+            upto = start + _TIME.pack(time) + b"\0"
+            for found, data in self.overlay.scan_reverse(start + _TIME.pack(0), upto):
+                if len(found) == length:
+                    version = _version(found, data)
+                    if version.valid_to > time:
+                        return version, None
+                    break
+            for found, _ in self.overlay.scan(upto, start + _TIME.pack(self._note.observed) + b"\0"):
+                if len(found) == length:
+                    return None, _TIME.unpack_from(found, len(start))[0]
+        return None, None
+
+    def _history(self, segment: bytes, row: bytes) -> Iterator[_Version]:
+        start = segment + _VERSION + row
+        length = len(start) + _TIME.size
+        for found, data in self.overlay.scan(
+            start + _TIME.pack(0), start + _TIME.pack(self._note.observed) + b"\0"
+        ):
+            if len(found) == length:
+                yield _version(found, data)
+
+    def _deletion(self, row: bytes) -> int | None:
+        """Since when a key without a latest version is deleted; None if nothing is known of it."""
+        segments = self._segments(self._horizon(), self._note.observed)
+        found = self.overlay.get_many([segment + _DELETED + row for segment in segments])
+        return next((_time_of(data) for data in found.values() if data is not None), None)
+
+    def _put_version(self, row: bytes, version: _Version) -> None:
+        head = _HEAD.pack(version.valid_to, version.data is not None)
+        self.overlay.put(self._version_key(row, version), head + (version.data or b""))
+
+    def _remove_version(self, row: bytes, version: _Version) -> None:
+        self.overlay.put(self._version_key(row, version), None)
+
+    def _version_key(self, row: bytes, version: _Version) -> bytes:
+        return self._segment(version.valid_to) + _VERSION + row + _TIME.pack(version.valid_from)
+
+    def _horizon(self) -> int:
+        """The first time of which the history is known."""
+        return max(self._note.observed - self.retention_ms, 0)
+
+    def _record(self, version: _Version, data: bytes) -> VersionedRecord[V]:
+        return VersionedRecord(self._decode(data), version.valid_from, version.valid_to)
+
+    def _decode(self, data: bytes) -> V:
+        value: V = self.value_serde.deserialize(data)
+        return value
+
+
+def _time_of(data: bytes) -> int:
+    time: int = _TIME.unpack_from(data)[0]
+    return time
+
+
+def _version(row: bytes, data: bytes) -> _Version:
+    valid_to, is_value = _HEAD.unpack_from(data)
+    (valid_from,) = _TIME.unpack_from(row, len(row) - _TIME.size)
+    return _Version(valid_from, valid_to, data[_HEAD.size :] if is_value else None)

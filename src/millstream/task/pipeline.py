@@ -1,0 +1,280 @@
+"""The operators of one task, wired up, and how rows pass through them.
+
+A pass takes rows node by node in topological order: a node gets all rows of a batch at once, whatever
+number of parents they come from, interleaved as if they had come one at a time. Only in a region (nodes
+that share a store) do rows really go one at a time, depth first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from millstream.errors import MillstreamError, ProcessingError
+from millstream.processors.batch import Batch, interleave
+from millstream.processors.operator import Emission, Operator
+from millstream.task.chaining import Run, runs_of
+from millstream.task.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
+from millstream.task.outputs import Sink
+from millstream.topology.execution_units import ExecutionUnit
+from millstream.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from millstream.topology.plan import SubTopology
+
+
+class Host(TaskServices, Protocol):
+    """What the pipeline asks of its task."""
+
+    def failed(self, node: str, batch: Batch, row: int, error: Exception) -> None:
+        """A row failed at a node: raise, or return to go on without it."""
+
+    def count(self, node: str, name: str, number: int) -> None:
+        """Add to a node's counter."""
+
+    def operator_store(self, name: str) -> Any:
+        """A store, for an operator."""
+
+
+class NodeContext:
+    """`OperatorContext` of one node."""
+
+    def __init__(self, host: Host, sub: SubTopology, node: str) -> None:
+        self._host = host
+        self.node = node
+        self.children = sub.children[node]
+        self._ordered = sub.ordered
+        self.user: TransformerContext | None = None
+
+    def store(self, name: str) -> Any:
+        """See `OperatorContext.store`."""
+        return self._host.operator_store(name)
+
+    def failed(self, batch: Batch, row: int, error: Exception) -> None:
+        """See `OperatorContext.failed`."""
+        self._host.failed(self.node, batch, row, error)
+
+    def dropped(self, count: int) -> None:
+        """See `OperatorContext.dropped`."""
+        self._host.count(self.node, "records-dropped", count)
+
+    def processor_context(self) -> ForwardingContext:
+        """See `OperatorContext.processor_context`."""
+        return self._made(ForwardingContext(self._host, self.node, self.children, ordered=self._ordered))
+
+    def fixed_key_context(self) -> FixedKeyContext:
+        """See `OperatorContext.fixed_key_context`."""
+        context = FixedKeyContext(self._host, self.node, self.children, ordered=self._ordered)
+        self.user = context
+        return context
+
+    def transformer_context(self) -> TransformerContext:
+        """See `OperatorContext.transformer_context`."""
+        self.user = TransformerContext(self._host, self.node)
+        return self.user
+
+    def _made(self, context: ForwardingContext) -> ForwardingContext:
+        self.user = context
+        return context
+
+
+class Pipeline:
+    """The running form of a sub-topology."""
+
+    def __init__(self, sub: SubTopology, host: Host, sinks: Mapping[str, Sink]) -> None:
+        self._sub = sub
+        self._host = host
+        self._sinks = sinks
+        self._inbox: dict[str, list[Batch]] = {}
+        self._flushed = 0
+        self.is_opening = False
+        self._contexts: dict[str, NodeContext] = {}
+        self._operators: dict[str, Operator] = {}
+        self._runs: dict[str, Run] = {}
+        self._region_of: dict[str, ExecutionUnit] = {
+            name: unit for unit in sub.units if len(unit) > 1 for name in unit
+        }
+
+    def open(self) -> None:
+        """Make the operators and show them their context, parents first."""
+        self.is_opening = True
+        for node in self._sub.nodes.values():
+            if isinstance(node, ProcessorNode):
+                self._open_node(node)
+        self._runs = runs_of(self._sub, self._operators)
+        self.is_opening = False
+
+    def _open_node(self, node: ProcessorNode) -> None:
+        context = self._contexts[node.name] = NodeContext(self._host, self._sub, node.name)
+        try:
+            operator = node.make()
+            operator.open(context)
+        except MillstreamError:
+            raise
+        except Exception as error:
+            raise ProcessingError(
+                f"operator {node.name!r} of task {self._host.task_id} could not be started: "
+                f"{type(error).__name__}: {error}\n  added at {node.site}"
+            ) from error
+        self._operators[node.name] = operator
+        if node.name in self._region_of and isinstance(context.user, ForwardingContext):
+            context.user.dispatch = self._dispatcher(node.name)
+
+    def close(self) -> None:
+        """Let go of the operators, parents first; one that fails does not keep the others open."""
+        first_error: Exception | None = None
+        for operator in self._operators.values():
+            try:
+                operator.close()
+            except Exception as error:  # noqa: BLE001 - a user's processor may raise anything
+                first_error = first_error or error
+        self._operators.clear()
+        self._contexts.clear()
+        if first_error is not None:
+            raise first_error
+
+    def is_columnar(self, node: str) -> bool:
+        """Whether a node's operator would rather have columns than Python values."""
+        return node in self._operators and self._operators[node].columnar
+
+    def run(self, roots: Mapping[str, Batch]) -> None:
+        """Send rows of the sources through."""
+        for source, batch in roots.items():
+            self._inbox.setdefault(source, []).append(batch)
+        self._drain(self._no_flush)
+
+    def flush(self) -> None:
+        """The commit: cached tables send what they held back, in topological order."""
+        self._flushed = 0
+        self._drain(self._flush)
+
+    def punctuate(self, node: str, callback: Callable[[int], None], timestamp: int) -> None:
+        """Run a punctuator of a node and send through what it forwards."""
+        context = self._contexts[node].user
+        if isinstance(context, ForwardingContext):
+            context.begin_punctuation()
+            try:
+                callback(timestamp)
+            finally:
+                # Also when it failed: what it had forwarded before goes on, ahead of the next record.
+                context.end_punctuation()
+                self._deliver(node, context.emitted())
+                self._drain(self._no_flush)
+        else:
+            callback(timestamp)
+
+    def _drain(self, flush: Callable[[str], Batch | None]) -> None:
+        for unit in self._sub.units:
+            if len(unit) > 1:
+                self._run_region(unit, flush)
+                continue
+            name = unit[0]
+            batches = self._inbox.pop(name, None)
+            if batches is not None:
+                self._pass_on(name, interleave(batches))
+            self._deliver(name, flush(name))
+
+    def _pass_on(self, name: str, batch: Batch) -> None:
+        """Take rows through a node, or the run of nodes that it begins, and hand on what comes out."""
+        run = self._runs.get(name)
+        if run is None:
+            self._deliver(name, self._process(name, batch))
+            return
+        emission, counts = run.fused.process(batch)
+        for node, (taken, given) in zip(run.nodes[:-1], counts, strict=False):
+            if taken:
+                self._host.count(node, "records-in", taken)
+                self._host.count(node, "records-out", given)
+        last, (taken, _) = run.nodes[-1], counts[-1]
+        if taken:
+            self._host.count(last, "records-in", taken)
+            self._deliver(last, emission)
+
+    def _process(self, name: str, batch: Batch) -> Emission:
+        node = self._sub.nodes[name]
+        self._host.count(name, "records-in", len(batch))
+        if isinstance(node, SourceNode):
+            return batch
+        if isinstance(node, SinkNode):
+            self._sinks[name].write(batch)
+            return None
+        return self._operators[name].process(batch)
+
+    def _deliver(self, name: str, emission: Emission) -> None:
+        if emission is None:
+            return
+        self._host.count(name, "records-out", _rows_of(emission))
+        children = self._sub.children[name]
+        for position, child in enumerate(children):
+            batch = emission.get(child) if isinstance(emission, Mapping) else emission
+            if batch is not None and len(batch):
+                self._inbox.setdefault(child, []).append(_edge(batch, position, len(children)))
+
+    def _no_flush(self, name: str) -> None:
+        del name
+
+    def _flush(self, name: str) -> Batch | None:
+        operator = self._operators.get(name)
+        batch = operator.flush() if operator is not None else None
+        if batch is None or not self._sub.ordered:
+            return batch
+        start = self._flushed
+        self._flushed += len(batch)
+        return replace(batch, order=[(row,) for row in range(start, self._flushed)])
+
+    # Regions: one row at a time, depth first.
+
+    def _run_region(self, unit: ExecutionUnit, flush: Callable[[str], Batch | None]) -> None:
+        waiting = [
+            (batch.order[row] if batch.order is not None else (), name, batch, row)
+            for name in unit
+            for batch in map(Batch.in_rows, self._inbox.pop(name, ()))
+            for row in range(len(batch))
+        ]
+        for _, name, batch, row in sorted(waiting, key=lambda entry: entry[0]):
+            self._step(name, batch.take((row,)))
+        for name in unit:
+            pending_updates = flush(name)
+            if pending_updates is not None:
+                self._dispatch(name, pending_updates, None)
+
+    def _step(self, name: str, row: Batch) -> None:
+        emission = self._process(name, row)
+        if isinstance(emission, Mapping):
+            for child, batch in emission.items():
+                self._dispatch(name, batch, child)
+        elif emission is not None:
+            self._dispatch(name, emission, None)
+
+    def _dispatch(self, name: str, batch: Batch, child: str | None) -> None:
+        """Send rows on, each to all children (or the named one) before the next row."""
+        batch = batch.in_rows()
+        self._host.count(name, "records-out", len(batch))
+        children = self._sub.children[name]
+        region = self._region_of[name]
+        for row in range(len(batch)):
+            one = batch if len(batch) == 1 else batch.take((row,))
+            for position, target in enumerate(children):
+                if child is not None and target != child:
+                    continue
+                edge = _edge(one, position, len(children))
+                if target in region:
+                    self._step(target, edge)
+                else:
+                    self._inbox.setdefault(target, []).append(edge)
+
+    def _dispatcher(self, name: str) -> Callable[[Batch, str | None], None]:
+        def dispatch(batch: Batch, child: str | None) -> None:
+            self._dispatch(name, batch, child)
+
+        return dispatch
+
+
+def _rows_of(emission: Batch | Mapping[str, Batch]) -> int:
+    """How many rows go on; a row that goes to several children by name counts once for each."""
+    if isinstance(emission, Mapping):
+        return sum(len(batch) for batch in emission.values())
+    return len(emission)
+
+
+def _edge(batch: Batch, position: int, children: int) -> Batch:
+    return batch.for_child(position) if children > 1 else batch

@@ -1,0 +1,67 @@
+"""Rows on their way through a repartition: one opaque piece of bytes per sender and receiver.
+
+A block is a row of log blocks, so the engine that moves it sees no record. The rows carry no attempt: a
+task that runs twice sends equal bytes, and a receiver may take either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.commit.epoch_job import Sent
+from millstream.log.blocks import decode_block, decode_header, encode_blocks
+from millstream.task.records import RawBatch, joined, record_batch_of
+from millstream.types import Attempt, Partition
+
+__all__ = ["ShuffleBlock", "shuffle_block_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleBlock:
+    """Rows of one sender for one partition of a repartition."""
+
+    topic: str
+    partition: Partition
+    """Where they go."""
+    sender: str
+    attempt: Attempt
+    payload: bytes
+    count: int
+    inferred_types: tuple[tuple[str, str, str], ...]
+    """What the sender's automatic serdes know: the receiver could not read the rows without."""
+
+    def sent(self) -> Sent:
+        """Enough to know the rows again, computed from the bytes at hand."""
+        return Sent(hashlib.blake2b(self.payload, digest_size=16).hexdigest(), self.count)
+
+    def rows(self, first_offset: int) -> RawBatch:
+        """The rows, with offsets that go on from `first_offset`."""
+        parts: list[RawBatch] = []
+        position, view = 0, memoryview(self.payload)
+        where = f"the rows that task {self.sender} sent to {self.topic}-{self.partition}"
+        while position < len(view):
+            header = decode_header(view[position:], where)
+            parts.append(
+                RawBatch.of(self.topic, self.partition, 0, decode_block(header, view[position:], where))
+            )
+            position += header.length
+        return joined(self.topic, self.partition, parts, first_offset)
+
+
+def shuffle_block_of(
+    topic: str,
+    partition: Partition,
+    sender: str,
+    attempt: Attempt,
+    parts: Sequence[RawBatch],
+    inferred_types: tuple[tuple[str, str, str], ...],
+) -> ShuffleBlock:
+    """Rows as a block."""
+    count = sum(len(part) for part in parts)
+    payload = b""
+    if count:
+        chunks, _ = encode_blocks(record_batch_of(parts), 0)
+        payload = b"".join(chunks)
+    return ShuffleBlock(topic, partition, sender, attempt, payload, count, inferred_types)

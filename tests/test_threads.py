@@ -1,0 +1,53 @@
+"""What is done in another thread, and who waits for it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from millstream.threads import Impatient
+
+
+class Storage:
+    """Answers when it is told to, with the number of the question."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.asked = 0
+
+    def __call__(self) -> int:
+        self.asked += 1
+        asked = self.asked
+        assert self.may_answer.wait(30)
+        return asked
+
+
+def test_an_answer_that_does_not_come_is_a_timeout_and_nobody_asks_again_meanwhile() -> None:
+    storage = Storage()
+    ask = Impatient(storage, 0.05, "The storage")
+    for _ in range(3):
+        with pytest.raises(TimeoutError, match=r"^The storage has not answered within 0\.05 s\.$"):
+            ask()
+    assert storage.asked == 1
+    storage.may_answer.set()
+
+
+def test_an_answer_that_comes_too_late_is_thrown_away() -> None:
+    storage = Storage()
+    ask = Impatient(storage, 0.05, "The storage")
+    with pytest.raises(TimeoutError):
+        ask()
+    late = next(thread for thread in threading.enumerate() if thread.name == "millstream-question")
+    storage.may_answer.set()
+    late.join()
+    assert Impatient(storage, 30, "The storage")() == 2
+    assert ask() == 3, "and not 1"
+
+
+def test_an_error_is_raised_to_whom_has_asked() -> None:
+    def ask() -> int:
+        raise PermissionError("the bucket is not yours")
+
+    with pytest.raises(PermissionError, match="the bucket is not yours"):
+        Impatient(ask, 30, "The storage")()
