@@ -17,7 +17,7 @@ from types import FrameType, TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.in_use import check_not_run
+from millstream.commit.lease import check_not_run
 from millstream.config import StreamsConfig, check_application_id
 from millstream.console import Figures
 from millstream.durable import DiskFullError

@@ -64,7 +64,7 @@ REGISTRY: Final[dict[str, str]] = {
     "log.topic_unnamed": "A deleted topic has lost its name; its folder still exists.",
     # runtime/: the ten steps of the commit
     "commit.leased": "Step 1: the coordinator holds the lease and knows the head.",
-    "commit.fenced": "Step 1: the coordinator's own manifest follows the head; nobody else can take its place.",
+    "commit.fenced": "Step 1: its own manifest follows the head; nobody else can take its place.",
     "commit.planned": "Step 2: the cut and the tasks of the epoch are chosen.",
     "commit.opened": "Step 3: a task's stores are at the version that was named.",
     "commit.processed": "Step 4: a task has processed its records; no local store has changed.",
@@ -78,7 +78,7 @@ REGISTRY: Final[dict[str, str]] = {
     "commit.ended": "Step 9: listeners were told; the next epoch may be planned.",
     "commit.store_applied": "Step 10: one store of a task has applied the epoch, others may not have.",
     "commit.applied": "Step 10: a task's local stores are at the head.",
-    "maintenance.manifest_removed": "A manifest that is no longer kept is deleted; others may still be there.",
+    "maintenance.manifest_removed": "A manifest that is no longer kept is deleted; others may be there.",
     "maintenance.file_collected": "A sealed file that nobody needs is deleted; others may still be there.",
     "state.task_renamed": "A task's folder is out of the way for deletion; it still exists.",
     "state.step_written": "A store has taken one step of a write that may be done in steps.",

@@ -126,7 +126,7 @@ class Plan:
     failpoint is there."""
     point: str
     restart: float
-    """How often the coordinator is given up without a word, per epoch; another one takes over in this process."""
+    """How often the coordinator is given up without a word, per epoch; another one takes over here."""
 
 
 def create(root: Path) -> None:

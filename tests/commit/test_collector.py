@@ -212,7 +212,7 @@ class CollectorMachine(RuleBasedStateMachine):
             return
         self.followers[task] = self._followed(backend, task, entry), entry.changelogs["counts"]
 
-    # Maintenance -----------------------------------------------------------------------------------------------
+    # Maintenance ----------------------------------------------------------------------------------------
 
     @rule(min_entries=st.integers(1, 4), later=st.integers(0, 1))
     def run_maintenance(self, min_entries: int, later: int) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from millstream.commit import lease
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.lease import Lease, LeaseHeldError, LeaseLostError, Owner, acquire, running_driver
+from millstream.commit.lease import Lease, LeaseHeldError, LeaseLostError, Owner, acquire, running_owner
 from millstream.commit.process import boot_id, process_started
 from millstream.durable import DamagedFileError
 from millstream.types import Term
@@ -66,8 +66,8 @@ def test_a_second_driver_is_refused_and_told_who_the_first_is(
 
     assert str(caught.value) == (
         f"Application 'orders' is run by process {os.getpid()} on {socket.gethostname()} already. Likely "
-        "cause: it was started twice. Remedy: end the other coordinator, or give this program another app_id. The "
-        "lease of a dead coordinator is taken over by itself."
+        "cause: it was started twice. Remedy: end the other coordinator, or give this program another "
+        "app_id. The lease of a dead coordinator is taken over by itself."
     )
     first.verify()
 
@@ -117,9 +117,9 @@ def test_a_lease_that_has_run_out_is_taken_over_and_its_owner_is_told(
     here = f"process {os.getpid()} on {socket.gethostname()}"
     assert second.term == 2
     assert str(caught.value) == (
-        f"This coordinator of application 'orders' ({here}, term 1) was overtaken by {here} (term 2). Nothing "
-        "more is committed here. Likely cause: it was stopped or cut off for longer than its lease. Remedy: "
-        "end it; the other one goes on."
+        f"This coordinator of application 'orders' ({here}, term 1) was overtaken by {here} (term 2). "
+        "Nothing more is committed here. Likely cause: it was stopped or cut off for longer than its lease. "
+        "Remedy: end it; the other one goes on."
     )
     second.verify()
 
@@ -203,26 +203,26 @@ def test_old_terms_may_be_forgotten_by_two_at_once(
 
 
 def test_who_runs_an_application_is_known_until_it_lets_go(folder: ApplicationStorage, clock: Clock) -> None:
-    assert running_driver(ApplicationStorage(folder.log_root, "never-run"), now_ms=clock()) is None
-    assert running_driver(folder, now_ms=clock()) is None
+    assert running_owner(ApplicationStorage(folder.log_root, "never-run"), now_ms=clock()) is None
+    assert running_owner(folder, now_ms=clock()) is None
     held = take(folder, clock)
-    assert running_driver(folder, now_ms=clock()) == held.owner
-    assert running_driver(folder, now_ms=clock() + TTL_MS) == held.owner, "late, but its process is there"
+    assert running_owner(folder, now_ms=clock()) == held.owner
+    assert running_owner(folder, now_ms=clock() + TTL_MS) == held.owner, "late, but its process is there"
     held.release()
-    assert running_driver(folder, now_ms=clock()) is None
+    assert running_owner(folder, now_ms=clock()) is None
 
 
 def test_a_driver_elsewhere_runs_an_application_until_its_lease_ends(
     folder: ApplicationStorage, clock: Clock
 ) -> None:
     owner = replace_owner(folder, take(folder, clock), host="elsewhere")
-    assert running_driver(folder, now_ms=clock() + TTL_MS - 1) == owner
-    assert running_driver(folder, now_ms=clock() + TTL_MS) is None
+    assert running_owner(folder, now_ms=clock() + TTL_MS - 1) == owner
+    assert running_owner(folder, now_ms=clock() + TTL_MS) is None
 
 
 def test_a_dead_driver_runs_nothing(folder: ApplicationStorage, clock: Clock) -> None:
     replace_owner(folder, take(folder, clock), started="long ago")
-    assert running_driver(folder, now_ms=clock()) is None
+    assert running_owner(folder, now_ms=clock()) is None
 
 
 def test_who_runs_an_application_is_found_while_it_changes_hands(
@@ -240,7 +240,7 @@ def test_who_runs_an_application_is_found_while_it_changes_hands(
         return read(folder, term)
 
     monkeypatch.setattr(lease, "_read_claim", others_come_first)
-    assert running_driver(folder, now_ms=clock()) == last[0].owner
+    assert running_owner(folder, now_ms=clock()) == last[0].owner
 
 
 DRIVER = """

@@ -94,8 +94,8 @@ def test_of_two_drivers_that_commit_an_epoch_the_second_is_told(tmp_path: Path) 
 
     assert str(caught.value) == (
         "Epoch 1 of application 'orders' was committed by another coordinator (term 2, this one has term 1). "
-        "Nothing of this epoch is visible. Likely cause: this coordinator was stopped or cut off for longer than "
-        "its lease. Remedy: end it; the other one goes on."
+        "Nothing of this epoch is visible. Likely cause: this coordinator was stopped or cut off for longer "
+        "than its lease. Remedy: end it; the other one goes on."
     )
     assert chain.head() == first
     assert [path.name for path in folder.manifests.iterdir()] == [f"{1:020d}"]

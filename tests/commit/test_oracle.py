@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.simulation import oracle, oracle_programs
 from tests.simulation.fault_world import World
 from tests.simulation.oracle import Copy, Facts, Held, InvariantBroken
 
 from millstream.log.partitioner import murmur2
-from millstream.testing import oracle, oracle_programs
 
 
 @pytest.fixture(scope="module")

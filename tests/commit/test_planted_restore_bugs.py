@@ -18,7 +18,7 @@ from tests.simulation.fault_world import NoFaultError
 from tests.simulation.faults import Script, play, scripted_world
 
 from millstream.log.api import Log
-from millstream.maintenance import maintenance as maintenance
+from millstream.maintenance import maintenance
 from millstream.state.changelog import external_sort as sorting
 from millstream.state.changelog import follow as following
 from millstream.state.changelog.external_sort import SortedRuns

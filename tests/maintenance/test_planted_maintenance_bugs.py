@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from millstream.runtime import local_cleaning, maintenance
 from msgspec import structs
 from tests.simulation import fault_housekeeping as housekeeping
 from tests.simulation.fault_world import RECORDS_OF_AN_EPOCH, World
@@ -22,6 +21,7 @@ from millstream.log.api import Compacted, TopicPartition
 from millstream.log.embedded.compaction import KeepAll, Kept
 from millstream.log.embedded.file_log import FileLog
 from millstream.log.embedded.partition import PartitionFiles
+from millstream.maintenance import maintenance, state_cleaner
 from millstream.state.local.cleaning import clean
 from millstream.state.snapshots.catalogue import Listing, listing
 from millstream.state.stores import segments
@@ -202,7 +202,7 @@ def clean_up_does_not_ask_where_state_belongs(patch: pytest.MonkeyPatch) -> None
         del may_go
         return clean(*args, **more)
 
-    patch.setattr(local_cleaning, "clean", clean_all)
+    patch.setattr(state_cleaner, "clean", clean_all)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where faults strike: the failpoints that each piece of work passes, and where a coordinator can stand still."""
+"""Where faults strike: the failpoints that each piece of work passes, and where a coordinator can stall."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Crash(Step):
     action: Literal["raise", "torn-raise"]
     skip: int
     then: Literal["nothing", "look", "power cut"]
-    """What comes before the next coordinator: a consumer reads the topics, or the machine loses its power, too."""
+    """What comes before the next coordinator: a consumer reads the topics, or the power is cut, too."""
 
     def do(self, world: World) -> None:
         """See :meth:`Step.do`."""

@@ -62,7 +62,7 @@ def test_the_whole_tree_killed_at_each_step_of_the_commit_is_resumed_exactly(
 
 
 def _kill_tree_at(step: str, skip: int, lab: Lab, name: str, settings: dict[str, Any]) -> None:
-    """CommitCoordinator, JVM, daemon and workers. A driver ends itself at the step; a worker stands still and waits."""
+    """Driver, JVM, daemon and workers. A driver ends itself at the step; a worker stands still and waits."""
     if step in WORKER_STEPS:
         with Child(lab, name, worker_failpoints=f"{step}=stop@{skip}", **settings) as child:
             child.wait_for_a_stopped_worker()

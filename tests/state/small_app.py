@@ -115,7 +115,7 @@ class SmallApp:
         self.words += words
 
     def start(self) -> InProcessExecutor:
-        """Start a coordinator, as long after the end of the process before: its memory and its lease are gone."""
+        """Start a coordinator, long after the end of the process before: its memory and lease are gone."""
         memory._kept.clear()
         self.hours += 1
         now = self.hours * 3_600_000

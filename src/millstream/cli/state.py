@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from millstream.commit.in_use import check_not_run
+from millstream.commit.lease import check_not_run
 from millstream.state.backends import supplier
 from millstream.state.changelog.follow import marker_of
 from millstream.state.errors import TaskLockedError

@@ -338,7 +338,7 @@ class CommitCoordinator:
         return self._recent.urgency()
 
     def run_maintenance(self, *, min_entries: int | None = None) -> MaintenanceReport:
-        """Tidy up behind the head: see :mod:`millstream.maintenance.maintenance`. May run beside the epochs."""
+        """Maintain what is behind the head: see :mod:`millstream.maintenance.maintenance`."""
         gone = self._recent.gone
         head = self.head
         self.lease.verify()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.sealed_file import SealedFile
 from millstream.state.backends.api import NO_STATE, StoreSize
+from millstream.task.shuffle_block import Sent
 from millstream.task.task import TaskState
 from millstream.types import Attempt, Epoch, Offset, Partition, Term
 
@@ -53,14 +54,6 @@ class EpochJob:
     def partitions_of(self, topic: str) -> int:
         """How many partitions a topic has, or will have."""
         return self.partition_counts.get(topic, self.default_partitions)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What a task sent through a repartition to one partition: enough to know it again."""
-
-    digest: str
-    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,12 @@ from millstream.durable import (
     replace_durably,
 )
 from millstream.errors import MillstreamError
+from millstream.state.errors import StateInUseError
+from millstream.state.local.directory import StateDirectory
+from millstream.state.local.log_note import noted_log
 from millstream.types import Term
 
-__all__ = ["Lease", "LeaseHeldError", "LeaseLostError", "Owner", "acquire", "running_driver"]
+__all__ = ["Lease", "LeaseHeldError", "LeaseLostError", "Owner", "acquire", "check_not_run", "running_owner"]
 
 _CLAIM: Final = FrameKind(b"MSLC", version=1, max_bytes=4096)
 _RENEWAL: Final = FrameKind(b"MSLR", version=1, max_bytes=4096)
@@ -128,7 +131,7 @@ def acquire(folder: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: int
     return Lease(folder, term, owner, clock, ttl_ms)
 
 
-def running_driver(folder: ApplicationStorage, *, now_ms: int) -> Owner | None:
+def running_owner(folder: ApplicationStorage, *, now_ms: int) -> Owner | None:
     """The coordinator that has not let go and may be alive; None if there is none.
 
     One of this host may be late to renew its lease: it runs until its process ends.
@@ -139,7 +142,7 @@ def running_driver(folder: ApplicationStorage, *, now_ms: int) -> Owner | None:
     try:
         owner, expires_ms = _read_claim(folder, last), _expiry(folder, last)
     except FileNotFoundError:  # two later terms have begun since we looked
-        return running_driver(folder, now_ms=now_ms)
+        return running_owner(folder, now_ms=now_ms)
     if _is_here(owner):
         return owner if expires_ms and process_is_alive(owner.pid, owner.started) else None
     return owner if now_ms < expires_ms else None
@@ -206,3 +209,27 @@ def _name(term: Term) -> str:
 def _this_process() -> Owner:
     pid = os.getpid()
     return Owner(pid, socket.gethostname(), boot_id() or "", process_started(pid) or "", secrets.token_hex(8))
+
+
+def check_not_run(
+    directory: StateDirectory,
+    app_id: str,
+    *,
+    now_ms: int,
+    log_root: Path | None = None,
+    us: Owner | None = None,
+) -> None:
+    """Refuse if a coordinator other than `us` runs it: on the log that the state notes, or on this one.
+
+    A coordinator that starts just now is not seen, and need not be: it restores what is missing.
+    """
+    logs = (noted_log(directory, app_id), None if log_root is None else log_root.resolve())
+    for root in filter(None, dict.fromkeys(logs)):
+        coordinator = running_owner(ApplicationStorage(root, app_id), now_ms=now_ms)
+        if coordinator is not None and coordinator != us:
+            raise StateInUseError(
+                f"The local state of application {app_id!r} in {directory.path} is in use: {coordinator} "
+                f"runs the application, on the log {root}. Nothing was deleted. Remedy: close it there, or "
+                "end that process. A coordinator on another host that was killed counts as running until its "
+                "lease ends."
+            )

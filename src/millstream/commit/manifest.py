@@ -95,8 +95,8 @@ class Manifest(msgspec.Struct, frozen=True):
     tasks: Mapping[str, TaskEntry]
     sealed: tuple[str, ...]
     """The tasks that sealed in this epoch; the others keep their last version."""
-    inferred_types: tuple[tuple[str, str, str], ...]
-    """What automatic serdes inferred_types: topic or store, key or value, type."""
+    inferred_types: tuple[tuple[str, str, str], ...] = msgspec.field(name="learned")
+    """What automatic serdes inferred: topic or store, key or value, type."""
     plan: Mapping[str, Any] = {}
     repartitions: Mapping[str, int] = {}
     """How many partitions each repartition has, for as long as the application lives."""
@@ -172,7 +172,7 @@ class ManifestChain:
     def fold(self, head: Manifest, pinned: Container[int] = ()) -> int:
         """Remove the manifests that the head does without, but those that are pinned; return how many.
 
-        The head says which ones are kept, so a crash in the middle, or a coordinator that was overtaken, does no
+        The head says which ones are kept, so a crash in the middle, or an overtaken coordinator, does no
         harm. The manifest with which a task has last sealed stays, if it is one of the newest
         ``STANDING_MANIFESTS`` of that kind: it tells whose a snapshot is that is taken of the task just now.
         Without it the task's next snapshot is of use only when the task has sealed again.
@@ -200,7 +200,7 @@ class ManifestChain:
         return None
 
     def settle(self, head: Manifest | None) -> None:
-        """Finish what the coordinator that wrote the head may have left undone: its name's sync, the witness."""
+        """Finish what the head's coordinator may have left undone: its name's sync, the witness."""
         sync_folder(self._folder.manifests, files=self._folder.files)
         if head is not None and self._witness() != _Witness(head.epoch, head.digest()):
             self._write_witness(head)
@@ -250,7 +250,7 @@ class ManifestChain:
             raise _overtaken(manifest, newest.term)
 
     def witness(self, manifest: Manifest) -> None:
-        """Step 2: say which manifest was the last. A coordinator that was overtaken in between says nothing."""
+        """Step 2: say which manifest was the last. An overtaken coordinator says nothing."""
         self._write_witness(manifest)
         failpoints.hit("commit.witness_written")
 
@@ -298,7 +298,8 @@ class ManifestChain:
 
 def _overtaken(manifest: Manifest, term: Term) -> LeaseLostError:
     return LeaseLostError(
-        f"Epoch {manifest.epoch} of application {manifest.application_id!r} was committed by another coordinator "
-        f"(term {term}, this one has term {manifest.term}). Nothing of this epoch is visible. Likely cause: "
-        "this coordinator was stopped or cut off for longer than its lease. Remedy: end it; the other one goes on."
+        f"Epoch {manifest.epoch} of application {manifest.application_id!r} was committed by another "
+        f"coordinator (term {term}, this one has term {manifest.term}). Nothing of this epoch is visible. "
+        "Likely cause: this coordinator was stopped or cut off for longer than its lease. Remedy: end it; "
+        "the other one goes on."
     )

@@ -1,4 +1,4 @@
-"""What the coordinator makes of the tasks' reports: are they all there, do they fit, what is true after them."""
+"""What the coordinator makes of the tasks' reports: all there, consistent, and what is true after them."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def origins_of(entry: TaskEntry | None) -> Mapping[str, StoreStart]:
 
 
 def merged_types(job: EpochJob, reports: Iterable[TaskReport]) -> tuple[tuple[str, str, str], ...]:
-    """What automatic serdes know by now; refuse tasks that have inferred_types different types."""
+    """What automatic serdes know by now; refuse tasks that have inferred different types."""
     merged = {(name, part): kind for name, part, kind in job.inferred_types}
     for report in reports:
         for name, part, kind in report.inferred_types:

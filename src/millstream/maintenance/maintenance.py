@@ -1,4 +1,4 @@
-"""Maintenance: what keeps an application's files few while it runs for years. The one place that deletes them.
+"""Maintenance: what keeps an application's files few over the years. The one place that deletes them.
 
 Part of step 10: it runs beside the epochs, under the coordinator's lease. They wait for it only if changes
 would pile up otherwise (:mod:`millstream.maintenance.background`).

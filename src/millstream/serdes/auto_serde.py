@@ -229,7 +229,7 @@ def find_auto(serde: Serde[Any]) -> AutoSerde | None:
     return None
 
 
-def _suggestion(learned: str | None, kind: str) -> str:
+def _suggestion(inferred_type: str | None, kind: str) -> str:
     if {inferred_type, kind} == {"int", "float"}:
         return "serdes.double"
     known = _SERDES[inferred_type].name if inferred_type else "serdes.json"

@@ -57,7 +57,7 @@ def mark_single(values: Sequence[bytes | None]) -> list[bytes | None]:
 def decode_marked(
     column: Sequence[bytes | None], single: Callable[[list[bytes | None]], list[Any]]
 ) -> Sequence[Any]:
-    """Values, and `PartialAggregate` in place of those that stand for several. `single` decodes the former."""
+    """Values, and `PartialAggregate` for those that stand for several. `single` decodes the former."""
     if isinstance(column, Column) and not are_few(len(column)) and (numbers := _numbers(column)) is not None:
         return numbers
     whole = [data is not None and data[:1] != _SINGLE for data in column]

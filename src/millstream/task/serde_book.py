@@ -1,6 +1,6 @@
 """Which serde each topic and store uses, with `serdes.auto` bound to each by name.
 
-What an automatic serde has inferred_types belongs to the topic or store, not to the task that was first to
+What an automatic serde has inferred belongs to the topic or store, not to the task that was first to
 write: the book is kept, and a later task goes on with it.
 """
 
@@ -37,7 +37,7 @@ class SerdeBook:
         return self._bound[key]
 
     def inferred_types(self) -> dict[tuple[str, Part], str]:
-        """What the automatic serdes have inferred_types so far."""
+        """What the automatic serdes have inferred so far."""
         found = dict(self._known)
         for key, serde in self._bound.items():
             automatic = find_auto(serde)
@@ -46,7 +46,7 @@ class SerdeBook:
         return found
 
     def restore(self, inferred_types: Mapping[tuple[str, Part], str]) -> None:
-        """Go on with what was inferred_types before."""
+        """Go on with what was inferred before."""
         self._known.update(inferred_types)
         for key in inferred_types:
             if key in self._bound:

@@ -10,12 +10,19 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.commit.epoch_job import Sent
 from millstream.log.blocks import decode_block, decode_header, encode_blocks
 from millstream.task.records import RawBatch, joined, record_batch_of
 from millstream.types import Attempt, Partition
 
-__all__ = ["ShuffleBlock", "shuffle_block_of"]
+__all__ = ["Sent", "ShuffleBlock", "shuffle_block_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a task sent through a repartition to one partition: enough to know it again."""
+
+    digest: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class Rule(Protocol):
 
 
 class KeepAll:
-    """KeyedAggregation."""
+    """Folding."""
 
     up_to = sys.maxsize
     compacted_to = 0

@@ -2,7 +2,7 @@
 
 Segments that are no longer written to are rewritten, one or several into one:
 
-- **KeyedAggregation** brings rows that lie in sealed files, and small segments, together into one file. Nothing else
+- **Folding** brings rows that lie in sealed files, and small segments, together into one file. Nothing else
   changes: the same records have the same offsets. The sealed files can then be collected.
 - **Compaction** also leaves out records that a later one with the same key replaces, and in time the
   tombstones. Offsets stay; there are gaps.

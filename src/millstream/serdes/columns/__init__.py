@@ -25,7 +25,7 @@ from millstream.serdes.primitives import BooleanSerde, BytesSerde, FloatSerde, I
 
 __all__ = ["CannotError", "Codec", "codec_of", "codec_to_write"]
 
-_LEARNED: dict[str, Codec] = {
+_INFERRED: dict[str, Codec] = {
     "str": StringCodec(),
     "int": IntCodec(8),
     "float": FloatCodec(8),
@@ -34,13 +34,13 @@ _LEARNED: dict[str, Codec] = {
     "json": AnyJsonCodec(),
 }
 _MAKERS: dict[type, Callable[[Any], Codec | None]] = {
-    BytesSerde: lambda _: _LEARNED["bytes"],
-    StringSerde: lambda _: _LEARNED["str"],
-    BooleanSerde: lambda _: _LEARNED["bool"],
+    BytesSerde: lambda _: _INFERRED["bytes"],
+    StringSerde: lambda _: _INFERRED["str"],
+    BooleanSerde: lambda _: _INFERRED["bool"],
     IntSerde: lambda serde: IntCodec(serde.size),
     FloatSerde: lambda serde: FloatCodec(serde.size),
     TypedJsonSerde: typed_json_codec,
-    JsonSerde: lambda _: _LEARNED["json"],
+    JsonSerde: lambda _: _INFERRED["json"],
 }
 """By exact type: a subclass may do anything."""
 
@@ -55,7 +55,7 @@ def codec_of(serde: Any) -> Codec | None:
     True
     """
     if isinstance(serde, AutoSerde):
-        return _LEARNED.get(serde.inferred_type or "")
+        return _INFERRED.get(serde.inferred_type or "")
     make = _MAKERS.get(type(serde))
     return None if make is None else make(serde)
 
@@ -67,7 +67,7 @@ def codec_to_write(serde: Any, dtype: Any) -> Codec | None:
     """
     if not isinstance(serde, AutoSerde) or serde.inferred_type is not None:
         return codec_of(serde)
-    return _LEARNED.get(kind_of(dtype) or "")
+    return _INFERRED.get(kind_of(dtype) or "")
 
 
 def learn(serde: Any, dtype: Any) -> None:

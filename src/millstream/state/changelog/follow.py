@@ -84,7 +84,7 @@ class Target:
     segmented: bool = False
     """Whether rows expire by segments."""
     scratch: Path | None = None
-    """A folder for the time of a large restore, made and removed: see `millstream.state.changelog.external_sort`."""
+    """A folder for the time of a large restore: see `millstream.state.changelog.external_sort`."""
     first: Offset = _START
     """Where a store that holds nothing begins to read."""
     compacted_before: Offset = _START

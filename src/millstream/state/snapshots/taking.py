@@ -208,7 +208,8 @@ def _tidied(new: Snapshot, taker: Taker) -> str | None:
         raise SnapshotStorageError(
             f"{storage.shown(f'{place.folder}/{missing[0].stored_as}')} is gone, though it was stored for "
             f"version {new.marker.version}. The snapshot is taken back. Likely cause: another process takes "
-            "snapshots of the same task. Remedy: none is needed if that was a coordinator that is being replaced."
+            "snapshots of the same task. Remedy: none is needed if that was a coordinator that is being "
+            "replaced."
         )
     try:
         # 4.
