@@ -1,10 +1,9 @@
-"""Columns of JSON: decoded by Polars, and proved right by writing them again.
+"""Columns of JSON.
 
-Polars reads JSON leniently: 1.5 as a whole number becomes 1, a missing field null, a number text. The serde
-refuses such bytes. So what was decoded is encoded again, in the order and spacing in which the first record
-has it, and compared: a record whose bytes come out the same was read exactly. The others (spelled in another
-way, or with fields that the schema does not name, or really bad) are read by the serde, one by one. Flat
-records that are all spelled alike go a faster way: see `flat_json`.
+Flat records that are all spelled alike are decoded by one regular expression: see `flat_json`. The others
+(nested, spelled in another way, with fields that the schema does not name, or really bad) are read by the
+serde. (Polars reads JSON, too, but leniently, where the serde refuses: 1.5 as a whole number becomes 1. To
+prove what it has read by writing it again takes longer than to let the serde read it.)
 """
 
 from __future__ import annotations
@@ -64,47 +63,25 @@ class JsonCodec(Codec):
         first = text.drop_nulls().head(1).to_list()
         if not first:
             return pl.Series([None] * len(data), dtype=self.dtype)
-        sample = _DECODE(first[0])
-        pattern = FlatPattern.of(self._flat_fields(), first[0], sample)
+        pattern = FlatPattern.of(self._flat_fields(), first[0], _DECODE(first[0]))
         if pattern is None:
-            return self._read_and_proved(data, text, sample)
+            return self._by_serde(data)
         value, read = pattern.read(text, self.dtype)
         left = (text.is_not_null() & ~read) | _any(_bad(pl.col("value"), self._shape), value)
         if not left.any():
             return value
         rows = left.arg_true()
-        rest = text.gather(rows)
-        return _replaced(value, rows, self._read_and_proved(data.gather(rows), rest, sample))
+        return _replaced(value, rows, self._by_serde(data.gather(rows)))
 
     def _flat_fields(self) -> dict[str, tuple[pl.DataType, bool]]:
         fields = self._shape.fields or {}
         return {name: (field.dtype, field.nullable) for name, field in fields.items()}
 
-    def _read_and_proved(self, data: pl.Series, text: pl.Series, sample: Any) -> pl.Series:
-        """Any records of the schema, read by Polars and written again."""
-        if (text.str.strip_chars() == "").any():
-            raise CannotError("a value without JSON")  # Polars passes over it, and all rows behind it shift
-        value = text.str.json_decode(self.dtype)
-        written = _written(value, _ordered(pl.col("value"), self.dtype, sample), self.dtype)
-        spelled = text
-        if text.str.contains('": ', literal=True).any():
-            # As Python's json module spaces it. Text that this changes is not found equal below.
-            spelled = text.str.replace_all('": ', '":', literal=True).str.replace_all(
-                ', "', ',"', literal=True
-            )
-        doubtful = (written != spelled) | _any(_bad(pl.col("value"), self._shape), value)
-        doubtful |= value.is_null() & text.is_not_null()
-        return self._settled(data, value, doubtful.fill_null(value=False))
-
-    def _settled(self, data: pl.Series, value: pl.Series, doubtful: pl.Series) -> pl.Series:
-        """The column with its doubtful rows as the serde reads them."""
-        if not doubtful.any():
-            return value
-        rows = doubtful.arg_true()
-        read = self._serde.deserialize_many(data.gather(rows).to_list())
-        if any(one is None for one in read):
+    def _by_serde(self, data: pl.Series) -> pl.Series:
+        values = [None if one is None else self._serde.deserialize(one) for one in data.to_list()]
+        if values.count(None) > data.null_count():
             raise CannotError("null where a record is expected")
-        return _replaced(value, rows, pl.Series(read, dtype=self.dtype, strict=True))
+        return pl.Series(values, dtype=self.dtype, strict=True)
 
     def encode(self, values: pl.Series) -> pl.Series:
         """See `Codec.encode`."""
@@ -139,7 +116,7 @@ def typed_json_codec(serde: TypedJsonSerde[Any]) -> JsonCodec | None:
 
 def encode_json(values: pl.Series, serde: BaseSerde[Any]) -> pl.Series:
     """A column of records or lists as JSON: sorted fields, no white space."""
-    text = _written(values, _ordered(pl.col("value"), values.dtype, None), values.dtype)
+    text = _written(values)
     odd = _any(_oddly_spelled(pl.col("value"), values.dtype), values)
     data = text.cast(pl.Binary)
     if not odd.any():
@@ -157,8 +134,9 @@ def _replaced(column: pl.Series, rows: pl.Series, news: pl.Series) -> pl.Series:
     return pl.concat([column, news]).gather(places)
 
 
-def _written(values: pl.Series, ordered: pl.Expr, dtype: pl.DataType) -> pl.Series:
-    """Values as JSON text; `ordered` puts the fields of `value` into the order to write."""
+def _written(values: pl.Series) -> pl.Series:
+    """Values as JSON text, fields in order."""
+    dtype, ordered = values.dtype, _ordered(pl.col("value"), values.dtype)
     frame = values.to_frame("value")
     if isinstance(dtype, pl.Struct) and dtype.fields:
         text = ordered.struct.json_encode()
@@ -167,22 +145,16 @@ def _written(values: pl.Series, ordered: pl.Expr, dtype: pl.DataType) -> pl.Seri
     return frame.select(pl.when(pl.col("value").is_not_null()).then(text)).to_series()
 
 
-def _ordered(value: pl.Expr, dtype: Any, sample: Any) -> pl.Expr:
-    """A value with the fields of its records in the order of a sample, else sorted."""
+def _ordered(value: pl.Expr, dtype: Any) -> pl.Expr:
+    """A value with the fields of its records sorted."""
     if isinstance(dtype, pl.List):
-        first = sample[0] if isinstance(sample, list) and sample else None
         if not _has_records(dtype.inner):
             return value
-        return value.list.eval(_ordered(pl.element(), dtype.inner, first))
-    if not isinstance(dtype, pl.Struct):
+        return value.list.eval(_ordered(pl.element(), dtype.inner))
+    if not isinstance(dtype, pl.Struct) or not dtype.fields:
         return value
-    types = {field.name: field.dtype for field in dtype.fields}
-    given = [name for name in sample if name in types] if isinstance(sample, dict) else []
-    names = given if len(given) == len(types) else sorted(types)
-    inner = sample if isinstance(sample, dict) else {}
-    parts = [_ordered(value.struct.field(name), types[name], inner.get(name)).alias(name) for name in names]
-    if not parts:
-        return value
+    fields = sorted(dtype.fields, key=lambda field: field.name)
+    parts = [_ordered(value.struct.field(field.name), field.dtype).alias(field.name) for field in fields]
     return pl.when(value.is_not_null()).then(pl.struct(parts))
 
 
