@@ -10,8 +10,9 @@ import pytest
 from tests.simulation.executor import InProcessExecutor
 from tests.state.small_app import FastFiles, SmallApp
 
-from millstream.log import TopicPartition, reader
+from millstream.log import TopicPartition
 from millstream.log.api import LogRecordBatch
+from millstream.log.embedded import reader
 from millstream.log.embedded.file_log import Limits
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog import follow as following

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.log.conftest import Kit
 
-from millstream.log import FileLog, TopicPartition, blocks, reader, record_batch
+from millstream.log import FileLog, TopicPartition, blocks, record_batch
+from millstream.log.embedded import reader
 from millstream.types import Offset, Partition
 
 WHERE = TopicPartition("t", Partition(0))

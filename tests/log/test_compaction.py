@@ -26,11 +26,11 @@ from millstream.log import (
     TimestampType,
     TopicConfig,
     TopicPartition,
-    index,
     record_batch,
 )
 from millstream.log.api import Beyond
 from millstream.log.blocks import encode_sparse_block
+from millstream.log.embedded import index
 from millstream.log.embedded.index import current_segments
 from millstream.log.embedded.segment import SegmentName
 from millstream.types import Epoch, Offset, Partition

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 from tests.log.conftest import WithoutSync
 
-from millstream.log import FileLog, Limits, TopicConfig, TopicPartition, partition, record_batch, rewrite
+from millstream.log import FileLog, Limits, TopicConfig, TopicPartition, record_batch
 from millstream.log.blocks import BlockHeader, decode_header
+from millstream.log.embedded import log_cleaner, partition
 from millstream.types import Offset, Partition
 
 WHERE = TopicPartition("t", Partition(0))
@@ -111,7 +112,7 @@ def test_what_is_rewritten_again_is_the_same(tmp_path: Path) -> None:
 def test_compaction_comes_by_the_bytes_before_they_were_compressed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rewrite, "SMALL_BYTES", 100)
+    monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 100)
     log = log_in(tmp_path / "log")
     append(log, *[ZEROS] * 20)
     assert log.rewrite(WHERE, min_entries=1)
@@ -127,7 +128,7 @@ def test_compaction_comes_by_the_bytes_before_they_were_compressed(
 def test_segments_are_joined_by_the_bytes_before_they_were_compressed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rewrite, "SMALL_BYTES", 100)
+    monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 100)
     log = log_in(tmp_path / "log")
     append(log, *[ZEROS] * 20)
     log.rewrite(WHERE, min_entries=1)

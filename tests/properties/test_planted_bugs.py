@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from millstream.runtime import inputs, outputs, pipeline
 from tests.properties.check import PROPERTIES, outcome
 from tests.properties.conftest import FIRST_SEED, TOPOLOGIES
 from tests.properties.generate import random_spec
@@ -19,6 +18,7 @@ from millstream.processors.batch import Batch
 from millstream.processors.stateless import DropNullKeys
 from millstream.processors.table_group import TableGroupBy
 from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.task import inputs, outputs, pipeline
 from millstream.task.context import ForwardingContext, TransformerContext
 from millstream.task.punctuation import Punctuations
 from millstream.task.task import Task

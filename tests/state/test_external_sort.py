@@ -15,9 +15,10 @@ from tests.state.one_task import Listener, OneTask, rows_of
 from millstream import failpoints
 from millstream.durable import DiskFullError
 from millstream.failpoints import InjectedCrash
-from millstream.log import reader, record_batch
-from millstream.state import follow, sorted_runs
+from millstream.log import record_batch
+from millstream.log.embedded import reader
 from millstream.state.backends import supplier
+from millstream.state.changelog import external_sort, follow
 from millstream.state.changelog.follow import RESTORING, StorePosition, marker_of
 from millstream.types import Offset
 
@@ -40,8 +41,8 @@ def test_runs_give_the_last_row_of_each_key_in_ascending_batches(
             expected.update(rows)
     folder = tmp_path_factory.mktemp("runs") / "scratch"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorted_runs, "_BLOCK_ROWS", block)
-        with sorted_runs.sorted_runs(([batch(rows) for rows in part] for part in parts), folder) as runs:
+        patch.setattr(external_sort, "_BLOCK_ROWS", block)
+        with external_sort.sorted_runs(([batch(rows) for rows in part] for part in parts), folder) as runs:
             found = list(runs.batches(2 * block))
             assert sum(map(len, found)) <= runs.rows
     assert [row for entries in found for row in entries] == sorted(expected.items())
@@ -49,9 +50,9 @@ def test_runs_give_the_last_row_of_each_key_in_ascending_batches(
 
 
 def test_blocks_are_bounded_in_bytes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorted_runs, "_BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(external_sort, "_BLOCK_BYTES", 1_000)
     rows: Rows = {b"%02d" % number: bytes(400) for number in range(20)}
-    with sorted_runs.sorted_runs([[batch(rows)]], tmp_path / "scratch") as runs:
+    with external_sort.sorted_runs([[batch(rows)]], tmp_path / "scratch") as runs:
         found = list(runs.batches(1))
     assert max(map(len, found)) * 400 < 2_000
     assert [row for entries in found for row in entries] == sorted(rows.items())
@@ -62,7 +63,7 @@ def lost(task: OneTask, monkeypatch: pytest.MonkeyPatch) -> OneTask:
     """A task whose store is lost, of three commits that change and delete the same keys."""
     monkeypatch.setattr(follow, "SORTED_ROWS", 10)
     monkeypatch.setattr(follow, "BATCH_ROWS", 8)
-    monkeypatch.setattr(sorted_runs, "_BLOCK_ROWS", 4)
+    monkeypatch.setattr(external_sort, "_BLOCK_ROWS", 4)
     monkeypatch.setattr(reader, "_JOINED_ROWS", 1)  # so that there are several runs
     task.add_store("counts")
     for number in range(3):
@@ -117,7 +118,7 @@ def test_a_full_disk_is_named(lost: OneTask, monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(sorted_runs, "_written", full)
+        patch.setattr(external_sort, "_written", full)
         with pytest.raises(DiskFullError, match=r"The disk is full: .*/\.sorting"), lost.opened():
             pass
     with lost.opened() as stores:

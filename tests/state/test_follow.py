@@ -13,8 +13,8 @@ from tests.state.one_task import APPLICATION, Listener, OneTask, rows_of
 from millstream import failpoints
 from millstream.failpoints import InjectedCrash
 from millstream.log.errors import DamagedLogError
-from millstream.state import changelog, follow
 from millstream.state.backends import supplier
+from millstream.state.changelog import follow
 from millstream.state.changelog.follow import RESTORING, StorePosition, marker_of
 from millstream.state.errors import ChangelogGapError, StoreAheadError
 from millstream.state.local.task_stores import NewerStores, TaskVersion, versions_on_disk
@@ -222,7 +222,7 @@ def test_a_batch_is_bounded_in_bytes_too(
 
 def test_many_rows_are_folded_as_few_are(behind: OneTask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "BATCH_ROWS", BATCHES * ROWS)
-    monkeypatch.setattr(changelog, "_MANY", ROWS)
+    monkeypatch.setattr(rows, "_MANY", ROWS)
     with behind.opened() as stores:
         assert behind.expected() == rows_of(stores)
 
