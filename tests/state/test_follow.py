@@ -14,7 +14,7 @@ from millstream import failpoints
 from millstream.failpoints import InjectedCrash
 from millstream.log.errors import DamagedLogError
 from millstream.state.backends import supplier
-from millstream.state.changelog import follow
+from millstream.state.changelog import follow, rows
 from millstream.state.changelog.follow import RESTORING, StorePosition, marker_of
 from millstream.state.errors import ChangelogGapError, StoreAheadError
 from millstream.state.local.task_stores import NewerStores, TaskVersion, versions_on_disk
