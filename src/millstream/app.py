@@ -37,6 +37,8 @@ __all__ = ["Answer", "State", "Streams"]
 
 _LOGGER = logging.getLogger("millstream")
 _LONGEST_PAUSE_S = 5.0
+_MACHINERY = (EpochFailedError, DiskFullError)
+"""What is tried again without asking, and told without a traceback: it has nothing to do with the program."""
 
 Until = Literal["caught-up"] | timedelta | Callable[["Streams"], bool] | None
 
@@ -361,6 +363,9 @@ class Streams:
     def _run_quietly(self) -> None:
         try:
             self._run(None, None)
+        except _MACHINERY as error:
+            _LOGGER.error("Application %r has ended: %s", self.app_id, error)  # noqa: TRY400
+            _LOGGER.debug("Where that was", exc_info=True)
         except Exception:
             _LOGGER.exception("Application %r has ended", self.app_id)
 
@@ -370,9 +375,11 @@ class Streams:
         while not self._stop.is_set():
             epochs = self._totals.epochs
             try:
-                self._open()
-                if signals is not None:
-                    signals.catch()  # PySpark has put its own handler in place of ours
+                try:
+                    self._open()
+                finally:
+                    if signals is not None:
+                        signals.catch()  # PySpark has put its own handler in place of ours
                 with restores_told(self._state_folder, self._restore_listeners):
                     self._run_epochs(until, deadline)
             except Exception as error:
@@ -425,7 +432,14 @@ class Streams:
         if self._stop.is_set():
             self._error = error
             return False
-        if isinstance(error, EpochFailedError | DiskFullError) and failures <= self._config.max_restarts:
+        if isinstance(error, _MACHINERY) and failures <= self._config.max_restarts:
+            _LOGGER.warning(
+                "%s Application %r is started again from its last commit (%d of at most %d times).",
+                str(error).partition(" Likely cause:")[0],
+                self.app_id,
+                failures,
+                self._config.max_restarts,
+            )
             return True
         self._error = error
         return self._uncaught(error) is Answer.REPLACE

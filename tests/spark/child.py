@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.spark import programs
+from tests.spark.jvm_kills import kill_jvm_at
 from tests.spark.lab import Lab
 
 from millstream import failpoints
@@ -18,7 +19,11 @@ def main(order: dict[str, object]) -> None:
     lab = Lab(Path(str(order["folder"])), None)
     topology = programs.PROGRAMS[str(order["program"])]()
     settings = order.get("settings", {})
+    kills = order.get("jvm_kills", [])
     assert isinstance(settings, dict)
+    assert isinstance(kills, list)
+    if kills:
+        kill_jvm_at(kills)
     spark_settings = {
         **SETTINGS,
         f"spark.executorEnv.{failpoints.ENVIRONMENT_VARIABLE}": str(order.get("worker_failpoints", "")),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,11 @@ from tests.spark.lab import Lab
 LONGEST_S = 180.0
 _STEP_S = 0.02
 _LOOK_EVERY_S = 0.2
+FAREWELL = re.compile(
+    r"Traceback \(most recent call last\):\n(?:  .*\n)*?"
+    r".*pyspark/daemon\.py.*\n(?:  .*\n)*BrokenPipeError.*\n"
+)
+"""What a worker of Spark says now and then whose JVM was faster to end."""
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -77,6 +83,7 @@ class Child:
         worker_failpoints: str = "",
         environment: Mapping[str, str] | None = None,
         until_caught_up: bool = True,
+        jvm_kills: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         order = {
@@ -85,6 +92,7 @@ class Child:
             "settings": settings,
             "worker_failpoints": worker_failpoints,
             "until_caught_up": until_caught_up,
+            "jvm_kills": jvm_kills,
         }
         self.output = lab.folder / f"child-{time.monotonic_ns()}.txt"
         with self.output.open("wb") as file:

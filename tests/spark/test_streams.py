@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 from tests.spark.lab import Lab
-from tests.spark.processes import Child, descendants, until
+from tests.spark.processes import FAREWELL, Child, descendants, until
 from tests.spark.programs import check_exact, counted, one_level, two_levels, words
 
 from millstream import (
@@ -372,13 +372,6 @@ def test_what_is_no_session_is_refused(lab: Lab) -> None:
     lab.spark = "spark://somewhere"
     with lab.app(one_level()) as app, pytest.raises(ConfigError, match="neither a SparkSession"):
         app.run(until="caught-up")
-
-
-FAREWELL = re.compile(
-    r"Traceback \(most recent call last\):\n(?:  .*\n)*?"
-    r".*pyspark/daemon\.py.*\n(?:  .*\n)*BrokenPipeError.*\n"
-)
-"""What a worker of Spark says now and then whose JVM was faster to end."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT])

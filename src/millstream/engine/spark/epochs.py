@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -25,8 +26,9 @@ from millstream.commit.heartbeat import kept_alive
 from millstream.commit.manifest import Manifest
 from millstream.config import StreamsConfig
 from millstream.durable import DiskFullError
-from millstream.engine.spark.failures import EpochFailedError, SparkGoneError, given_up
+from millstream.engine.spark.failures import EpochFailedError, SparkGoneError, given_up, not_started
 from millstream.engine.spark.job import run_epoch_job
+from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.program_broadcast import Program, ship
 from millstream.engine.spark.session import (
     check_context,
@@ -39,6 +41,7 @@ from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.snapshots import SnapshotJobs
 from millstream.engine.spark.warmup import warm_up
 from millstream.engine.ticks import Ticks, now_ms
+from millstream.errors import MillstreamError
 from millstream.log.embedded.file_log import FileLog
 from millstream.maintenance.background import BackgroundScheduler
 from millstream.maintenance.snapshots import PinnedEpochs, pinned_epochs, schedule_of, storage_of
@@ -51,6 +54,7 @@ from millstream.topology.topology import Topology
 
 __all__ = ["EpochFailedError", "EpochLoop", "EpochResult"]
 
+_LOGGER = logging.getLogger("millstream")
 _LONGEST_WAIT_S = 10.0
 """So long a storage of snapshots may take to answer, and maintenance at work is waited for in the end."""
 _RUN_AGAIN = (EpochMismatchError, WrongInstanceError, DiskFullError, Py4JError, PySparkException, OSError)
@@ -134,6 +138,17 @@ class EpochLoop:
     def open(self) -> None:
         """Take the application over, and get Spark ready: session, slots, warm workers."""
         self.coordinator.open()
+        try:
+            self._open_spark()
+        except Exception as error:
+            context = self._context
+            if isinstance(error, MillstreamError) or context is None or is_alive(context):
+                raise
+            _LOGGER.debug("The JVM died while Spark was made ready", exc_info=True)
+            raise not_started(self._application_id) from None
+        self._begin_snapshots()
+
+    def _open_spark(self) -> None:
         if self._context is not None and not is_alive(self._context):
             self._forget_context(self._context)
         if self._context is None:
@@ -141,7 +156,6 @@ class EpochLoop:
             self._slots = Slots(self._context, self._context.defaultParallelism)
             self._make_worker = ship(self._context, self._program)
             warm_up(self._context, self._slots, self._make_worker, self._application_id)
-        self._begin_snapshots()
 
     @property
     def has_backlog(self) -> bool:
@@ -231,6 +245,7 @@ class EpochLoop:
     def _get_context(self) -> SparkContext:
         if self._spark is None:
             return make_context(self._application_id, self._config.spark_settings)
+        log_jvm_loss_at_debug()
         context = context_of(self._spark)
         if not is_alive(context):
             raise SparkGoneError(
@@ -260,7 +275,10 @@ class EpochLoop:
                 alive = is_alive(self._context)
                 if alive and not isinstance(error, _RUN_AGAIN):
                     raise
-                if not alive or tries > self._config.max_epoch_retries:
-                    raise given_up(job, error, tries, spark_is_alive=alive) from error
+                if not alive:
+                    _LOGGER.debug("Spark is gone", exc_info=True)
+                    raise given_up(job, error, tries, spark_is_alive=False) from None
+                if tries > self._config.max_epoch_retries:
+                    raise given_up(job, error, tries, spark_is_alive=True) from error
             else:
                 return [report for report in reports if isinstance(report, TaskReport)], manifest

@@ -7,10 +7,21 @@ import re
 from millstream.commit.epoch_job import EpochJob
 from millstream.errors import MillstreamError
 
-__all__ = ["EpochFailedError", "SparkGoneError", "WorkersNotReadyError", "given_up", "not_ready"]
+__all__ = [
+    "EpochFailedError",
+    "SparkGoneError",
+    "WorkersNotReadyError",
+    "given_up",
+    "not_ready",
+    "not_started",
+]
 
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 _LONGEST = 2_000
+_GO_ON = (
+    "Remedy: see that there is memory for the JVM (`spark.driver.memory` in config.spark_settings) and start "
+    "the application again; it goes on from its last commit."
+)
 
 
 class EpochFailedError(MillstreamError):
@@ -25,13 +36,17 @@ class WorkersNotReadyError(MillstreamError):
     """Spark could not start the processes that run tasks, or they could not load the program."""
 
 
-def not_ready(application_id: str, error: Exception, *, spark_is_alive: bool) -> MillstreamError:
+def not_started(application_id: str) -> SparkGoneError:
+    """The error to raise when the JVM died before Spark was ready."""
+    return SparkGoneError(
+        f"Application {application_id!r} could not start: Spark's JVM ended while it was being started. "
+        "Likely cause: it was killed, for example for lack of memory, or Java refused an option in "
+        f"config.spark_settings and has said so above. {_GO_ON}"
+    )
+
+
+def not_ready(application_id: str, error: Exception) -> WorkersNotReadyError:
     """The error to raise when there are no workers to begin with."""
-    if not spark_is_alive:
-        return SparkGoneError(
-            f"Application {application_id!r} could not start: Spark is gone. Likely cause: its JVM was "
-            "killed, for example for lack of memory, or the session was stopped."
-        )
     return WorkersNotReadyError(
         f"Application {application_id!r} could not start: its workers failed with: {shortened(error)}. "
         "Likely cause: what the program imports or opens is not there where Spark runs it."
@@ -44,7 +59,7 @@ def given_up(job: EpochJob, error: Exception, tries: int, *, spark_is_alive: boo
     if not spark_is_alive:
         return SparkGoneError(
             f"{what} was interrupted: Spark is gone. Nothing of the epoch is visible. Likely cause: its JVM "
-            "was killed, for example for lack of memory, or the session was stopped."
+            f"was killed, for example for lack of memory, or the session was stopped. {_GO_ON}"
         )
     return EpochFailedError(
         f"{what} failed {tries} times; nothing of it is visible. The last failure: {shortened(error)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,8 +12,11 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 
+from millstream.engine.spark.failures import not_started
 from millstream.engine.spark.java import ensure_java
+from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.scratch import java_options, scratch_settings
 from millstream.errors import ConfigError
 
@@ -33,6 +37,7 @@ SETTINGS: dict[str, str] = {
 _FREE = {"spark.locality.wait", "spark.task.reaper.killTimeout"}
 """Settings that may have another value."""
 
+_LOGGER = logging.getLogger("millstream")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 EMBEDDED: dict[str, str] = {
@@ -51,7 +56,29 @@ EMBEDDED: dict[str, str] = {
 
 
 def make_context(application_id: str, settings: Mapping[str, str]) -> SparkContext:
-    """A Spark of our own: all cores of this machine, four tries per task, quiet, on loopback only."""
+    """A Spark of our own: all cores of this machine, four tries per task, quiet, on loopback only.
+
+    A JVM that dies meanwhile is told as a `SparkGoneError`; the next call starts another one.
+    """
+    log_jvm_loss_at_debug()
+    _forget_dead_jvm()
+    try:
+        return _start(application_id, settings)
+    except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
+        if not _never_answered(error) and not _forget_dead_jvm():
+            raise
+        _LOGGER.debug("The JVM died while Spark was being started", exc_info=True)
+        raise not_started(application_id) from None
+
+
+def _never_answered(error: Exception) -> bool:
+    """Whether PySpark has launched a JVM and could not reach it."""
+    if isinstance(error, PySparkException):
+        return error.getCondition() == "JAVA_GATEWAY_EXITED"
+    return SparkContext._gateway is None  # noqa: SLF001 - it is set when the JVM has answered
+
+
+def _start(application_id: str, settings: Mapping[str, str]) -> SparkContext:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf().setMaster("local[*,4]").setAppName(application_id)
     for name, value in {**SETTINGS, **EMBEDDED, **scratch_settings(), **settings}.items():
@@ -97,8 +124,29 @@ def is_alive(context: SparkContext) -> bool:
 
 def forget_dead_context(context: SparkContext) -> None:
     """Let PySpark start another JVM in this process, after the one it had has died."""
-    with suppress(Exception):  # a dead JVM answers nothing
+    context._jsc = None  # noqa: SLF001 - stop() would ask the dead JVM, and leave the rest as it is
+    with suppress(Exception):
         context.stop()
+    _forget_gateway()
+
+
+def _forget_dead_jvm() -> bool:
+    """The same, if there is a JVM that does not answer: whether there was."""
+    gateway = SparkContext._gateway  # noqa: SLF001
+    if gateway is None:
+        return False
+    try:
+        gateway.jvm.System.currentTimeMillis()
+    except (Py4JError, OSError):
+        context = SparkContext._active_spark_context  # noqa: SLF001 - one that was not even made, perhaps
+        if context is not None:
+            forget_dead_context(context)
+        _forget_gateway()
+        return True
+    return False
+
+
+def _forget_gateway() -> None:
     with SparkContext._lock:  # noqa: SLF001 - PySpark keeps its one gateway in these
         gateway = SparkContext._gateway  # noqa: SLF001
         if gateway is not None:

@@ -23,7 +23,9 @@ def warm_up(context: SparkContext, slots: Slots, make_worker: MakeWorker, applic
     try:
         answers = slots.rows.mapPartitions(_Warm(make_worker)).collect()
     except (Py4JError, PySparkException) as error:
-        raise not_ready(application_id, error, spark_is_alive=is_alive(context)) from error
+        if not is_alive(context):
+            raise
+        raise not_ready(application_id, error) from error
     for answer in answers:
         if answer is not None:
             raise answer

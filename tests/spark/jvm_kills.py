@@ -1,0 +1,68 @@
+"""In a child process: its JVM is killed at chosen steps of its starts, one step for each start."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext, java_gateway
+
+from millstream.engine.spark import epochs
+
+
+def kill_jvm_at(steps: Sequence[str]) -> None:
+    """Kill the JVM just before each step, in this order; what is not reached in this order is left alone.
+
+    launch   the process is Java, and nothing is said yet
+    gateway  the JVM has told where it listens, and was asked nothing yet
+    context  the JVM answers, and makes no Spark yet
+    slots    Spark is there, and nothing was run yet
+    epoch    a job of an epoch, after two that were committed
+    """
+    due = list(steps)
+    launched: list[subprocess.Popen[bytes]] = []
+
+    def is_due(step: str) -> bool:
+        if due[:1] != [step]:
+            return False
+        print(f"the JVM is killed: {due.pop(0)}", flush=True)
+        return True
+
+    def killing(step: str, action: Callable[..., Any], when: Callable[..., bool] = _always) -> Any:
+        def act(*args: Any, **named: Any) -> Any:
+            if when(*args) and is_due(step):
+                launched[-1].kill()
+                launched[-1].wait()
+            return action(*args, **named)
+
+        return act
+
+    def launch(*args: Any, **named: Any) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(*args, **named)
+        launched.append(process)
+        if is_due("launch"):
+            while process.poll() is None and _name_of(process.pid) != "java":
+                time.sleep(0.005)
+            process.kill()
+        return process
+
+    gateway: Any = java_gateway
+    gateway.Popen = launch
+    gateway.java_import = killing("gateway", gateway.java_import)
+    context: Any = SparkContext
+    context._initialize_context = killing("context", context._initialize_context)
+    loop: Any = epochs
+    loop.Slots = killing("slots", loop.Slots)
+    loop.run_epoch_job = killing("epoch", loop.run_epoch_job, lambda *args: args[2].epoch > 2)
+
+
+def _always(*args: Any) -> bool:
+    del args
+    return True
+
+
+def _name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
