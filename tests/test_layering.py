@@ -31,6 +31,7 @@ BASE = (
     "failpoints",
     "offset_reset",
     "threads",
+    "until",
 )
 
 # From the bottom to the top. "package" is millstream/__init__.py, the list of public names.

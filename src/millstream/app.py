@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import check_not_run
@@ -32,6 +31,7 @@ from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.local.cleaning import clean
 from millstream.state.local.directory import open_state_directory
 from millstream.topology.topology import Topology
+from millstream.until import Until, seconds_to_run
 
 __all__ = ["Answer", "State", "Streams"]
 
@@ -39,8 +39,6 @@ _LOGGER = logging.getLogger("millstream")
 _LONGEST_PAUSE_S = 5.0
 _MACHINERY = (EpochFailedError, DiskFullError)
 """What is tried again without asking, and told without a traceback: it has nothing to do with the program."""
-
-Until = Literal["caught-up"] | timedelta | Callable[["Streams"], bool] | None
 
 R = TypeVar("R", bound=Replica)
 
@@ -185,13 +183,26 @@ class Streams:
     def run(self, until: Until = None) -> None:
         """Run here: for ever, until all input is committed ("caught-up"), for a time, or until a condition.
 
+        until
+            None, "caught-up", a timedelta or a number of seconds from this call, or a function that is called
+            with the application after each epoch and ends it with True. Anything else is refused.
+
         Ctrl-C and SIGTERM end it in order, after the epoch at work.
+
+        >>> from millstream import Streams, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines").to("copies")
+        >>> app = Streams(builder.build(), app_id="copy")
+        >>> app.run(until="caughtup")
+        Traceback (most recent call last):
+        millstream.errors.ConfigError: run(until='caughtup'): ... Did you mean 'caught-up'? ...
         """
+        seconds = seconds_to_run(until)
         self._check_state(State.CREATED, State.RUNNING)
         if self._thread is not None:
             raise MillstreamError(f"application {self.app_id!r} runs in the background already")
         with _Signals(self._stop) as signals:
-            self._run(until, signals)
+            self._run(until, seconds, signals)
 
     def close(self) -> None:
         """End in order: the epoch at work is finished, the lease is let go, our Spark is ended."""
@@ -297,8 +308,9 @@ class Streams:
         """Figures about the application so far; `nodes` has the counters of each node over all tasks.
 
         `latency_ms` is the time from the moment when the newest record of the last epoch came into the log to
-        the moment when its results were visible. `state_entries` and `state_bytes` say about how large the
-        stores are, as far as tasks have run since the start.
+        the moment when its results were visible. `state_entries` says about how many rows the stores
+        have after the last epoch, `state_bytes` what they take on disk, where a task's changes arrive when it
+        runs the next time; both as far as tasks have run since the start.
 
         >>> from millstream import Streams, StreamsBuilder
         >>> builder = StreamsBuilder()
@@ -362,15 +374,15 @@ class Streams:
 
     def _run_quietly(self) -> None:
         try:
-            self._run(None, None)
+            self._run(None, None, None)
         except _MACHINERY as error:
             _LOGGER.error("Application %r has ended: %s", self.app_id, error)  # noqa: TRY400
             _LOGGER.debug("Where that was", exc_info=True)
         except Exception:
             _LOGGER.exception("Application %r has ended", self.app_id)
 
-    def _run(self, until: Until, signals: _Signals | None) -> None:
-        deadline = None if not isinstance(until, timedelta) else time.monotonic() + until.total_seconds()
+    def _run(self, until: Until, seconds: float | None, signals: _Signals | None) -> None:
+        deadline = None if seconds is None else time.monotonic() + seconds
         failures = 0
         while not self._stop.is_set():
             epochs = self._totals.epochs

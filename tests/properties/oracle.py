@@ -19,6 +19,7 @@ from tests.properties.oracle_attach import compile_spec
 from tests.properties.oracle_graph import Graph
 from tests.properties.oracle_nodes import Metadata, Node, Rec, Rows, SinkNode
 from tests.properties.oracle_plan import SubTopology, flush_order, levels, partition_counts, task_count
+from tests.properties.oracle_queue import Heap
 from tests.properties.oracle_tables import check_can_be_written, flush
 from tests.properties.spec import Punctuator, Spec
 
@@ -58,7 +59,7 @@ class OracleTask:
         self.failures: list[tuple[str | None, int]] = []
         self._oracle = oracle
         self._global_stores = global_stores
-        self._scheduled: list[Scheduled] = []
+        self._scheduled = {"stream": Heap(), "wall": Heap()}
         self._inputs: dict[Metadata, Rec] = {}
         self._flush_order = flush_order(sub)
         for node in sub.nodes:
@@ -96,7 +97,7 @@ class OracleTask:
     def schedule(self, one: Punctuator, call: Callable[[int], None]) -> Scheduled:
         due = 0 if one.clock == "stream" else self.clock() + one.interval_ms
         scheduled = Scheduled(one, call, due)
-        self._scheduled.append(scheduled)
+        self._scheduled[one.clock].add(scheduled)
         return scheduled
 
     # An epoch.
@@ -112,19 +113,16 @@ class OracleTask:
             self.punctuate("stream", self.stream_time)
 
     def punctuate(self, clock: str, now: int) -> None:
-        while True:
-            due = [
-                one
-                for one in self._scheduled
-                if one.one.clock == clock and not one.cancelled and one.due <= now
-            ]
-            if not due:
-                return
-            first = min(due, key=lambda one: one.due)  # of two, the one scheduled first
-            self._oracle.events[f"{clock} punctuator"] += 1
-            first.call(now)
-            while first.due <= now:
-                first.due += first.one.interval_ms
+        queue = self._scheduled[clock]
+        while queue.is_due(now):
+            first = queue.take()
+            if not first.cancelled:
+                self._oracle.events[f"{clock} punctuator"] += 1
+                first.call(now)
+            if not first.cancelled:
+                while first.due <= now:
+                    first.due += first.one.interval_ms
+                queue.add(first)
 
     def flush(self) -> None:
         for node in self._flush_order:

@@ -22,6 +22,7 @@ from millstream.commit.coordinator import (
 )
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import Manifest
+from millstream.commit.targets import Targets
 from millstream.commit.worker import Worker, apply_commit, run_task
 from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
@@ -191,10 +192,9 @@ def run_level(
     """Run the tasks of one level on what the levels before sent."""
     reports: list[TaskReport | WrongInstance] = []
     sent: list[ShuffleBlock] = []
+    taken = Targets(worker.plan, planned).by_task(blocks)
     for task in planned:
-        sub = worker.subtopology(task.subtopology)
-        mine = [block for block in blocks if block.partition == task.partition and sub.source_of(block.topic)]
-        report, out = run_task(worker, job, task, mine, next_attempt())
+        report, out = run_task(worker, job, task, taken.get(task.task_id, ()), next_attempt())
         reports.append(report)
         sent += out
     return reports, sent

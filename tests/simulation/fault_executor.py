@@ -9,6 +9,7 @@ from typing import Any
 from tests.simulation.executor import InProcessExecutor, run_level
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.targets import Targets
 from millstream.task.shuffle_block import ShuffleBlock
 
 __all__ = ["Executor", "LostAttempt", "StartedTask"]
@@ -71,7 +72,5 @@ class Executor(InProcessExecutor):
         return reports
 
     def _for(self, planned: PlannedTask, blocks: list[ShuffleBlock]) -> Iterator[ShuffleBlock]:
-        sub = self.worker.subtopology(planned.subtopology)
-        return (
-            block for block in blocks if block.partition == planned.partition and sub.source_of(block.topic)
-        )
+        targets = Targets(self.worker.plan, [planned])
+        return (block for block in blocks if targets.of(block) is not None)

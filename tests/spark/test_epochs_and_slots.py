@@ -13,6 +13,7 @@ from tests.spark.programs import COUNTING, check_exact, counted, one_level, two_
 from millstream import StreamsBuilder, serdes
 from millstream.commit.coordinator import PlanChangedError
 from millstream.commit.epoch_job import PlannedTask
+from millstream.commit.targets import Targets
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import Step
 from millstream.errors import MillstreamError
@@ -90,7 +91,7 @@ def test_a_slot_that_does_not_exist_is_an_error_and_never_a_lost_row(lab: Lab) -
     topic = next(iter(worker.plan.repartition_topics))
     step = Step(job, 0, {task.task_id: 2 for task in job.tasks}, 2, lambda: worker)
     block = shuffle_block_of(topic, Partition(target.partition), "0_0", Attempt(1), (), ())
-    assert step._takes(worker, target, block)
+    assert Targets(worker.plan, job.tasks).of(block) == target
     with pytest.raises(MillstreamError, match=r"assigned to slot 2, but there are 2 slots"):
         step._checked(PlannedTask(target.task_id, target.subtopology, target.partition, 1))
 

@@ -76,13 +76,67 @@ def test_the_one_that_was_due_first_is_called_first() -> None:
     assert calls.at(11, WALL) == [("fast", 11), ("slow", 11)]
 
 
-def test_of_two_that_are_due_together_the_one_scheduled_first_is_called_first() -> None:
+def test_of_two_that_are_due_together_the_one_that_was_scheduled_anew_first_is_called_first() -> None:
     calls = Calls()
     calls.add("fast", 5)
     calls.add("slow", 10)
     assert calls.at(0) == [("fast", 0), ("slow", 0)]
     calls.at(5)
-    assert calls.at(10) == [("fast", 10), ("slow", 10)]
+    assert calls.at(10) == [("slow", 10), ("fast", 10)]
+
+
+@pytest.mark.parametrize("kind", [STREAM, WALL])
+@pytest.mark.parametrize("fresh", [False, True])
+def test_equal_times_are_called_in_the_order_of_kafkas_queue(kind: PunctuationType, fresh: bool) -> None:
+    def opened(remembered: dict[tuple[str, int], int] | None = None) -> Calls:
+        calls = Calls(remembered)
+        calls.add("a", 70, kind)
+        calls.add("b", 30, kind)
+        return calls
+
+    calls, order = opened(), ""
+    for now in (0, 200, 210):
+        order += "".join(name for name, _ in calls.at(now, kind))
+        if fresh:
+            calls = opened(calls.punctuations.remember())
+    assert order == {STREAM: "abbaba", WALL: "baba"}[kind]
+
+
+def test_a_cancelled_one_keeps_its_place_until_its_time_has_come() -> None:
+    def opened(remembered: dict[tuple[str, int], int] | None = None) -> tuple[Calls, Schedule]:
+        calls = Calls(remembered)
+        first = calls.add("a", 10)
+        for name in "bcd":
+            calls.add(name, 10)
+        return calls, first
+
+    calls, first = opened()
+    first.cancel()
+    remembered = calls.punctuations.remember()
+    assert remembered == {("a stream time", 0): -2, **{(f"{name} stream time", 0): 0 for name in "bcd"}}
+    again, _ = opened(remembered)
+    # The last one fills the place of the first. Without the cancelled one, it would be "b", "d", "c".
+    expected = [("d", 0), ("c", 0), ("b", 0)]
+    assert [calls.at(0), again.at(0)] == [expected, expected]
+    assert calls.punctuations.remember() == again.punctuations.remember()
+    assert again.punctuations.remember()["a stream time", 0] == -1
+
+
+def test_what_is_remembered_in_another_order_is_called_by_time_all_the_same() -> None:
+    calls = Calls({("a stream time", 0): 30, ("b stream time", 0): 20, ("c stream time", 0): 10})
+    for name in "abc":
+        calls.add(name, 100)
+    assert calls.at(50) == [("c", 50), ("b", 50), ("a", 50)]
+
+
+def test_one_that_is_not_made_again_is_remembered_all_the_same() -> None:
+    calls = Calls({("a stream time", 0): 30, ("b stream time", 0): 20, ("c stream time", 0): -1})
+    calls.add("b", 100)
+    assert calls.punctuations.remember() == {
+        ("b stream time", 0): 20,
+        ("a stream time", 0): 30,
+        ("c stream time", 0): -1,
+    }
 
 
 def test_a_new_task_calls_them_in_the_same_order() -> None:

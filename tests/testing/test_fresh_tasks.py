@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -86,6 +87,32 @@ def test_stream_time_and_punctuators_go_on(fresh_tasks: bool) -> None:
         source.pipe("k", "stop", timestamp=31)
         source.pipe("k", "v", timestamp=99)
         assert driver.output_topic("out", **STRINGS).read_values() == ["5", "12", "30"]
+
+
+class Racing(Processor[str, str, str, str]):
+    """Two punctuators that are due at the same time now and then."""
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        for name, interval_ms in (("A", 70), ("B", 30)):
+            context.schedule(interval_ms, PunctuationType.STREAM_TIME, partial(self.tick, name))
+
+    def process(self, record: Record[str, str]) -> None:
+        """Only time counts."""
+
+    def tick(self, name: str, timestamp: int) -> None:
+        self.context.forward(Record(name, name, timestamp))
+
+
+@BOTH
+def test_punctuators_that_are_due_together_are_called_in_kafkas_order(fresh_tasks: bool) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", **STRINGS).process(Racing).to("out", **STRINGS)
+    with TopologyTestDriver(builder.build(), fresh_tasks=fresh_tasks) as driver:
+        source = driver.input_topic("in", **STRINGS)
+        for time in (0, 200, 210):
+            source.pipe("k", "v", timestamp=time)
+        assert driver.output_topic("out", **STRINGS).read_values() == ["A", "B", "B", "A", "B", "A"]
 
 
 def test_a_new_task_inits_its_processors_and_the_old_one_closes_them() -> None:

@@ -78,7 +78,7 @@ class TaskReport:
     wants_wall_clock: bool = False
     """A punctuator waits for the wall clock, so an idle application must tick."""
     state_size: StoreSize = NO_STATE
-    """About how large its stores are where it ran, without this epoch's changes."""
+    """About how large its stores are where it ran: entries with this epoch's changes, bytes without."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """How many seconds each stage of its work took."""
 

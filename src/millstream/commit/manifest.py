@@ -71,6 +71,7 @@ class TaskEntry(msgspec.Struct, frozen=True):
     stream_time: int
     partition_times: tuple[tuple[str, Partition, int], ...]
     punctuations: tuple[tuple[str, int, int], ...]
+    """Node and clock, number there, when it is due. In the order of the queues: it decides between equals."""
     repartitioned: tuple[tuple[str, Partition, int], ...] = ()
     """How many rows came through each repartition so far: their offsets go on from here."""
     previous: tuple[int, str] = (0, "")

@@ -116,7 +116,7 @@ def entries_after(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> 
                 for (topic, partition), time in sorted(report.state.partition_times.items())
             ),
             punctuations=tuple(
-                (node, number, due) for (node, number), due in sorted(report.state.punctuations.items())
+                (node, number, due) for (node, number), due in report.state.punctuations.items()
             ),
             repartitioned=tuple(
                 (topic, partition, count)

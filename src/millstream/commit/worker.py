@@ -29,6 +29,7 @@ from millstream.state.local.task_stores import NewerStores, TaskVersion, open_ta
 from millstream.state.snapshots import SnapshotStorage
 from millstream.state.stores.factory import open_store
 from millstream.state.stores.overlay import Entry
+from millstream.state.stores.size_after import size_after
 from millstream.task.metrics import Metrics
 from millstream.task.records import RawBatch, joined, record_batch_of
 from millstream.task.routing import by_partition
@@ -59,7 +60,7 @@ class Worker:
 
     def subtopology(self, number: int) -> SubTopology:
         """The sub-topology of a number."""
-        return next(sub for sub in self.plan.subtopologies if sub.number == number)
+        return self.plan.by_number[number]
 
 
 def run_task(
@@ -87,7 +88,6 @@ def run_task(
         return misplaced, []
     with opened_stores(worker, sub, planned, entry) as backends:
         failpoints.hit("commit.opened")
-        state_size = sum((backend.size() for backend in backends.values()), NO_STATE)
         stages.ended("open stores")
         # 4.
         book = _book(job, blocks)
@@ -95,6 +95,9 @@ def run_task(
         sealed = _process(worker, job, sub, planned, entry, raws, backends, book, metrics)
         check_nothing_skipped(sub, worker.log, planned.task_id, metrics)
         worker.metrics.merge(metrics)
+        state_size = sum(
+            (size_after(backend, sealed.changelogs[name]) for name, backend in backends.items()), NO_STATE
+        )
         stages.ended("process")
         failpoints.hit("commit.processed")
     # 5.

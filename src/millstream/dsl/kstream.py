@@ -484,7 +484,7 @@ class KStream(Generic[K, V]):
         make = operator_of(supplier)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            topology.add_operator(processor, make, parents)
+            topology.add_operator(processor, make, parents, may_schedule=True)
             topology.connect(processor, stores)
 
         # Whether it changes keys, values or both: nothing can be moved from behind it to the front.

@@ -154,7 +154,7 @@ class KTable(Generic[K, V]):
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             if own is None:
                 make = partial(TableTransformValues, supplier, send_old=state.sends_old)
-                topology.add_operator(table_name, make, parents)
+                topology.add_operator(table_name, make, parents, may_schedule=True)
             else:
                 stored = partial(
                     StoredTableTransformValues,
@@ -163,7 +163,7 @@ class KTable(Generic[K, V]):
                     caching=own.caching,
                     send_old=state.sends_old,
                 )
-                topology.add_operator(table_name, stored, parents)
+                topology.add_operator(table_name, stored, parents, may_schedule=True)
                 topology.add_state_store(own.builder, table_name)
             topology.connect(table_name, stores)
 

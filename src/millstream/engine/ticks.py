@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 
 from millstream.commit.epoch_job import TaskReport
+from millstream.topology.nodes import ProcessorNode
 from millstream.topology.plan import Plan
 
 __all__ = ["Ticks", "now_ms"]
@@ -19,14 +20,15 @@ def now_ms() -> int:
 class Ticks:
     """Says when an epoch should move the wall clock.
 
-    Only processors of the user's own can schedule punctuators, and they do so when they are opened. So
-    there is a first tick that opens them all; later ones come while a task says that it wants them.
+    Only processors and transformers of the user's own can schedule punctuators, and they do so when they
+    are opened. So there is a first tick that opens them all; later ones come while a task says that it wants
+    them.
     """
 
     def __init__(self, plan: Plan, tick_ms: int) -> None:
         self._tick_ms = tick_ms
         self._next = 0
-        self._may_want = _has_user_processors(plan)
+        self._may_want = _may_schedule(plan)
         self._opened = False
         self._wanting: set[str] = set()
 
@@ -47,9 +49,9 @@ class Ticks:
             self._next = now_ms() + self._tick_ms
 
 
-def _has_user_processors(plan: Plan) -> bool:
+def _may_schedule(plan: Plan) -> bool:
     return any(
-        getattr(getattr(node, "make", None), "func", Plan).__name__ == "_run_user_processor"
+        isinstance(node, ProcessorNode) and node.may_schedule
         for sub in plan.subtopologies
         for node in sub.nodes.values()
     )

@@ -1,7 +1,9 @@
 """Punctuators: callbacks driven by a clock.
 
 Stream time: due from time 0 on, so the first record fires one. Wall clock: first due one interval after
-it was scheduled. Intervals that were missed collapse into one call, with the time as it is now.
+it was scheduled. Intervals that were missed collapse into one call, with the time as it is now. Of several
+that are due the earliest is called first; those that are due at the same time are called in Kafka's order
+(:mod:`.due_queue`), in which a cancelled one keeps its place until its time has come.
 
 A schedule that `init` makes belongs to its node, its clock and its number there (the first, the second,
 ...), so a task that is opened again goes on where the last one stopped, and a cancelled one stays so. A
@@ -10,18 +12,19 @@ schedule that is made later lasts as long as its task does: its callback can't b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 from millstream.errors import ProcessingError
 from millstream.processors.api import PunctuationType
+from millstream.task.due_queue import heapify, offer, poll
 
 ScheduleKey = tuple[str, int]
 CANCELLED = -1
+"""Remembered instead of a time: cancelled, and no longer in the queue. Lower: see `_cancelled_at`."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Schedule:
     """One punctuator. `cancel()` is the user's."""
 
@@ -30,16 +33,13 @@ class Schedule:
     interval_ms: int
     callback: Callable[[int], None]
     due: int
-    sequence: int
+    key: ScheduleKey | None = None
+    """Under which it is remembered; None if it is not."""
+    is_cancelled: bool = False
 
     def cancel(self) -> None:
         """Never call it again."""
-        self.due = CANCELLED
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether it was cancelled."""
-        return self.due == CANCELLED
+        self.is_cancelled = True
 
 
 class Punctuations:
@@ -47,9 +47,11 @@ class Punctuations:
 
     def __init__(self, remembered: Mapping[ScheduleKey, int]) -> None:
         self._remembered = dict(remembered)
+        """In the order of the queues, as `remember` told it."""
         self._schedules: dict[ScheduleKey, Schedule] = {}
-        self._short_lived: list[Schedule] = []
-        self._sequence = 0
+        self._queues: dict[PunctuationType, list[Schedule]] = {kind: [] for kind in PunctuationType}
+        self._opened: list[Schedule] = []
+        """Made by `init`, and not in a queue yet: their order there is known when all are made again."""
 
     def schedule(
         self,
@@ -69,50 +71,77 @@ class Punctuations:
             message = f"node {node!r} schedules a punctuator every {interval_ms} ms: at least 1 is needed"
             raise ProcessingError(message)
         first = 0 if kind is PunctuationType.STREAM_TIME else now + interval_ms
-        schedule = Schedule(node, kind, interval_ms, callback, first, self._sequence)
-        self._sequence += 1
+        schedule = Schedule(node, kind, interval_ms, callback, first)
         if is_initial:
             place = f"{node} {kind.value}"
-            key = (place, sum(1 for at, _ in self._schedules if at == place))
-            schedule.due = self._remembered.get(key, first)
-            self._schedules[key] = schedule
+            schedule.key = (place, sum(1 for at, _ in self._schedules if at == place))
+            self._schedules[schedule.key] = schedule
+            self._opened.append(schedule)
         else:
-            self._short_lived = [one for one in self._short_lived if not one.is_cancelled]
-            self._short_lived.append(schedule)
+            offer(self._queue(kind), schedule)
         return schedule
-
-    def _all(self) -> Iterator[Schedule]:
-        return chain(self._schedules.values(), self._short_lived)
 
     def has(self, kind: PunctuationType) -> bool:
         """Whether a punctuator of that clock is waiting."""
-        return any(one.kind is kind and not one.is_cancelled for one in self._all())
+        return any(not one.is_cancelled for one in self._queue(kind))
 
     def next_due(self, kind: PunctuationType) -> int | None:
         """When the next punctuator of that clock is due."""
-        return min(
-            (one.due for one in self._all() if one.kind is kind and not one.is_cancelled),
-            default=None,
-        )
+        return min((one.due for one in self._queue(kind) if not one.is_cancelled), default=None)
 
     def run(self, kind: PunctuationType, now: int, call: Callable[[Schedule, int], None]) -> bool:
-        """Call all that are due, the one that was due first first; of two, the one scheduled first.
-
-        True if there was one.
-        """
+        """Call all that are due, the one that was due first first. True if there was one."""
         ran = False
-        while due := self._due(kind, now):
+        queue = self._queue(kind)
+        while queue and queue[0].due <= now:
+            due = poll(queue)
+            if due.is_cancelled:
+                continue
             call(due, now)
             ran = True
             if not due.is_cancelled:
                 missed = max(0, now - due.due) // due.interval_ms
                 due.due += (missed + 1) * due.interval_ms
+                offer(queue, due)
         return ran
 
     def remember(self) -> dict[ScheduleKey, int]:
-        """When each punctuator is due next, for the task that comes after this one."""
-        return {**self._remembered, **{key: one.due for key, one in self._schedules.items()}}
+        """When each punctuator is due next, for the task that comes after this one, in the queues' order."""
+        waiting = {
+            one.key: _cancelled_at(one.due) if one.is_cancelled else one.due
+            for kind in self._queues
+            for one in self._queue(kind)
+            if one.key is not None
+        }
+        gone = {key: CANCELLED for key in self._schedules if key not in waiting}
+        return {
+            **waiting,
+            **gone,
+            **{key: due for key, due in self._remembered.items() if key not in self._schedules},
+        }
 
-    def _due(self, kind: PunctuationType, now: int) -> Schedule | None:
-        waiting = [one for one in self._all() if one.kind is kind and not one.is_cancelled and one.due <= now]
-        return min(waiting, key=lambda one: (one.due, one.sequence), default=None)
+    def _queue(self, kind: PunctuationType) -> list[Schedule]:
+        if self._opened:
+            self._queue_opened()
+        return self._queues[kind]
+
+    def _queue_opened(self) -> None:
+        """Put what `init` has made into the queues: where an earlier task had it, else at the end."""
+        opened, self._opened = {one.key: one for one in self._opened}, []
+        for key, due in self._remembered.items():
+            one = opened.pop(key, None)
+            if one is None:
+                continue
+            one.is_cancelled = one.is_cancelled or due < 0
+            if due != CANCELLED:
+                one.due = _cancelled_at(due) if due < 0 else due
+                self._queues[one.kind].append(one)
+        for queue in self._queues.values():
+            heapify(queue)  # changes nothing, unless some of them were not made again
+        for one in opened.values():
+            offer(self._queues[one.kind], one)
+
+
+def _cancelled_at(due: int) -> int:
+    """A time below `CANCELLED`: cancelled, but still in the queue, until that time. And back."""
+    return CANCELLED - 1 - due

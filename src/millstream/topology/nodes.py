@@ -43,6 +43,8 @@ class ProcessorNode:
     parents: tuple[str, ...]
     make: Callable[[], Operator]
     site: str
+    may_schedule: bool = False
+    """It runs code of the user's that is given a context, and so may schedule punctuators."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,21 @@ class Plan:
         depth = max((sub.level for sub in self.subtopologies), default=-1) + 1
         return tuple(tuple(sub for sub in self.subtopologies if sub.level == level) for level in range(depth))
 
+    @cached_property
+    def by_number(self) -> Mapping[int, SubTopology]:
+        """The sub-topologies that have tasks, by number."""
+        return {sub.number: sub for sub in self.subtopologies}
+
+    @cached_property
+    def repartition_readers(self) -> Mapping[str, int]:
+        """The number of the one sub-topology that reads each repartition."""
+        return {
+            topic: sub.number
+            for topic in self.repartition_topics
+            for sub in self.subtopologies
+            if sub.source_of(topic) is not None
+        }
+
     def changelog_topics(self, application_id: str) -> dict[str, str]:
         """The changelog topic of each store that has one."""
         return {

@@ -85,7 +85,7 @@ class Topology:
         >>> from millstream import Processor, Topology
         >>> _ = Topology().add_source("in", "a").add_processor("p", Processor, "in")
         """
-        self.add_operator(name, operator_of(supplier), parents)
+        self.add_operator(name, operator_of(supplier), parents, may_schedule=True)
         return self
 
     def add_sink(
@@ -196,11 +196,13 @@ class Topology:
 
     # What the DSL calls: operators instead of a user's processors, repartition topics.
 
-    def add_operator(self, name: str, make: Callable[[], Operator], parents: Iterable[str]) -> None:
-        """Add a node that runs an operator."""
+    def add_operator(
+        self, name: str, make: Callable[[], Operator], parents: Iterable[str], *, may_schedule: bool = False
+    ) -> None:
+        """Add a node that runs an operator. `may_schedule`: it gives a context to code of the user's."""
         self._check_name(name)
         known = self._check_parents(name, tuple(parents))
-        self.nodes[name] = ProcessorNode(name, known, make, call_site())
+        self.nodes[name] = ProcessorNode(name, known, make, call_site(), may_schedule)
         self.connections[name] = []
 
     def add_repartition_source(

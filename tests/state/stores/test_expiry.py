@@ -15,6 +15,7 @@ from millstream import (
     ProcessorContext,
     Record,
     StreamsBuilder,
+    VersionedRecord,
     Window,
     Windowed,
     serdes,
@@ -176,6 +177,31 @@ def test_the_latest_version_never_expires() -> None:
     assert store.get("bread", as_of=9) is None
     assert store.get("salt") is None
     assert len(list(backend.scan())) == 3  # the note, bread and flour: nothing of what was deleted
+
+
+def test_a_delete_that_comes_too_late_names_no_version() -> None:
+    spec = stores.versioned_key_value(
+        "prices", history_retention_ms=100, segment_interval_ms=50, key=serdes.string, value=serdes.string
+    )
+    store = opened(spec, MemoryBackend())
+    store.put("bread", "3", 10)
+    store.put("flour", "x", 500)
+    assert store.delete("bread", 399) is None
+    assert (store.get("bread").value, store.expired_puts) == ("3", 1)
+    assert store.delete("bread", 400) == VersionedRecord("3", 10)
+    assert (store.get("bread"), store.expired_puts) == (None, 1)
+
+
+def test_a_deletion_at_the_time_of_the_only_version_is_remembered() -> None:
+    spec = stores.versioned_key_value(
+        "prices", history_retention_ms=100, segment_interval_ms=50, key=serdes.string, value=serdes.string
+    )
+    store = opened(spec, MemoryBackend())
+    store.put("bread", "3", 50)
+    store.delete("bread", 50)
+    assert store.put("bread", "2", 40) == 50
+    assert store.get("bread") is None
+    assert store.get("bread", as_of=49) == VersionedRecord("2", 40, valid_to=50)
 
 
 def test_a_retention_below_the_window_size_is_refused() -> None:

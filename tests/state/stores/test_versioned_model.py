@@ -63,8 +63,8 @@ class VersionedWorld(StoreWorld):
 
     @rule(key=keys, time=times)
     def delete(self, key: bytes, time: int) -> None:
-        expected = self._as_of(key, time)
-        self._put(key, None, time)
+        valid = self._as_of(key, time)
+        expected = None if self._put(key, None, time) == VersionedKeyValueStore.NOT_PUT else valid
         assert [expected] * len(self.stores) == self.each(lambda store: store.delete(key, time))
 
     @rule(key=keys)

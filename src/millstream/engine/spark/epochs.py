@@ -77,7 +77,7 @@ class EpochResult:
     latency_ms: int | None = None
     """From the moment when its newest record came into the log to the publication; None without records."""
     state_sizes: Mapping[str, StoreSize] = field(default_factory=dict)
-    """About how large the stores of the tasks are that ran, without this epoch's changes."""
+    """About how large the stores of the tasks that ran are: bytes are without the changes of this epoch."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """Where the coordinator's time went: plan, job and commit, publish."""
     task_stages: Mapping[str, float] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark import TaskContext
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.targets import Targets
 from millstream.commit.worker import Worker, run_task
 from millstream.errors import MillstreamError
 from millstream.task.shuffle_block import ShuffleBlock
@@ -67,19 +68,20 @@ class Step:
         except MillstreamError as error:
             yield slot, Failed("", error)
             return
+        targets = Targets(worker.plan, self.job.tasks)
+        taken = targets.by_task(blocks)
         for task in self.job.tasks:
             if task.level == self.level and self.slots[task.task_id] == slot:
-                yield from self._run(worker, task, slot, blocks)
+                yield from self._run(worker, task, slot, taken.get(task.task_id, []), targets)
         # A block for a later level is passed on.
-        later = {task.task_id for task in self.job.tasks if task.level > self.level}
         for block in blocks:
-            if any(self._takes(worker, task, block) for task in self.job.tasks if task.task_id in later):
+            target = targets.of(block)
+            if target is not None and target.level > self.level:
                 yield slot, block
 
     def _run(
-        self, worker: Worker, task: PlannedTask, slot: int, blocks: list[ShuffleBlock]
+        self, worker: Worker, task: PlannedTask, slot: int, mine: list[ShuffleBlock], targets: Targets
     ) -> Iterator[tuple[int, Sent]]:
-        mine = [block for block in blocks if self._takes(worker, task, block)]
         attempt = Attempt(_attempt())
         try:
             report, out = run_task(worker, self.job, task, mine, attempt)
@@ -88,13 +90,9 @@ class Step:
             return
         yield slot, Passed(report)
         for block in out:
-            for target in self.job.tasks:
-                if self._takes(worker, target, block):
-                    yield self._checked(target), block
-
-    def _takes(self, worker: Worker, task: PlannedTask, block: ShuffleBlock) -> bool:
-        sub = worker.subtopology(task.subtopology)
-        return block.partition == task.partition and sub.source_of(block.topic) is not None
+            target = targets.of(block)
+            if target is not None:
+                yield self._checked(target), block
 
     def _checked(self, target: PlannedTask) -> int:
         slot = self.slots[target.task_id]

@@ -142,6 +142,8 @@ class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
         """Delete a key from a time on. The version that was valid then, or None.
 
+        None, too, if the time is older than the history retention: then nothing is deleted.
+
         >>> from millstream import serdes
         >>> from millstream.state.backends.memory import MemoryBackend
         >>> store = VersionedKeyValueStore(
@@ -154,8 +156,7 @@ class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
         (True, 3)
         """
         found = self.get(key, timestamp)
-        self.put(key, None, timestamp)
-        return found
+        return None if self.put(key, None, timestamp) == self.NOT_PUT else found
 
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
         """The latest version of a key, or the one that was valid at a time; None if there is none.

@@ -1,0 +1,38 @@
+"""How large a store will be when the writes of an epoch are applied to it, without applying them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from millstream.state.backends.api import StoreSize
+from millstream.state.stores.overlay import CommittedReader
+from millstream.state.stores.written_columns import Entry, WrittenColumns
+
+__all__ = ["size_after"]
+
+_LOOKED_UP: Final = 2_000
+"""So many written keys are looked up at most, which takes a millisecond or two: more are judged by these."""
+
+
+def size_after(committed: CommittedReader, written: Sequence[Entry]) -> StoreSize:
+    """The size as its backend tells it, and the keys that sorted, distinct writes add and remove.
+
+    Bytes are those of what is committed. Rows of segments that expire with these writes still count.
+    """
+    size = committed.size()
+    if not written:
+        return size
+    stride = -(-len(written) // _LOOKED_UP) if size.approximate_entries else 1
+    if isinstance(written, WrittenColumns):
+        keys: list[bytes] = written.key_column[::stride].to_pylist()
+        stay = len(keys)
+    else:
+        some = written[::stride]
+        keys = [key for key, _ in some]
+        stay = sum(value is not None for _, value in some)
+    there = 0
+    if size.approximate_entries:
+        there = sum(value is not None for value in committed.get_many(keys))
+    added = round((stay - there) * len(written) / len(keys))
+    return StoreSize(max(0, size.approximate_entries + added), size.bytes)

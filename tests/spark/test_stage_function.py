@@ -1,0 +1,107 @@
+"""What a step looks at to find the target of each block: as much as there are tasks and blocks, no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.simulation.executor import InProcessExecutor
+
+from millstream import StreamsBuilder, serdes
+from millstream.commit.epoch_job import PlannedTask
+from millstream.commit.targets import Targets
+from millstream.engine.spark.stage_function import Passed, Sent, Step, assign
+from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
+from millstream.task.shuffle_block import ShuffleBlock, shuffle_block_of
+from millstream.topology.plan import SubTopology
+from millstream.topology.topology import Topology
+from millstream.types import Attempt, Partition
+
+SLOTS = 2
+
+
+class CountedTasks(tuple[PlannedTask, ...]):
+    """Tasks that count how often somebody goes through them."""
+
+    __slots__ = ()
+    walks = 0
+
+    def __iter__(self) -> Iterator[PlannedTask]:
+        CountedTasks.walks += 1
+        return super().__iter__()
+
+
+def moved_twice() -> Topology:
+    builder = StreamsBuilder()
+    first = builder.stream("in", key=serdes.string, value=serdes.string).repartition(name="first")
+    first.select_key(lambda _, value: value).repartition(name="second").to("out")
+    return builder.build()
+
+
+def looks_of_an_epoch(folder: Path, partitions: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, int]:
+    """Run an epoch as Spark would: walks through the tasks, look-ups of a topic's source, and reports."""
+    FileLog(folder / "log").create_topic("in", TopicConfig(partitions=partitions))
+    with InProcessExecutor(
+        moved_twice(), application_id="app", log_root=folder / "log", state_dir=folder / "state"
+    ) as executor:
+        place = TopicPartition("in", Partition(0))
+        executor.log.append(place, record_batch([b"a", b"b", b"c"], [b"x", b"y", b"z"], [1, 2, 3]))
+        job = executor.coordinator.plan_epoch()
+        assert job is not None
+        slots = assign(job.tasks, SLOTS)
+        job = replace(job, tasks=CountedTasks(job.tasks))
+        searches = 0
+        source_of = SubTopology.source_of
+
+        def counted(self: SubTopology, topic: str) -> Any:
+            nonlocal searches
+            searches += 1
+            return source_of(self, topic)
+
+        rows: list[tuple[int, Sent]] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(SubTopology, "source_of", counted)
+            CountedTasks.walks = 0
+            for level in range(3):
+                step = Step(job, level, slots, SLOTS, lambda: executor.worker)
+                rows = [
+                    sent
+                    for slot in range(SLOTS)
+                    for sent in step(iter([(slot, None), *(row for row in rows if row[0] == slot)]))
+                ]
+            walks = CountedTasks.walks
+        reports = [sent.report for _, sent in rows if isinstance(sent, Passed)]
+        executor.coordinator.publish(executor.coordinator.commit(job, reports))
+        return walks, searches, len(reports)
+
+
+def test_more_blobs_do_not_mean_more_walks_through_the_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = looks_of_an_epoch(tmp_path / "few", 4, monkeypatch)
+    many = looks_of_an_epoch(tmp_path / "many", 12, monkeypatch)
+    assert (few[2], many[2]) == (3 * 4, 3 * 12)
+    assert few[0] == many[0]
+    assert many[1] <= 3 * few[1]  # three times the tasks, nine times the blocks
+
+
+def test_a_blob_goes_to_the_one_task_that_reads_its_topic_and_partition() -> None:
+    plan = moved_twice().plan()
+    tasks = [
+        PlannedTask(sub.task_id(number), sub.number, Partition(number), sub.level)
+        for sub in plan.subtopologies
+        for number in range(2)
+    ]
+    targets = Targets(plan, tasks)
+    first, second = plan.repartition_topics
+
+    def block(topic: str, partition: int) -> ShuffleBlock:
+        return shuffle_block_of(topic, Partition(partition), "0_0", Attempt(1), (), ())
+
+    blocks = [block(second, 1), block(first, 0), block("elsewhere", 0), block(first, 7), block(first, 0)]
+    found = [targets.of(one) for one in blocks]
+    assert [None if task is None else task.task_id for task in found] == ["2_1", "1_0", None, None, "1_0"]
+    assert targets.by_task(blocks) == {"2_1": [blocks[0]], "1_0": [blocks[1], blocks[4]]}
