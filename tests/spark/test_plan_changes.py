@@ -70,3 +70,27 @@ def test_tasks_without_stores_are_known_by_what_they_read(bare_lab: Lab) -> None
     others.stream("other").to("out")
     with pytest.raises(PlanChangedError, match="sub-topology 0 read in and reads other now"):
         run(bare_lab, others.build())
+
+
+def texts() -> Topology:
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", key=serdes.string, value=serdes.string).group_by_key()
+    table = grouped.aggregate(
+        lambda: "", lambda _, value, text: text + value, store="counts", value=serdes.string
+    )
+    table.to_stream().to("out", key=serdes.string, value=serdes.string)
+    return builder.build()
+
+
+def test_a_store_may_not_be_read_as_another_type(lab: Lab) -> None:
+    lab.topic("in", [[("a", "x")]])
+    lab.run(program())
+    lab.append("in", [("a", "y")])
+    before = lab.everything()
+    with pytest.raises(PlanChangedError) as refusal:
+        lab.run(texts())
+    changed = "  store 'counts': its values were of serdes.int64 and are of serdes.string now\n"
+    assert changed in str(refusal.value)
+    assert lab.everything() == before
+    lab.run(program())
+    assert lab.by_key("out") == {"a": [1, 2]}

@@ -46,6 +46,7 @@ from millstream.maintenance.maintenance import Maintenance, MaintenanceReport
 from millstream.offset_reset import OffsetReset
 from millstream.state.changelog.rows import changelog_topic
 from millstream.topology.plan import Plan
+from millstream.topology.stored_types import stored_types
 from millstream.types import Epoch, Partition
 
 __all__ = [
@@ -98,6 +99,7 @@ class CommitCoordinator:
         """Of pins that nobody knows: once, until they are known again."""
         self._log = log
         self._plan = plan
+        self._types = stored_types(plan)
         self._clock = clock
         self._settings = settings if settings is not None else CoordinatorSettings()
         self._chain = ManifestChain(folder)
@@ -187,7 +189,7 @@ class CommitCoordinator:
         """Commit the empty epoch behind the head; False if somebody else was there first."""
         head = self._chain.head()
         try:
-            check_plan(self._folder.application_id, self._plan, head)
+            check_plan(self._folder.application_id, self._plan, self._types, head)
             check_publications(self._folder.application_id, self._log, head)
             self._topics.create(head)
             failpoints.hit("commit.leased")
@@ -280,6 +282,7 @@ class CommitCoordinator:
             inferred_types=merged_types(job, done.values()),
             plan=self._plan.summary,
             repartitions=self._topics.repartitions(),
+            types=self._types,
             oldest=max(self.head.oldest, self._recent.oldest_with(job.epoch, entries.values())),
         )
         self._commit(manifest, manifest.sealed)
@@ -399,6 +402,7 @@ class CommitCoordinator:
             inferred_types=() if head is None else head.inferred_types,
             plan=self._plan.summary,
             repartitions=self._topics.repartitions(),
+            types=self._types,
             oldest=1 if head is None else head.oldest,
         )
 

@@ -26,6 +26,7 @@ from millstream.commit.lease import LeaseLostError
 from millstream.durable import FrameKind, publish_exclusive, read_bounded, replace_durably, sync_folder
 from millstream.errors import MillstreamError
 from millstream.state.changelog.source_changelog import StoreStart
+from millstream.topology.stored_types import StoredTypes
 from millstream.types import Epoch, Offset, Partition, Term
 
 __all__ = ["LostManifestError", "Manifest", "ManifestChain", "Section", "TaskEntry"]
@@ -103,6 +104,9 @@ class Manifest(msgspec.Struct, frozen=True):
     """How many partitions each repartition has, for as long as the application lives."""
     oldest: int = 1
     """The first epoch whose manifest is kept. Those before it have done their service."""
+    types: StoredTypes | msgspec.UnsetType = msgspec.UNSET
+    """With which serdes the plan keeps what it keeps. Manifests of earlier releases do not say; unset is not
+    written, so that they have the digests that they had."""
 
     def digest(self) -> str:
         """What the next manifest names as its parent."""

@@ -2,7 +2,8 @@
 
 State is found by its store's name, in the sub-topology of a number. So stateless operators and stores may
 be added, but a store may not vanish, become another kind, follow another topic, or move to another
-sub-topology: its tasks, its keys and its offsets would not be what they were.
+sub-topology: its tasks, its keys and its offsets would not be what they were. Nor may its keys or values get
+a serde that takes their bytes for something else (:mod:`millstream.commit.type_changes`).
 """
 
 from __future__ import annotations
@@ -11,21 +12,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.commit.manifest import Manifest
+from millstream.commit.type_changes import incompatible_types, store_changes
 from millstream.errors import MillstreamError
 from millstream.topology.plan import Plan
+from millstream.topology.stored_types import KeyValueTypes, StoredTypes
 
-__all__ = ["PlanChangedError", "check_plan", "incompatible_changes"]
+__all__ = ["PlanChangedError", "check_plan", "check_store", "incompatible_changes"]
 
 
 class PlanChangedError(MillstreamError):
     """The program was changed in a way that the committed state does not fit."""
 
 
-def check_plan(application_id: str, plan: Plan, head: Manifest | None) -> None:
+def check_plan(application_id: str, plan: Plan, types: StoredTypes, head: Manifest | None) -> None:
     """Refuse a program that can't go on where the head has ended."""
-    if head is None or head.fingerprint == plan.fingerprint:
+    if head is None:
         return
-    changes = incompatible_changes(head.plan, plan.summary)
+    changes = [] if head.fingerprint == plan.fingerprint else incompatible_changes(head.plan, plan.summary)
     if changes:
         raise PlanChangedError(
             f"Application {application_id!r} has state that does not fit this program. "
@@ -36,6 +39,28 @@ def check_plan(application_id: str, plan: Plan, head: Manifest | None) -> None:
             "give stores the names they had (store=...), run the program as it was, or start this one "
             "under another app_id."
         )
+    changes = incompatible_types(head, types)
+    if changes:
+        raise PlanChangedError(_types_changed(application_id, head, changes))
+
+
+def check_store(application_id: str, store: str, types: KeyValueTypes, head: Manifest) -> None:
+    """Refuse to read a store by serdes that it was not written with."""
+    changes = store_changes(head, store, types)
+    if changes:
+        raise PlanChangedError(_types_changed(application_id, head, changes))
+
+
+def _types_changed(application_id: str, head: Manifest, changes: list[str]) -> str:
+    return (
+        f"Application {application_id!r} has state that was written with other serdes than this program has. "
+        f"Since epoch {head.epoch} these have changed:\n"
+        + "".join(f"  {change}\n" for change in changes)
+        + "Nothing was touched: the bytes carry no type, and would be read as something that nobody wrote. "
+        "Likely cause: another serde (key=, value=), schema or aggregation for a store of the same name. "
+        "Remedy: go back to the old serde; or leave the old store in the program and give the new one "
+        "another name (store=...); or reset the application: start it under another app_id, without state."
+    )
 
 
 def incompatible_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -12,10 +12,12 @@ from typing import Any, ClassVar, Final, overload
 
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.manifest import Manifest, ManifestChain
+from millstream.commit.plan_changes import check_store
 from millstream.errors import UnknownStoreError
 from millstream.log.api import Log
 from millstream.record import ValueAndTimestamp, Windowed
 from millstream.serdes import Serde
+from millstream.serdes.descriptor import describe
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog.follow import StorePosition, Target, follow
 from millstream.state.changelog.source_changelog import target_of
@@ -26,6 +28,7 @@ from millstream.state.stores.store import StateStore
 from millstream.state.stores.versioned import VersionedRecord
 from millstream.task.serde_book import SerdeBook
 from millstream.topology.plan import Plan, SubTopology
+from millstream.topology.stored_types import KeyValueTypes
 from millstream.types import Epoch, Offset, Partition, Version
 
 __all__ = ["Replica", "SessionReplica", "StoreReplica", "VersionedReplica", "WindowReplica"]
@@ -46,6 +49,7 @@ class Replica:
             method = _METHODS.get(self._spec.kind)
             remedy = f"ask with {method}({store!r})" if method else "it belongs to its operator alone"
             raise UnknownStoreError(f"store {store!r} is a {self._spec.kind.value} store: {remedy}")
+        self._types = KeyValueTypes(describe(self._spec.key), describe(self._spec.value))
         self._backends: dict[int, MemoryBackend] = {}
         self._stores: list[Any] = []
         self._answering = threading.Lock()
@@ -74,6 +78,7 @@ class Replica:
     def _refresh(self) -> None:
         head = self._published()
         while head is not None and head.epoch > self.version:
+            check_store(self._folder.application_id, self._spec.name, self._types, head)
             try:
                 for partition, target in self._targets(head):
                     self._follow(partition, target)

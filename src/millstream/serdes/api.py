@@ -65,6 +65,8 @@ class BaseSerde(Generic[T]):
     """
 
     name: str = ""
+    version: int | str = ""
+    """Change it when the bytes change: a store that another version wrote is refused. None given means 1."""
     exact_types: frozenset[type] = frozenset()
     """Immutable types whose values come back from their bytes as they were: a copy by bytes is no copy.
 

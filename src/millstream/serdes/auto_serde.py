@@ -3,7 +3,7 @@
 ``serdes.auto`` itself is a marker that says "not decided". The engine binds it to each topic and store,
 and what it gets, an ``AutoSerde``, takes its type from the first value written there and keeps it. A
 second type is an error: bytes carry no type, so a mixture could not be read back. What was learned can
-be read and set (``learned``), so that it outlives the process.
+be read and set (``inferred_type``), so that it outlives the process.
 
 Values must be of exactly the types listed, since a subclass would come back as its base class.
 """
@@ -31,7 +31,7 @@ from millstream.serdes.primitives import (
 )
 from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
-__all__ = ["Auto", "AutoSerde", "find_auto"]
+__all__ = ["Auto", "AutoSerde", "find_auto", "inferred_serde"]
 
 
 class _VerifiedJson(BaseSerde[Any]):
@@ -227,6 +227,15 @@ def find_auto(serde: Serde[Any]) -> AutoSerde | None:
     if isinstance(serde, NullableSerde | TimeWindowedSerde | SessionWindowedSerde):
         return find_auto(serde.inner)
     return None
+
+
+def inferred_serde(inferred_type: str) -> BaseSerde[Any] | None:
+    """Return the serde of a type that was inferred; None if a later version inferred it.
+
+    >>> inferred_serde("int")
+    serdes.int64
+    """
+    return _SERDES.get(inferred_type)
 
 
 def _suggestion(inferred_type: str | None, kind: str) -> str:

@@ -33,12 +33,12 @@ class AvroSerde(BaseSerde[Any]):
         self.schema = schema
         self.schema_id = schema_id
         self.older = dict(older)
-        self._parsed = _parsed(schema)
-        self._writers = {number: _parsed(one) for number, one in self.older.items()}
+        self.parsed = _parsed(schema)
+        self.writers = {number: _parsed(one) for number, one in self.older.items()}
         if schema_id is not None:
-            self._writers[schema_id] = self._parsed
-        self._has_maps = '"map"' in json.dumps(self._parsed)
-        self.name = f"serdes.avro({_title(self._parsed)})"
+            self.writers[schema_id] = self.parsed
+        self._has_maps = '"map"' in json.dumps(self.parsed)
+        self.name = f"serdes.avro({_title(self.parsed)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.schema, self.schema_id, self.older)
@@ -48,10 +48,10 @@ class AvroSerde(BaseSerde[Any]):
         from fastavro import schemaless_writer  # noqa: PLC0415 - an extra
         from fastavro.validation import validate  # noqa: PLC0415 - an extra
 
-        validate(value, self._parsed, strict=True)
+        validate(value, self.parsed, strict=True)
         file = BytesIO()
         # The entries of a map have no order of their own: the same map must give the same bytes.
-        schemaless_writer(file, self._parsed, _sorted(value) if self._has_maps else value, strict=True)
+        schemaless_writer(file, self.parsed, _sorted(value) if self._has_maps else value, strict=True)
         data = file.getvalue()
         return data if self.schema_id is None else framed(self.schema_id, data)
 
@@ -59,24 +59,24 @@ class AvroSerde(BaseSerde[Any]):
         """Decode the value, by the schema that it was written with."""
         from fastavro import schemaless_reader  # noqa: PLC0415 - an extra
 
-        writer = self._parsed
+        writer = self.parsed
         if self.schema_id is not None:
             number, data = unframed(data)
             writer = self._writer(number)
         file = BytesIO(data)
-        value = schemaless_reader(file, writer, None if writer is self._parsed else self._parsed)
+        value = schemaless_reader(file, writer, None if writer is self.parsed else self.parsed)
         if file.tell() != len(data):
             raise ValueError(f"{len(data) - file.tell()} bytes follow the value")
         return value
 
     def _writer(self, number: int) -> Any:
-        if number not in self._writers:
-            known = ", ".join(map(str, sorted(self._writers)))
+        if number not in self.writers:
+            known = ", ".join(map(str, sorted(self.writers)))
             raise ValueError(
                 f"written with the schema {number}, but known are {known}; "
                 f"give it with older={{{number}: ...}}"
             )
-        return self._writers[number]
+        return self.writers[number]
 
 
 def avro(

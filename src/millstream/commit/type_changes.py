@@ -1,0 +1,74 @@
+"""Whether what is kept can be read by the program to run: the serdes in the manifest against its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from millstream.commit.manifest import Manifest
+from millstream.serdes.descriptor import SerdeDescriptor, obstacle, with_learned
+from millstream.topology.stored_types import KeyValueTypes, StoredTypes
+
+__all__ = ["incompatible_types", "store_changes"]
+
+Learned = Callable[[str, str], str | None]
+
+
+def incompatible_types(head: Manifest, types: StoredTypes) -> list[str]:
+    """What can't be read as it was written, a line each; nothing if the program may go on.
+
+    Manifests from before types were kept have nothing to compare with. The next one has.
+    """
+    before = head.types
+    if isinstance(before, msgspec.UnsetType) or not head.tasks:
+        return []  # without a task that has sealed there is nothing to read
+    inferred_types = _learned(head)
+    return [
+        line
+        for what, old, new in (
+            ("store", before.stores, types.stores),
+            ("topic", before.source_topics, types.source_topics),
+        )
+        for name in sorted(old.keys() & new.keys())
+        for line in _changes(f"{what} {name!r}", name, old[name], new[name], inferred_types)
+    ] + [
+        line
+        for name in sorted(before.repartition_keys.keys() & types.repartition_keys.keys())
+        for line in _change(
+            f"repartition {name!r}",
+            name,
+            "key",
+            before.repartition_keys[name],
+            types.repartition_keys[name],
+            inferred_types,
+        )
+    ]
+
+
+def store_changes(head: Manifest, store: str, types: KeyValueTypes) -> list[str]:
+    """The same for one store that is only read."""
+    if isinstance(head.types, msgspec.UnsetType) or not head.tasks or store not in head.types.stores:
+        return []
+    return list(_changes(f"store {store!r}", store, head.types.stores[store], types, _learned(head)))
+
+
+def _changes(
+    what: str, name: str, old: KeyValueTypes, new: KeyValueTypes, inferred_types: Learned
+) -> Iterator[str]:
+    yield from _change(what, name, "key", old.key, new.key, inferred_types)
+    yield from _change(what, name, "value", old.value, new.value, inferred_types)
+
+
+def _change(
+    what: str, name: str, part: str, old: SerdeDescriptor, new: SerdeDescriptor, inferred_types: Learned
+) -> Iterator[str]:
+    kind = inferred_types(name, part)
+    why = obstacle(with_learned(old, kind), with_learned(new, kind), same_bytes=part == "key")
+    if why is not None:
+        yield f"{what}: its {part}s {why}"
+
+
+def _learned(head: Manifest) -> Learned:
+    known = {(name, part): kind for name, part, kind in head.inferred_types}
+    return lambda name, part: known.get((name, part))
