@@ -13,7 +13,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.simulation.fault_steps import Append, Compact, Epoch, LoseLocalState, Maintain
+from msgspec import structs
+from tests.simulation.fault_steps import (
+    Append,
+    Compact,
+    Crash,
+    Epoch,
+    LoseLocalState,
+    Maintain,
+    Restart,
+    Stall,
+    Wake,
+)
 from tests.simulation.fault_world import NoFaultError
 from tests.simulation.faults import Script, play, scripted_world
 
@@ -22,8 +33,9 @@ from millstream.maintenance import maintenance
 from millstream.state.changelog import external_sort as sorting
 from millstream.state.changelog import follow as following
 from millstream.state.changelog.external_sort import SortedRuns
-from millstream.state.changelog.follow import Target
-from millstream.types import Offset
+from millstream.state.changelog.follow import StorePosition, Target
+from millstream.state.local import task_stores
+from millstream.types import Offset, Version
 
 EPOCHS = [Epoch(apply=True)] * 3
 LOST = (Append(40), *EPOCHS, LoseLocalState(None), *EPOCHS)
@@ -90,6 +102,22 @@ def compacts_a_source_beyond_the_oldest_manifest(patch: pytest.MonkeyPatch) -> N
     patch.setattr(maintenance, "compaction_bound", lambda _log_root, _place: None)
 
 
+def asks_only_which_version_a_store_has(patch: pytest.MonkeyPatch) -> None:
+    """A half-restored one has none yet, but rows: of a later version than a coordinator of the past wants."""
+
+    def refuse(store: str, partition: int, here: StorePosition, wanted: StorePosition) -> None:
+        real(store, partition, structs.replace(here, toward=Version(0)), wanted)
+
+    real = following.refuse_newer
+    for user in (following, task_stores):
+        patch.setattr(user, "refuse_newer", refuse)
+
+
+def goes_on_with_a_half_restored_store_that_has_no_topic_to_follow(patch: pytest.MonkeyPatch) -> None:
+    asks_only_which_version_a_store_has(patch)
+    patch.setattr(task_stores, "RESTORING", None)
+
+
 @dataclass(frozen=True)
 class Bug:
     """What is planted, and the script that fails because of it."""
@@ -101,6 +129,16 @@ class Bug:
 
 FOLLOWED = Script(1, "inventory", "lmdb", LOST)
 COMPACTED = Script(1, "inventory", "memory", (Append(60), *EPOCHS, Compact(), Maintain(beside_an_epoch=True)))
+HALF_RESTORED = (
+    Append(12),
+    Stall("opening", ("commit.fenced",)),
+    Restart(),
+    *EPOCHS,
+    LoseLocalState(None),
+    Crash("epoch", "follow.batch_applied", "raise", skip=0, then="look"),
+    Wake(),
+)
+"""A coordinator from before the first epoch wakes up where a restore by key has ended half-way."""
 BUGS = [
     Bug(forgets_the_last_run, by_key("ledger", "lmdb"), "I[1245]"),
     Bug(forgets_the_last_run, by_key("inventory", "memory"), "I[1245]"),
@@ -110,6 +148,22 @@ BUGS = [
     Bug(restores_a_table_beyond_the_commit, FOLLOWED, "I[1245]"),
     Bug(restores_a_table_beyond_the_commit, by_key("inventory", "lmdb"), "I[1245]"),
     Bug(ignores_timestamps_of_the_source, FOLLOWED, "I[1245]"),
+    *(
+        Bug(
+            asks_only_which_version_a_store_has,
+            Script(6, "ledger", backend, HALF_RESTORED, sorted_rows=1),
+            "I5",
+        )
+        for backend in ("memory", "lmdb", "rocksdb")
+    ),
+    *(
+        Bug(
+            goes_on_with_a_half_restored_store_that_has_no_topic_to_follow,
+            Script(6, "inventory", backend, HALF_RESTORED, sorted_rows=1),
+            "I5",
+        )
+        for backend in ("memory", "lmdb", "rocksdb")
+    ),
     Bug(compacts_a_source_beyond_the_oldest_manifest, COMPACTED, "I4"),
 ]
 

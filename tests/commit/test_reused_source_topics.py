@@ -18,11 +18,13 @@ from millstream import StreamsBuilder, StreamsConfig, failpoints, handlers, serd
 from millstream.cli.topics import topics
 from millstream.commit import source_offsets
 from millstream.commit.coordinator import CoordinatorSettings, PlanChangedError
+from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.source_changelog import SourceReuseError, compaction_bound
+from millstream.commit.worker import opened_stores
 from millstream.durable import held_lock
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.state.changelog import follow
-from millstream.state.errors import ChangelogCompactedError
+from millstream.state.changelog import external_sort, follow
+from millstream.state.errors import ChangelogCompactedError, StoreAheadError
 from millstream.types import Offset, Partition
 
 USERS = TopicPartition("users", Partition(0))
@@ -94,6 +96,28 @@ def test_a_long_topic_is_restored_by_key(
     app.run()
     good = [(None, None) if value == b"\xff" else (key, value) for key, value in rows]
     assert app.restored() == fold(good, first=len(before))
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_a_half_restored_table_is_never_taken_for_one_from_before_its_first_record(
+    tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "SORTED_ROWS", 1)
+    monkeypatch.setattr(follow, "BATCH_ROWS", 1)
+    monkeypatch.setattr(external_sort, "_BLOCK_ROWS", 1)
+    rows = [(b"ann", b"rome"), (b"bob", b"oslo"), (b"cid", b"rome")]
+    app = made(tmp_path / "app", backend=backend)
+    app.append(rows)
+    app.run()
+    app.lose_disk()
+    with app.start() as executor:
+        with failpoints.armed("follow.batch_applied"), pytest.raises(failpoints.InjectedCrash):
+            app.store(executor)
+        sub, planned = executor.worker.subtopology(0), PlannedTask("0_0", 0, Partition(0), 0)
+        of_the_past = opened_stores(executor.worker, sub, planned, None)
+        with pytest.raises(StoreAheadError, match="is on its way to 2 "), of_the_past:
+            pass
+        assert app.store(executor) == fold(rows)
 
 
 def test_records_that_were_skipped_are_not_restored(tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ def test_what_was_said_nobody_has_learned(app: App) -> None:
     app.run(counted())
     message = app.refusal(aggregated(None))
     assert (
-        "its values were of serdes.int64 and are of serdes.auto, which has inferred_types no type there now"
+        "its values were of serdes.int64 and are of serdes.auto, which has inferred no type there now"
         in message
     )
 

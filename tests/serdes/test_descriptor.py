@@ -13,7 +13,7 @@ from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from millstream import serdes
-from millstream.serdes.descriptor import SerdeDescriptor, describe, obstacle, with_learned
+from millstream.serdes.descriptor import SerdeDescriptor, describe, obstacle, with_inferred
 from millstream.serdes.mean_serde import MeanSerde
 from millstream.serdes.protobuf_shape import protobuf_obstacle
 
@@ -147,8 +147,8 @@ def test_a_subclass_of_ours_is_the_users_own() -> None:
 
 def test_an_automatic_serde_stands_for_what_it_has_learned() -> None:
     inside = describe(serdes.nullable(serdes.auto))
-    assert with_learned(inside, "str") == describe(serdes.nullable(serdes.string))
-    assert with_learned(inside, "of a later release") == inside
+    assert with_inferred(inside, "str") == describe(serdes.nullable(serdes.string))
+    assert with_inferred(inside, "of a later release") == inside
     assert obstacle(describe(serdes.auto), describe(serdes.string), same_bytes=True) is None
     assert obstacle(inside, describe(serdes.string), same_bytes=True) is not None
     bound = serdes.auto.bind("counts")

@@ -18,13 +18,13 @@ from tests.simulation.stalls import Site, Stalled
 from millstream import failpoints
 from millstream.commit.lease import LeaseHeldError, LeaseLostError
 from millstream.commit.worker import apply_commit, run_task
-from millstream.state.errors import ChangelogCompactedError, StoreAheadError
+from millstream.state.errors import ChangelogCompactedError, StoreAheadError, ZombieTaskError
 from millstream.state.local.directory import open_state_directory
 from millstream.types import Attempt
 
 __all__ = ["OVERTAKEN", "TOO_LATE", "StruckWorld"]
 
-TOO_LATE: Final = (StoreAheadError, ChangelogCompactedError)
+TOO_LATE: Final = (StoreAheadError, ChangelogCompactedError, ZombieTaskError)
 """How a task is refused that asks for a version of the past."""
 OVERTAKEN: Final = (LeaseLostError, LeaseHeldError, *TOO_LATE)
 """How a coordinator may end that finds another one in its place."""

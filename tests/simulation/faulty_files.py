@@ -242,16 +242,27 @@ class FaultyFiles:
     # The books ----------------------------------------------------------------------------------------
 
     def _note(self, operation: str, path: Path) -> None:
-        self.operations.append((operation, str(path.relative_to(self.root))))
+        self.operations.append((operation, "/".join(self._names(path)) or "."))
+
+    def _names(self, path: Path) -> tuple[str, ...]:
+        """The path from the root. Every operation asks, so nothing of `pathlib` that is slow is used."""
+        parts, root = path.parts, self.root.parts
+        if parts[: len(root)] != root:
+            raise ValueError(f"{path} is not in {self.root}")
+        return parts[len(root) :]
 
     def _node(self, path: Path) -> _Node:
-        if path == self.root:
-            return self._tree
-        parent = self._folder(path.parent)
-        node = parent.current.get(path.name)
-        if node is None:  # made behind our back or before us: durable
-            node = _Folder() if path.is_dir() else _File(path.read_bytes())
-            parent.current[path.name] = parent.durable[path.name] = node
+        node: _Node = self._tree
+        names = self._names(path)
+        for depth, name in enumerate(names, start=1):
+            if not isinstance(node, _Folder):
+                raise NotADirectoryError(path)
+            child = node.current.get(name)
+            if child is None:  # made behind our back or before us: durable
+                there = self.root.joinpath(*names[:depth])
+                child = _Folder() if there.is_dir() else _File(there.read_bytes())
+                node.current[name] = node.durable[name] = child
+            node = child
         return node
 
     def _file(self, path: Path) -> _File:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.state.one_task import Listener, OneTask, rows_of
+from tests.state.one_task import APPLICATION, Listener, OneTask, rows_of
 
 from millstream import failpoints
 from millstream.durable import DiskFullError
@@ -20,7 +20,10 @@ from millstream.log.embedded import reader
 from millstream.state.backends import supplier
 from millstream.state.changelog import external_sort, follow
 from millstream.state.changelog.follow import RESTORING, StorePosition, marker_of
-from millstream.types import Offset
+from millstream.state.errors import StoreAheadError
+from millstream.state.local.task_stores import TaskVersion
+from millstream.state.specs import key_value
+from millstream.types import Offset, Partition, Version
 
 Rows = dict[bytes, bytes | None]
 ROWS = st.dictionaries(st.binary(max_size=3), st.none() | st.binary(max_size=3), min_size=1, max_size=12)
@@ -111,6 +114,40 @@ def test_a_restore_by_key_that_was_killed_begins_anew(lost: OneTask, applied: in
     lost.commit(counts={b"01": None, b"02": b"new"})
     with lost.opened() as stores:
         assert rows_of(stores) == lost.expected()
+
+
+def test_a_half_restored_store_is_never_taken_for_an_older_version(lost: OneTask) -> None:
+    empty = TaskVersion(APPLICATION, Partition(0), Version(0), {})
+    lost.digests = {version: f"sealed{version}" for version in range(1, 4)}
+    with failpoints.armed("follow.batch_applied"), pytest.raises(InjectedCrash), lost.opened():
+        pass
+    with (
+        pytest.raises(StoreAheadError, match="'counts' of partition 0 is on its way to 3 "),
+        lost.opened(empty),
+    ):
+        pass
+    with lost.opened() as stores:
+        assert rows_of(stores) == lost.expected()
+
+
+def test_a_half_restored_store_that_does_not_say_where_it_goes_begins_anew(lost: OneTask) -> None:
+    empty = TaskVersion(APPLICATION, Partition(0), Version(0), {})
+    with failpoints.armed("follow.batch_applied"), pytest.raises(InjectedCrash), lost.opened():
+        pass
+    with lost.opened(empty) as stores:
+        assert rows_of(stores) == {"counts": []}
+    with lost.opened() as stores:
+        assert rows_of(stores) == lost.expected()
+
+
+def test_a_half_restored_store_whose_changelog_was_turned_off_begins_anew(lost: OneTask) -> None:
+    lost.digests = {version: f"sealed{version}" for version in range(1, 4)}
+    with failpoints.armed("follow.batch_applied"), pytest.raises(InjectedCrash), lost.opened():
+        pass
+    lost.stores["counts"] = key_value("counts", logging=False)
+    lost.sealed = {version: {"counts": [(b"new", b"%d" % version)]} for version in range(4)}
+    with lost.opened() as stores:
+        assert rows_of(stores) == {"counts": [(b"new", b"3")]}
 
 
 def test_a_full_disk_is_named(lost: OneTask, monkeypatch: pytest.MonkeyPatch) -> None:

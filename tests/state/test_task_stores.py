@@ -12,7 +12,7 @@ from tests.state.one_task import Listener, OneTask, rows_of
 
 from millstream import failpoints
 from millstream.failpoints import InjectedCrash
-from millstream.state.backends import Backend, supplier
+from millstream.state.backends import Backend, lmdb_tables, memory, rocksdb, supplier
 from millstream.state.backends.folder import FORMAT_FILE
 from millstream.state.changelog.follow import StorePosition, marker_of
 from millstream.state.errors import DamagedStoreError, StoreAheadError, TaskLockedError
@@ -68,6 +68,36 @@ def test_a_crash_between_the_applies_of_two_stores_leaves_both_recoverable(two: 
     with two.opened() as stores:
         assert two.expected() == rows_of(stores)
         assert {marker.version for marker in markers(stores).values()} == {2}
+
+
+INSIDE_A_WRITE = {
+    "memory": (memory._Part, "apply"),
+    "lmdb": (lmdb_tables.Part, "apply"),
+    "rocksdb": (rocksdb, "lift_entries"),
+}
+"""What each backend does with the rows of a write, before or after it is whole."""
+
+
+def test_a_process_that_lives_on_after_an_interrupted_write_finds_no_row_of_it(
+    two: OneTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, before = two.head(), two.expected()
+    two.commit(counts={b"a": None, b"c": b"2"})
+    place, name = INSIDE_A_WRITE[two.backend]
+    real = getattr(place, name)
+
+    def interrupted(*args: object) -> None:
+        real(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, interrupted)
+        with pytest.raises(KeyboardInterrupt), two.opened():
+            pass
+    with two.opened(first) as stores:
+        assert before == rows_of(stores)
+    with two.opened() as stores:
+        assert two.expected() == rows_of(stores)
 
 
 def test_a_checkpoint_says_what_the_stores_hold(two: OneTask) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from millstream.commit.manifest import Manifest
-from millstream.serdes.descriptor import SerdeDescriptor, obstacle, with_learned
+from millstream.serdes.descriptor import SerdeDescriptor, obstacle, with_inferred
 from millstream.topology.stored_types import KeyValueTypes, StoredTypes
 
 __all__ = ["incompatible_types", "store_changes"]
 
-Learned = Callable[[str, str], str | None]
+InferredType = Callable[[str, str], str | None]
 
 
 def incompatible_types(head: Manifest, types: StoredTypes) -> list[str]:
@@ -23,7 +23,7 @@ def incompatible_types(head: Manifest, types: StoredTypes) -> list[str]:
     before = head.types
     if isinstance(before, msgspec.UnsetType) or not head.tasks:
         return []  # without a task that has sealed there is nothing to read
-    inferred_types = _learned(head)
+    inferred_types = _inferred_of(head)
     return [
         line
         for what, old, new in (
@@ -50,25 +50,25 @@ def store_changes(head: Manifest, store: str, types: KeyValueTypes) -> list[str]
     """The same for one store that is only read."""
     if isinstance(head.types, msgspec.UnsetType) or not head.tasks or store not in head.types.stores:
         return []
-    return list(_changes(f"store {store!r}", store, head.types.stores[store], types, _learned(head)))
+    return list(_changes(f"store {store!r}", store, head.types.stores[store], types, _inferred_of(head)))
 
 
 def _changes(
-    what: str, name: str, old: KeyValueTypes, new: KeyValueTypes, inferred_types: Learned
+    what: str, name: str, old: KeyValueTypes, new: KeyValueTypes, inferred_types: InferredType
 ) -> Iterator[str]:
     yield from _change(what, name, "key", old.key, new.key, inferred_types)
     yield from _change(what, name, "value", old.value, new.value, inferred_types)
 
 
 def _change(
-    what: str, name: str, part: str, old: SerdeDescriptor, new: SerdeDescriptor, inferred_types: Learned
+    what: str, name: str, part: str, old: SerdeDescriptor, new: SerdeDescriptor, inferred_types: InferredType
 ) -> Iterator[str]:
     kind = inferred_types(name, part)
-    why = obstacle(with_learned(old, kind), with_learned(new, kind), same_bytes=part == "key")
+    why = obstacle(with_inferred(old, kind), with_inferred(new, kind), same_bytes=part == "key")
     if why is not None:
         yield f"{what}: its {part}s {why}"
 
 
-def _learned(head: Manifest) -> Learned:
+def _inferred_of(head: Manifest) -> InferredType:
     known = {(name, part): kind for name, part, kind in head.inferred_types}
     return lambda name, part: known.get((name, part))

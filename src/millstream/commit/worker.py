@@ -19,11 +19,13 @@ from millstream.commit.manifest import ManifestChain, TaskEntry
 from millstream.commit.sealed_file import NO_FILE, SealedContent, SealedFile, read_sealed, write_sealed
 from millstream.commit.source_changelog import check_nothing_skipped, check_timestamps
 from millstream.config import StreamsConfig
+from millstream.durable import DamagedFileError
 from millstream.log.api import Log, TopicPartition
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
 from millstream.state.changelog.rows import changelog_topic, entries_of, segment
+from millstream.state.errors import ZombieTaskError
 from millstream.state.local.directory import StateDirectory
 from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores, versions_on_disk
 from millstream.state.snapshots import SnapshotStorage
@@ -279,9 +281,16 @@ def opened_stores(
         return is_known(worker, planned.task_id, version, sealed)
 
     def local_segments(store: str, after: Version, to: Version) -> list[list[Entry]] | None:
-        if entry is not None and entry.previous[0] == after:
-            return _sealed_locally(worker, entry, store)
-        return _local_segments(worker, planned.task_id, store, after, to)
+        is_next = entry is not None and entry.previous[0] == after
+        try:
+            if entry is not None and is_next:
+                return _sealed_locally(worker, entry, store)
+            return _local_segments(worker, planned.task_id, store, after, to)
+        except FileNotFoundError as error:
+            _refuse_zombie(worker, planned.task_id, to)
+            if is_next:
+                raise _lost_file(error, planned.task_id, to) from error
+            return None  # it was so far behind that what came in between is collected
 
     return open_task_stores(
         worker.directory.task(worker.folder.application_id, planned.task_id),
@@ -310,18 +319,38 @@ def is_known(worker: Worker, task_id: str, version: Version, sealed: str) -> boo
 
 def _local_segments(
     worker: Worker, task_id: str, store: str, after: Version, to: Version
-) -> list[list[Entry]] | None:
-    """Writes of an unlogged store from the sealed files of the epochs in between, if all are there."""
+) -> list[list[Entry]]:
+    """Writes of an unlogged store from the sealed files of the epochs in between."""
     chain = ManifestChain(worker.folder)
     segments: list[list[Entry]] = []
-    try:
-        for number in range(after + 1, to + 1):
-            manifest = chain.read(Epoch(number))
-            if task_id in manifest.sealed:
-                segments += _sealed_locally(worker, manifest.tasks[task_id], store)
-    except FileNotFoundError:
-        return None
+    for number in range(after + 1, to + 1):
+        manifest = chain.read(Epoch(number))
+        if task_id in manifest.sealed:
+            segments += _sealed_locally(worker, manifest.tasks[task_id], store)
     return segments
+
+
+def _refuse_zombie(worker: Worker, task_id: str, version: Version) -> None:
+    """Refuse a task whose version is not its last one, after a file of that version was found missing.
+
+    Maintenance collects a sealed file only after its task has sealed another one.
+    """
+    head = ManifestChain(worker.folder).latest()
+    last = head.tasks.get(task_id) if head is not None else None
+    if last is not None and last.version > version:
+        raise ZombieTaskError(
+            f"Task {task_id} of application {worker.folder.application_id!r} was to bring its stores to "
+            f"version {version}, but has committed version {last.version} since, and the files of the past "
+            "are collected. Nothing was changed. Likely cause: this attempt slept while others went on (a "
+            "zombie). Remedy: none is needed; the attempts of today do its work."
+        )
+
+
+def _lost_file(error: FileNotFoundError, task_id: str, version: Version) -> DamagedFileError:
+    return DamagedFileError(
+        f"{error.filename} is missing: the file that task {task_id} sealed for its last version, {version}. "
+        "Likely cause: somebody deleted it; maintenance does not. Remedy: restore it from a backup."
+    )
 
 
 def _sealed_locally(worker: Worker, entry: TaskEntry, store: str) -> list[list[Entry]]:

@@ -9,9 +9,9 @@ another module only if it states its version, for two modules may well have a cl
 that was started is called ``__main__``, so that name says nothing.
 
 ``serdes.auto`` has no bytes of its own. Its descriptor says just that, and stands for the serde of the type
-that was inferred_types, which is kept already: so a program may replace it by that serde. Before it has
-inferred_types anything it has not written anything either, and whatever comes next will do. The other way
-round it will not: of what an explicit serde wrote, nothing was inferred_types, and the first value to come
+that was inferred, which is kept already: so a program may replace it by that serde. Before it has
+inferred anything it has not written anything either, and whatever comes next will do. The other way
+round it will not: of what an explicit serde wrote, nothing was inferred, and the first value to come
 could be of any type.
 """
 
@@ -42,7 +42,7 @@ from millstream.serdes.protobuf_serde import ProtobufSerde
 from millstream.serdes.protobuf_shape import protobuf_obstacle, protobuf_shape
 from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
-__all__ = ["SerdeDescriptor", "describe", "obstacle", "with_learned"]
+__all__ = ["SerdeDescriptor", "describe", "obstacle", "with_inferred"]
 
 _AUTO: Final = "serdes.auto"
 _FIRST_VERSION: Final = "1"
@@ -63,7 +63,7 @@ class SerdeDescriptor(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         if self.name == _AUTO:
-            return "serdes.auto, which has inferred_types no type there"
+            return "serdes.auto, which has inferred no type there"
         version = f" (version {self.version})" if self.version else ""
         inner = f"({self.inner})" if self.inner is not None else ""
         return f"{self.module}{'.' * bool(self.module)}{self.name}{version}{inner}"
@@ -93,17 +93,17 @@ def describe(serde: Any) -> SerdeDescriptor:
     )
 
 
-def with_learned(descriptor: SerdeDescriptor, inferred_types: str | None) -> SerdeDescriptor:
-    """The descriptor with the serde that was inferred_types in the place of `serdes.auto`.
+def with_inferred(descriptor: SerdeDescriptor, inferred_type: str | None) -> SerdeDescriptor:
+    """The descriptor with the serde that was inferred in the place of `serdes.auto`.
 
-    >>> print(with_learned(describe(None), "int"))
+    >>> print(with_inferred(describe(None), "int"))
     serdes.int64
     """
-    if descriptor.name == _AUTO and inferred_types is not None:
-        serde = inferred_serde(inferred_types)
+    if descriptor.name == _AUTO and inferred_type is not None:
+        serde = inferred_serde(inferred_type)
         return descriptor if serde is None else SerdeDescriptor(serde.name)
     if descriptor.inner is not None:
-        return msgspec.structs.replace(descriptor, inner=with_learned(descriptor.inner, inferred_types))
+        return msgspec.structs.replace(descriptor, inner=with_inferred(descriptor.inner, inferred_type))
     return descriptor
 
 
@@ -163,7 +163,7 @@ _OURS: Final[dict[type, Callable[[Any], SerdeDescriptor]]] = {
     MeanSerde: _by_name,
     JsonSerde: _by_name,
     Auto: _by_name,
-    AutoSerde: lambda serde: with_learned(SerdeDescriptor(_AUTO), serde.inferred_type),
+    AutoSerde: lambda serde: with_inferred(SerdeDescriptor(_AUTO), serde.inferred_type),
     TypedJsonSerde: lambda serde: SerdeDescriptor("serdes.json", schema=json_shape(serde.schema)),
     AvroSerde: lambda serde: SerdeDescriptor("serdes.avro", schema=avro_shape(serde)),
     ProtobufSerde: lambda serde: SerdeDescriptor("serdes.protobuf", schema=protobuf_shape(serde)),

@@ -12,6 +12,7 @@
     ├── StoreAheadError             the store is newer than the last commit
     ├── ChangelogGapError           the changelog lacks records that a store needs
     ├── ChangelogCompactedError     the changelog no longer holds the version that was asked for
+    ├── ZombieTaskError             the task asks for a version of the past, whose files are collected
     ├── StoreDiskFullError          no space left (also a DiskFullError of millstream.durable)
     ├── StateDirectoryError         the state directory cannot be used as asked
     │   └── StateInUseError         the application runs: its state is not deleted
@@ -40,6 +41,7 @@ __all__ = [
     "StoreInUseError",
     "TaskLockedError",
     "UnsortedKeysError",
+    "ZombieTaskError",
 ]
 
 
@@ -77,6 +79,10 @@ class ChangelogGapError(StoreError):
 
 class ChangelogCompactedError(StoreError):
     """The changelog was compacted beyond the version that was asked for: a later one can be had."""
+
+
+class ZombieTaskError(StoreError):
+    """An attempt of the past came late: its task has committed since, and what it would need is collected."""
 
 
 class StoreDiskFullError(StoreError, DiskFullError):

@@ -5,6 +5,9 @@ process has closed it finds again when it opens the store again, so that the nex
 segment to apply. Another process starts empty (marker None), and so does this one when the store's folder was
 removed. It promises no bound: all of the state is in the process.
 
+What a process has closed it finds again also after an error. So a write that an exception ends half-way (an
+interrupt, no memory) leaves a store that is damaged, and says so, rather than one between two versions.
+
 The rows of each segment have a dictionary of their own, so that a segment is dropped by letting go of it. To
 free a million rows takes a while, even so: that is done a little at a time, by the writes that follow.
 
@@ -112,6 +115,8 @@ class _Content:
 
     parts: dict[bytes, _Part] = field(default_factory=lambda: {UNNAMED: _Part()})
     marker: bytes | None = None
+    is_torn: bool = False
+    """Whether a write has begun and not ended."""
     dropped: list[_Part] = field(default_factory=list)
     """Segments that have expired, and whose memory is not free yet."""
 
@@ -166,13 +171,21 @@ class MemoryBackend(CheckedBackend):
 
     def _write(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         content = self._content
+        content.is_torn = True
         content.free(max(_FREED, 2 * len(entries)))  # faster than rows can come
         if drop is not None:
             content.drop(drop)
         content.apply(entries, self._segment_bytes)
         content.marker = marker
+        content.is_torn = False
 
     def _marker(self) -> bytes | None:
+        if self._content.is_torn:
+            raise DamagedStoreError(
+                f"The store {self._folder} is damaged: a write to it ended half-way. Likely cause: the "
+                "process was interrupted, or out of memory. Remedy: remove the folder; the store is then "
+                "restored from its changelog."
+            )
         return self._content.marker
 
     def _page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:

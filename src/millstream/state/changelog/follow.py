@@ -43,7 +43,9 @@ __all__ = [
     "Target",
     "Watch",
     "follow",
+    "half_restored",
     "marker_of",
+    "refuse_newer",
 ]
 
 BATCH_ROWS: Final = 250_000
@@ -63,7 +65,7 @@ class StorePosition(msgspec.Struct, frozen=True, omit_defaults=True):
     sealed: str = ""
     """Digest of the file that was sealed for the version: two histories may count the same versions."""
     toward: Version = Version(0)
-    """While restoring: the version that the sealed file belongs to."""
+    """While restoring: the version that the sealed file belongs to: there may be rows of it already."""
 
     def encoded(self) -> bytes:
         """The marker as the backend keeps it."""
@@ -156,14 +158,14 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
     wanted = target.marker
     if (here.version, here.position) == (wanted.version, wanted.position):
         return
-    # One that is on its way may hold rows of the version that it was to get to.
-    newest = max(here.version + 1, here.toward)
-    if newest > wanted.version or here.position > wanted.position:
-        raise ahead(target.store, target.changelog.partition, here, wanted)
+    refuse_newer(target.store, target.changelog.partition, here, wanted)
     start = max(here.position, target.first)
     before = log.compacted(target.changelog)
     # At the beginning, but on its way: it may have rows of a sorted restore that was killed.
-    has_rows = here.position > 0 or here.version == RESTORING
+    is_half_sorted = here.version == RESTORING and here.position == 0
+    if is_half_sorted and not here.toward:
+        raise half_restored(target.store, "nobody knows to which version its rows belong")
+    has_rows = here.position > 0 or is_half_sorted
     # Compaction ends where the oldest version stands: up to there nothing has changed since the store began.
     is_as_it_was = wanted.position <= target.compacted_before
     if has_rows and here.position < before.deletes_gone_to and not is_as_it_was:
@@ -272,19 +274,35 @@ def _deletes_gone(target: Target, here: StorePosition) -> DamagedStoreError:
     )
 
 
+def half_restored(store: str, why_not_on: str) -> DamagedStoreError:
+    """The error for a store that is on its way, and can't go on."""
+    return DamagedStoreError(
+        f"Store {store!r} is half restored, and {why_not_on}. It is removed and begins anew."
+    )
+
+
 def _on_the_way(wanted: StorePosition, position: Offset) -> bytes:
     toward = wanted.version if wanted.sealed else Version(0)
     return StorePosition(RESTORING, position, wanted.sealed, toward).encoded()
 
 
-def ahead(store: str, partition: int, here: StorePosition, wanted: StorePosition) -> StoreAheadError:
-    """The error for a store that is newer than the last commit."""
-    return StoreAheadError(
-        f"Store {store!r} of partition {partition} is at version {here.version} (changelog offset "
-        f"{here.position}), but the last commit is version {wanted.version} (offset {wanted.position}). "
-        "Nothing is rolled back. Likely cause: the application's log was restored from an older backup than "
-        "the local state, or the state belongs to another log. Remedy: use the log that the state belongs "
-        "to, or delete the local state: it is restored from the changelog."
+def refuse_newer(store: str, partition: int, here: StorePosition, wanted: StorePosition) -> None:
+    """Refuse a store that is newer than the version that is wanted, or that may hold rows of a newer one.
+
+    Whoever would give it the wanted version asks here first, also where there is nothing to apply.
+    """
+    # One that is on its way may hold rows of the version that it was to get to.
+    newest = max(here.version + 1, here.toward)
+    if newest <= wanted.version and here.position <= wanted.position:
+        return
+    stands = f"at version {here.version}" if here.version != RESTORING else f"on its way to {here.toward}"
+    raise StoreAheadError(
+        f"Store {store!r} of partition {partition} is {stands} (changelog offset {here.position}), but the "
+        f"last commit is version {wanted.version} (offset {wanted.position}). Nothing is rolled back. Likely "
+        "cause: this task is of a commit of the past (a zombie), the application's log was restored from an "
+        "older backup than the local state, or the state belongs to another log. Remedy: none for a zombie; "
+        "else use the log that the state belongs to, or delete the local state: it is restored from the "
+        "changelog."
     )
 
 

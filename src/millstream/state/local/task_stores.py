@@ -22,13 +22,15 @@ from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier
 from millstream.state.changelog.follow import (
     NO_LISTENER,
+    RESTORING,
     RestoreListener,
     StorePosition,
     Target,
-    ahead,
     apply_segments,
     follow,
+    half_restored,
     marker_of,
+    refuse_newer,
 )
 from millstream.state.changelog.source_changelog import StoreStart, target_of
 from millstream.state.errors import ChangelogGapError, DamagedStoreError
@@ -255,8 +257,9 @@ def _bring_to_version(
     here = marker_of(backend, name)
     if here.version == wanted.version:
         return
-    if here.version > wanted.version:
-        raise ahead(name, wanted.partition, here, StorePosition(wanted.version, here.position))
+    refuse_newer(name, wanted.partition, here, StorePosition(wanted.version, here.position))
+    if here.version == RESTORING:
+        raise half_restored(name, f"at version {wanted.version} it has no log to go on with")
     segments = [] if spec.logging else local_segments(name, here.version, wanted.version)
     if segments is None:
         segments = [[(key, None) for key, _ in backend.scan()]]
