@@ -47,7 +47,6 @@ WITHOUT_EXAMPLE = {
     "Topology.add_sink_node": FOR_THE_DSL,
     "Topology.connect": FOR_THE_DSL,
     "Topology.copartition": FOR_THE_DSL,
-    "Topology.site_of_store": FOR_THE_DSL,
     "handlers.ErrorContext": "made by the task; docs/errors_and_handlers.md shows a handler that reads one",
     "handlers.ErrorKind": ENUMERATION,
     "handlers.Verdict": ENUMERATION,

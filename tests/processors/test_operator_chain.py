@@ -15,7 +15,7 @@ from tests.processors.kit import Notes, batch_of, opened
 from millstream.processors import stateless
 from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator
-from millstream.processors.operator_chain import OperatorChain, can_be_fused, ends_a_run
+from millstream.processors.operator_chain import OperatorChain
 
 
 def touchy(result: Callable[..., Any]) -> Callable[..., Any]:
@@ -168,10 +168,3 @@ def test_a_debugger_can_show_the_lines_of_the_pass() -> None:
     lines = [frame.line for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert "if not f1(key, value):  # Filter" in lines
     assert "        value = f0(value)  # MapValues\n" in linecache.getlines("<millstream: MapValues, Filter>")
-
-
-def test_only_stateless_operators_of_streams_are_fused() -> None:
-    assert can_be_fused(stateless.Filter(max))
-    assert not can_be_fused(Operator())
-    assert ends_a_run(stateless.FlatMapValues(list))
-    assert not ends_a_run(stateless.MapValues(str))

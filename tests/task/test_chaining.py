@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from tests.simulation.epochs import EpochRunner
 
-from millstream import KStream, StreamsBuilder, StreamsConfig
-from millstream.task.chaining import runs_of
+from millstream import KStream, Processor, StreamsBuilder, StreamsConfig
+from millstream.task.chaining import chains_of
 from millstream.task.metrics import Metrics
 from millstream.task.records import RawBatch
 from millstream.topology.nodes import ProcessorNode
+from millstream.topology.operator_spec import ChainingStrategy
 from millstream.topology.topology import Topology
 
 
@@ -20,52 +21,64 @@ def built(shape: Callable[[KStream[bytes, bytes]], object]) -> Topology:
     return builder.build()
 
 
-def runs(topology: Topology) -> list[tuple[str, ...]]:
+def chains(topology: Topology) -> list[tuple[str, ...]]:
     (sub,) = topology.plan().subtopologies
-    operators = {node.name: node.make() for node in sub.nodes.values() if isinstance(node, ProcessorNode)}
-    return [run.nodes for run in runs_of(sub, operators).values()]
+    return list(chains_of(sub).values())
 
 
 def same(key: bytes, value: bytes) -> bytes:
     return value
 
 
-def test_a_line_of_stateless_operators_is_one_run() -> None:
+def test_a_line_of_stateless_operators_is_one_chain() -> None:
     topology = built(
         lambda stream: (
             stream.filter(same, name="a").map_values(bytes, name="b").select_key(same, name="c").to("out")
         )
     )
-    assert runs(topology) == [("a", "b", "c")]
+    assert chains(topology) == [("a", "b", "c")]
 
 
-def test_a_run_ends_where_rows_multiply_and_the_next_begins_behind() -> None:
+def test_a_chain_ends_where_rows_multiply_and_the_next_begins_behind() -> None:
     def shape(stream: KStream[bytes, bytes]) -> None:
         flat = stream.filter(same, name="a").flat_map_values(bytes.split, name="b")
         flat.filter(same, name="c").map_values(bytes, name="d").to("out")
 
-    assert runs(built(shape)) == [("a", "b"), ("c", "d")]
+    assert chains(built(shape)) == [("a", "b"), ("c", "d")]
 
 
-def test_a_run_ends_at_a_fork_and_at_a_merge() -> None:
+def test_a_chain_ends_at_a_fork_and_at_a_merge() -> None:
     def shape(stream: KStream[bytes, bytes]) -> None:
         first = stream.filter(same, name="a").filter(same, name="b")
         left = first.filter(same, name="c").filter(same, name="d")
         right = first.filter(same, name="e")
         left.merge(right, name="f").filter(same, name="g").to("out")
 
-    assert runs(built(shape)) == [("a", "b"), ("c", "d"), ("f", "g")]
+    assert chains(built(shape)) == [("a", "b"), ("c", "d"), ("f", "g")]
 
 
-def test_a_table_is_in_no_run() -> None:
+def test_a_table_is_in_no_chain() -> None:
     def shape(stream: KStream[bytes, bytes]) -> None:
         counts = stream.filter(same, name="a").group_by_key().count(store="counts", name="count")
         counts.to_stream(name="s").to("out")
 
-    assert runs(built(shape)) == []
+    assert chains(built(shape)) == []
 
 
-def test_each_operator_of_a_run_counts_its_own_rows() -> None:
+def test_only_stateless_operators_of_streams_are_chained() -> None:
+    def strategy(shape: Callable[[KStream[bytes, bytes]], object]) -> ChainingStrategy:
+        node = built(shape).nodes["it"]
+        assert isinstance(node, ProcessorNode)
+        return node.spec.chaining
+
+    assert strategy(lambda stream: stream.filter(same, name="it")) is ChainingStrategy.ALWAYS
+    assert strategy(lambda stream: stream.to_table(name="it")) is ChainingStrategy.NEVER
+    assert strategy(lambda stream: stream.process(Processor, name="it")) is ChainingStrategy.NEVER
+    assert strategy(lambda stream: stream.flat_map_values(list, name="it")) is ChainingStrategy.TAIL
+    assert strategy(lambda stream: stream.map_values(str, name="it")) is not ChainingStrategy.TAIL
+
+
+def test_each_operator_of_a_chain_counts_its_own_rows() -> None:
     topology = built(
         lambda stream: (
             stream.filter(lambda _key, value: value != b"x", name="a")

@@ -102,7 +102,7 @@ IN_ORDER = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 9)), max_size=12
 @given(epochs=st.lists(st.one_of(RECORDS, IN_ORDER), max_size=3))
 def test_combined_rows_give_what_all_rows_give(name: str, epochs: Any) -> None:
     combined = outcome(regrouped(AGGREGATES[name]), epochs)
-    with patch("millstream.topology.plan.precombined", lambda _topology, _groups: {}):
+    with patch("millstream.topology.plan.with_combiners", lambda _topology, _groups: {}):
         plain = outcome(regrouped(AGGREGATES[name]), epochs)
     assert combined == plain
 

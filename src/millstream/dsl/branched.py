@@ -12,13 +12,13 @@ from millstream.dsl.graph import GraphNode
 from millstream.errors import TopologyError
 from millstream.processors.branch import Branch
 from millstream.processors.stateless import PassThrough
+from millstream.topology.operator_spec import CHAINED, COLUMNAR, PLAIN
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
     import polars as pl
 
     from millstream.dsl.kstream import KStream
-    from millstream.processors.operator import Operator
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -48,7 +48,7 @@ class BranchedKStream(Generic[K, V]):
         node_name = source.graph.name_or_new(name, "KSTREAM-BRANCH-")
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            topology.add_operator(node_name, _maker(source, splitter), parents)
+            _write_branch(topology, node_name, parents, source, splitter)
 
         return cls(source, source.graph.add(GraphNode(node_name, write), source.node), splitter, {})
 
@@ -112,7 +112,7 @@ class BranchedKStream(Generic[K, V]):
         graph.new_name(child)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            topology.add_operator(child, PassThrough, parents)
+            topology.add_operator(child, PassThrough, parents, CHAINED)
 
         node = graph.add(GraphNode(child, write), self.node)
         branch = self.source.at_node(node)
@@ -126,11 +126,16 @@ class BranchedKStream(Generic[K, V]):
         return BranchedKStream(self.source, self.node, self.splitter, branches)
 
 
-def _maker(source: KStream[Any, Any], splitter: _Splitter) -> Callable[[], Operator]:
-    """What makes the operator, in its tier."""
+def _write_branch(
+    topology: Topology, name: str, parents: tuple[str, ...], source: KStream[Any, Any], splitter: _Splitter
+) -> None:
+    """Add the operator, in its tier."""
     predicates, children = tuple(splitter.predicates), tuple(splitter.children)
     if not any(map(is_expression, predicates)):
-        return partial(Branch, predicates, children)  # type: ignore[arg-type]  # they are functions
+        make = partial(Branch, predicates, children)  # type: ignore[arg-type]  # they are functions
+        topology.add_operator(name, make, parents, PLAIN)
+        return
     from millstream.dsl.columns import column_branch  # noqa: PLC0415 - imports Polars, which is there
 
-    return partial(column_branch(predicates, source.key_serde, source.value_serde), children)
+    in_columns = column_branch(predicates, source.key_serde, source.value_serde)
+    topology.add_operator(name, partial(in_columns, children), parents, COLUMNAR)

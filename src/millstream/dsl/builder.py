@@ -18,7 +18,8 @@ from millstream.processors.api import Processor
 from millstream.processors.table_source import StoredTableSource
 from millstream.serdes import Serde
 from millstream.state.specs import StoreBuilder
-from millstream.topology.topology import Topology, operator_of
+from millstream.topology.operator_spec import PLAIN
+from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
     # A source without a serde stays bytes. Python 3.11 has no defaults of type variables at run time.
@@ -156,7 +157,7 @@ class StreamsBuilder:
         def write(topology: Topology, _parents: tuple[str, ...]) -> None:
             make = partial(StoredTableSource, own.name, caching=False, send_old=False)
             topology.add_global_operator(
-                own.builder, source, topic, table, make, (spec.key, spec.value, timestamp_extractor)
+                own.builder, source, topic, table, make, PLAIN, (spec.key, spec.value, timestamp_extractor)
             )
 
         self._graph.add(GraphNode(table, write))
@@ -201,8 +202,15 @@ class StreamsBuilder:
         processor = self._graph.name_or_new(name, "KTABLE-SOURCE-")
 
         def write(topology: Topology, _parents: tuple[str, ...]) -> None:
-            topology.add_global_operator(
-                store, source, topic, processor, operator_of(supplier), (key, value, timestamp_extractor)
+            topology.add_global_store(
+                store,
+                source,
+                topic,
+                processor,
+                supplier,
+                key=key,
+                value=value,
+                timestamp_extractor=timestamp_extractor,
             )
 
         self._graph.add(GraphNode(store.name, write))

@@ -17,6 +17,7 @@ from millstream.errors import TopologyError
 from millstream.processors.aggregate import StreamAggregate
 from millstream.processors.stateless import PassThrough
 from millstream.serdes import Serde
+from millstream.topology.operator_spec import CHAINED, PLAIN
 from millstream.topology.topology import Topology
 
 K = TypeVar("K")
@@ -83,7 +84,7 @@ class CogroupedKStream(Generic[K, VA]):
         merge = self.graph.suffixed_or_new(name, "-cogroup-merge", MERGE)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            topology.add_operator(merge, PassThrough, parents)
+            topology.add_operator(merge, PassThrough, parents, CHAINED)
 
         node = self.graph.add(GraphNode(merge, write), *nodes)
         store_spec = own.store
@@ -118,7 +119,7 @@ class CogroupedKStream(Generic[K, VA]):
                 caching=own.caching,
                 send_old=state.sends_old,
             )
-            topology.add_operator(node_name, make, parents)
+            topology.add_operator(node_name, make, parents, PLAIN)
             topology.add_state_store(own.builder, node_name)
 
         return self.graph.add(GraphNode(node_name, write), parent)

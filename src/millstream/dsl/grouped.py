@@ -19,6 +19,7 @@ from millstream.processors.mean import StreamMean
 from millstream.processors.operator import Operator
 from millstream.serdes import Serde, double, int64
 from millstream.serdes.mean_serde import MeanSerde
+from millstream.topology.operator_spec import COLUMNAR, PLAIN, OperatorSpec
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class KGroupedStream(Generic[K, V]):
         make = partial(StreamAggregate, initializer=fold.zero, aggregator=fold.add_one)
         if self.in_columns:
             make = self._column_aggregate("count", None).make
-        return self._aggregate(make, spec, AGGREGATE, name, value=int64)
+        operator = OperatorSpec(combine=fold.Counting(), columnar=self.in_columns)
+        return self._aggregate(operator, make, spec, AGGREGATE, name, value=int64)
 
     def reduce(
         self,
@@ -100,10 +102,12 @@ class KGroupedStream(Generic[K, V]):
         if is_expression(reducer):
             from millstream.dsl.columns import column_reduce  # noqa: PLC0415 - imports Polars, which is there
 
-            make = column_reduce(reducer, self.key_serde, self.value_serde).make
+            operator, make = COLUMNAR, column_reduce(reducer, self.key_serde, self.value_serde).make
         else:
+            operator = OperatorSpec(combine=fold.Reducing(reducer) if commutative else None)
             make = partial(StreamReduce, reducer=reducer, commutative=commutative)
-        return self._aggregate(make, as_store(store, key, value), REDUCE, name, value=self.value_serde)
+        spec = as_store(store, key, value)
+        return self._aggregate(operator, make, spec, REDUCE, name, value=self.value_serde)
 
     def aggregate(
         self,
@@ -124,7 +128,7 @@ class KGroupedStream(Generic[K, V]):
         'totals'
         """
         make = partial(StreamAggregate, initializer=initializer, aggregator=aggregator)
-        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
+        return self._aggregate(PLAIN, make, as_store(store, key, value), AGGREGATE, name, value=None)
 
     @overload
     def sum(
@@ -181,8 +185,8 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").group_by_key().sum(lambda order: order["amount"]).node.name
         'KSTREAM-AGGREGATE-0000000002'
         """
-        make, serde = self._folding("sum", of, fold.zero, fold.Sum)
-        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=serde)
+        operator, make, serde = self._folding("sum", of, fold.zero, fold.Sum)
+        return self._aggregate(operator, make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     @overload
     def min(
@@ -239,8 +243,8 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("temperatures").group_by_key().min(store="coldest").queryable_store_name
         'coldest'
         """
-        make, serde = self._folding("min", of, fold.nothing, fold.Min)
-        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=serde)
+        operator, make, serde = self._folding("min", of, fold.nothing, fold.Min)
+        return self._aggregate(operator, make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     @overload
     def max(
@@ -297,8 +301,8 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("temperatures").group_by_key().max(store="hottest").queryable_store_name
         'hottest'
         """
-        make, serde = self._folding("max", of, fold.nothing, fold.Max)
-        return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=serde)
+        operator, make, serde = self._folding("max", of, fold.nothing, fold.Max)
+        return self._aggregate(operator, make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     def mean(
         self,
@@ -316,9 +320,9 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("temperatures").group_by_key().mean(store="usual").queryable_store_name
         'usual'
         """
-        make, _ = self._folding("mean", of, fold.nothing, fold.MeanOf)
+        operator, make, _ = self._folding("mean", of, fold.nothing, fold.MeanOf)
         spec = replace(as_store(store, key), value=MeanSerde())
-        table: KTable[K, float] = self._aggregate(make, spec, AGGREGATE, name, value=None)
+        table: KTable[K, float] = self._aggregate(operator, make, spec, AGGREGATE, name, value=None)
         return replace(table, value_serde=double)
 
     def cogroup(self, aggregator: Callable[[K, V, VA], VA]) -> CogroupedKStream[K, VA]:
@@ -339,13 +343,16 @@ class KGroupedStream(Generic[K, V]):
 
     def _folding(
         self, how: str, of: Any, initializer: Callable[[], Any], aggregator: Callable[[Any], Any]
-    ) -> tuple[Callable[..., Operator], Any]:
+    ) -> tuple[OperatorSpec, Callable[..., Operator], Any]:
         """A built-in fold in its tier, and the serde of its result where that is known."""
         if is_expression(of) or (of is None and self.in_columns):
+            # What an expression looks at is only known behind the repartition: nothing is combined before.
             step = self._column_aggregate(how, of)
-            return step.make, step.serdes[0]
+            return COLUMNAR, step.make, step.serdes[0]
         operator = StreamMean if how == "mean" else StreamAggregate
-        return partial(operator, initializer=initializer, aggregator=aggregator(of)), None
+        folds = aggregator(of)
+        spec = OperatorSpec(combine=fold.combine_for(initializer, folds))
+        return spec, partial(operator, initializer=initializer, aggregator=folds), None
 
     def _column_aggregate(self, how: str, of: pl.Expr | None) -> ColumnStep:
         from millstream.dsl.columns import column_aggregate  # noqa: PLC0415 - imports Polars, which is there
@@ -354,6 +361,7 @@ class KGroupedStream(Generic[K, V]):
 
     def _aggregate(
         self,
+        operator: OperatorSpec,
         make: Callable[..., Operator],
         spec: Any,
         prefix: str,
@@ -366,10 +374,12 @@ class KGroupedStream(Generic[K, V]):
         own = Materialized.of(self.graph, spec, prefix)
         table_name = self.graph.name_or_new(name, prefix)
         state = TableState()
+        if not own.caching:  # every record is an update of its own
+            operator = replace(operator, combine=None)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            operator = partial(make, own.name, caching=own.caching, send_old=state.sends_old)
-            topology.add_operator(table_name, operator, parents)
+            aggregation = partial(make, own.name, caching=own.caching, send_old=state.sends_old)
+            topology.add_operator(table_name, aggregation, parents, operator)
             topology.add_state_store(own.builder, table_name)
 
         parent, sources = self.repartitioned(own.name)

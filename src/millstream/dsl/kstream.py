@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TextIO, TypeVar, overload
 
@@ -20,6 +20,7 @@ from millstream.processors.api import FixedKeyProcessor, Processor
 from millstream.processors.operator import Operator
 from millstream.processors.printing import PrintLine
 from millstream.serdes import Serde
+from millstream.topology.operator_spec import CHAIN_TAIL, CHAINED, COLUMNAR, PLAIN, PROCESSOR, OperatorSpec
 from millstream.topology.topology import Topology, operator_of
 
 if TYPE_CHECKING:
@@ -27,14 +28,9 @@ if TYPE_CHECKING:
 
     from millstream.dsl.columns import ColumnStep
 
-_CHANGES: dict[str, Literal["key", "value"]] = {
-    "KSTREAM-MAP-": "key",
-    "KSTREAM-FLATMAP-": "key",
-    "KSTREAM-KEY-SELECT-": "key",
-    "KSTREAM-MAPVALUES-": "value",
-    "KSTREAM-FLATMAPVALUES-": "value",
-}
-"""What the operators of a prefix may change."""
+_NEW_KEY = replace(CHAINED, changes_key=True)
+_NEW_KEY_IN_COLUMNS = replace(COLUMNAR, changes_key=True)
+_NEW_KEY_AND_ROWS = replace(CHAIN_TAIL, changes_key=True)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -69,9 +65,7 @@ class KStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").filter(lambda key, value: value > 10).node.name
         'KSTREAM-FILTER-0000000001'
         """
-        if is_expression(predicate):
-            return self._in_columns("filter", predicate, prefix="KSTREAM-FILTER-", name=name)
-        return self._same_types(partial(stateless.Filter, predicate), "KSTREAM-FILTER-", name)
+        return self._filter("filter", stateless.Filter, predicate, name)
 
     def filter_not(
         self, predicate: Callable[[K, V], object] | pl.Expr, *, name: str | None = None
@@ -82,9 +76,7 @@ class KStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").filter_not(lambda key, value: value is None).node.name
         'KSTREAM-FILTER-0000000001'
         """
-        if is_expression(predicate):
-            return self._in_columns("filter_not", predicate, prefix="KSTREAM-FILTER-", name=name)
-        return self._same_types(partial(stateless.FilterNot, predicate), "KSTREAM-FILTER-", name)
+        return self._filter("filter_not", stateless.FilterNot, predicate, name)
 
     @overload
     def map(self, mapper: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None) -> KStream[K2, V2]: ...
@@ -99,10 +91,8 @@ class KStream(Generic[K, V]):
         """
         if isinstance(mapper, tuple):
             step = self._column_step("map", *mapper)
-            node = self._behind(step.make, "KSTREAM-MAP-", name)
-            return self._at(node, *step.serdes, needs_repartition=True, in_columns=True)
-        node = self._behind(partial(stateless.Map, mapper), "KSTREAM-MAP-", name)
-        return self._at(node, None, None, needs_repartition=True)
+            return self._then(_NEW_KEY_IN_COLUMNS, step.make, "KSTREAM-MAP-", name, *step.serdes)
+        return self._then(_NEW_KEY, partial(stateless.Map, mapper), "KSTREAM-MAP-", name, None, None)
 
     @overload
     def map_values(self, mapper: Callable[[V], V2], *, name: str | None = None) -> KStream[K, V2]: ...
@@ -116,9 +106,9 @@ class KStream(Generic[K, V]):
         'KSTREAM-MAPVALUES-0000000001'
         """
         if is_expression(mapper):
-            return self._values_in_columns("map_values", mapper, "KSTREAM-MAPVALUES-", name)
-        node = self._behind(partial(stateless.MapValues, mapper), "KSTREAM-MAPVALUES-", name)
-        return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
+            step = self._column_step("map_values", mapper)
+            return self._new_values(COLUMNAR, step.make, "KSTREAM-MAPVALUES-", name, *step.serdes)
+        return self._new_values(CHAINED, partial(stateless.MapValues, mapper), "KSTREAM-MAPVALUES-", name)
 
     def map_values_with_key(self, mapper: Callable[[K, V], V2], *, name: str | None = None) -> KStream[K, V2]:
         """A new value for each record, from key and value. The key must not be changed.
@@ -128,8 +118,8 @@ class KStream(Generic[K, V]):
         >>> stream.map_values_with_key(lambda key, value: f"{key}: {value}").needs_repartition
         False
         """
-        node = self._behind(partial(stateless.MapValuesWithKey, mapper), "KSTREAM-MAPVALUES-", name)
-        return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
+        make = partial(stateless.MapValuesWithKey, mapper)
+        return self._new_values(CHAINED, make, "KSTREAM-MAPVALUES-", name)
 
     def flat_map(
         self, mapper: Callable[[K, V], Iterable[tuple[K2, V2]]], *, name: str | None = None
@@ -141,8 +131,8 @@ class KStream(Generic[K, V]):
         >>> stream.flat_map(lambda key, line: [(word, 1) for word in line.split()]).node.name
         'KSTREAM-FLATMAP-0000000001'
         """
-        node = self._behind(partial(stateless.FlatMap, mapper), "KSTREAM-FLATMAP-", name)
-        return self._at(node, None, None, needs_repartition=True)
+        make = partial(stateless.FlatMap, mapper)
+        return self._then(_NEW_KEY_AND_ROWS, make, "KSTREAM-FLATMAP-", name, None, None)
 
     @overload
     def flat_map_values(
@@ -158,9 +148,10 @@ class KStream(Generic[K, V]):
         'KSTREAM-FLATMAPVALUES-0000000001'
         """
         if is_expression(mapper):
-            return self._values_in_columns("flat_map_values", mapper, "KSTREAM-FLATMAPVALUES-", name)
-        node = self._behind(partial(stateless.FlatMapValues, mapper), "KSTREAM-FLATMAPVALUES-", name)
-        return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
+            step = self._column_step("flat_map_values", mapper)
+            return self._new_values(COLUMNAR, step.make, "KSTREAM-FLATMAPVALUES-", name, *step.serdes)
+        make = partial(stateless.FlatMapValues, mapper)
+        return self._new_values(CHAIN_TAIL, make, "KSTREAM-FLATMAPVALUES-", name)
 
     def flat_map_values_with_key(
         self, mapper: Callable[[K, V], Iterable[V2]], *, name: str | None = None
@@ -173,8 +164,7 @@ class KStream(Generic[K, V]):
         'KSTREAM-FLATMAPVALUES-0000000001'
         """
         make = partial(stateless.FlatMapValuesWithKey, mapper)
-        node = self._behind(make, "KSTREAM-FLATMAPVALUES-", name)
-        return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
+        return self._new_values(CHAIN_TAIL, make, "KSTREAM-FLATMAPVALUES-", name)
 
     @overload
     def select_key(self, mapper: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]: ...
@@ -187,12 +177,7 @@ class KStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").select_key(lambda key, order: order["shop"]).needs_repartition
         True
         """
-        if is_expression(mapper):
-            step = self._column_step("select_key", mapper)
-            node = self._behind(step.make, "KSTREAM-KEY-SELECT-", name)
-            return self._at(node, step.serdes[0], self.value_serde, needs_repartition=True, in_columns=True)
-        node = self._behind(partial(stateless.SelectKey, mapper), "KSTREAM-KEY-SELECT-", name)
-        return self._at(node, None, self.value_serde, needs_repartition=True)
+        return self._select_key("select_key", mapper, name)
 
     def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
         """Show each record to an action and hand it on.
@@ -201,7 +186,7 @@ class KStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").peek(print).node.name
         'KSTREAM-PEEK-0000000001'
         """
-        return self._same_types(partial(stateless.Peek, action), "KSTREAM-PEEK-", name)
+        return self._same_types(CHAINED, partial(stateless.Peek, action), "KSTREAM-PEEK-", name)
 
     def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
         """Show each record to an action. An epoch that is replayed shows them again.
@@ -209,7 +194,7 @@ class KStream(Generic[K, V]):
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("orders").foreach(print)
         """
-        self._behind(partial(stateless.Foreach, action), "KSTREAM-FOREACH-", name)
+        self._same_types(CHAIN_TAIL, partial(stateless.Foreach, action), "KSTREAM-FOREACH-", name)
 
     def print(
         self,
@@ -225,7 +210,7 @@ class KStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").print(label="order")
         """
         action = PrintLine(label if label is not None else self.node.name, file, mapper)
-        self._behind(partial(stateless.Foreach, action), "KSTREAM-PRINTER-", name)
+        self._same_types(CHAIN_TAIL, partial(stateless.Foreach, action), "KSTREAM-PRINTER-", name)
 
     def merge(self, other: KStream[K, V], *, name: str | None = None) -> KStream[K, V]:
         """Both streams as one.
@@ -240,7 +225,9 @@ class KStream(Generic[K, V]):
             raise TopologyError(message)
         merged = self.graph.name_or_new(name, "KSTREAM-MERGE-")
         node = self.graph.add(
-            GraphNode(merged, _operator(merged, stateless.PassThrough), merges=True), self.node, other.node
+            GraphNode(merged, _operator(merged, stateless.PassThrough, CHAINED), merges=True),
+            self.node,
+            other.node,
         )
         return KStream(
             self.graph,
@@ -419,22 +406,7 @@ class KStream(Generic[K, V]):
         >>> grouped.count(store="counts").queryable_store_name
         'counts'
         """
-        in_columns = is_expression(mapper)
-        make: Callable[[], Operator] = partial(stateless.SelectKey, mapper)
-        if in_columns:
-            step = self._column_step("group_by", mapper)
-            make, key = step.make, first_given(key, *step.serdes)
-        node = self._behind(make, "KSTREAM-KEY-SELECT-", name)
-        return KGroupedStream(
-            self.graph,
-            node,
-            key,
-            first_given(value, self.value_serde),
-            self.source_names,
-            True,
-            name,
-            in_columns=in_columns,
-        )
+        return self._select_key("group_by", mapper, name).group_by_key(key=key, value=value, name=name)
 
     def process(
         self,
@@ -451,8 +423,7 @@ class KStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").process(Echo).needs_repartition
         True
         """
-        node = self._process(supplier, stores, "KSTREAM-PROCESSOR-", name)
-        return self._at(node, None, None, needs_repartition=True)
+        return self._process(PROCESSOR, supplier, stores, "KSTREAM-PROCESSOR-", name, None)
 
     def process_values(
         self,
@@ -469,71 +440,98 @@ class KStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").process_values(Length).needs_repartition
         False
         """
-        node = self._process(supplier, stores, "KSTREAM-PROCESSVALUES-", name)
-        return self._at(node, self.key_serde, None, needs_repartition=self.needs_repartition)
+        spec = replace(PROCESSOR, changes_key=False)
+        return self._process(spec, supplier, stores, "KSTREAM-PROCESSVALUES-", name, self.key_serde)
 
     def at_node(self, node: GraphNode) -> KStream[K, V]:
         """The same stream behind a node that changes neither keys nor values."""
-        return self._at(node, self.key_serde, self.value_serde, needs_repartition=self.needs_repartition)
+        return self._at(node, PLAIN, self.key_serde, self.value_serde)
 
     def _process(
-        self, supplier: Callable[[], Any], stores: tuple[str, ...], prefix: str, name: str | None
-    ) -> GraphNode:
+        self,
+        spec: OperatorSpec,
+        supplier: Callable[[], Any],
+        stores: tuple[str, ...],
+        prefix: str,
+        name: str | None,
+        key: Any,
+    ) -> KStream[Any, Any]:
         # Unlike other operators, a named processor uses up no number.
         processor = name if name is not None else self.graph.new_name(prefix)
         make = operator_of(supplier)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            topology.add_operator(processor, make, parents, may_schedule=True)
+            topology.add_operator(processor, make, parents, spec)
             topology.connect(processor, stores)
 
         # Whether it changes keys, values or both: nothing can be moved from behind it to the front.
-        return self.graph.add(GraphNode(processor, write, changes="value"), self.node)
+        node = self.graph.add(GraphNode(processor, write, changes="value"), self.node)
+        return self._at(node, spec, key, None)
 
     def _column_step(self, operator: str, *expressions: pl.Expr) -> ColumnStep:
         from millstream.dsl.columns import column_step  # noqa: PLC0415 - imports Polars, which is there
 
         return column_step(operator, expressions, self.key_serde, self.value_serde)
 
-    def _in_columns(
-        self, operator: str, expression: pl.Expr, *, prefix: str, name: str | None
+    def _filter(
+        self, operator: str, filtering: Callable[[Any], Operator], predicate: Any, name: str | None
     ) -> KStream[K, V]:
-        """An operator of the column tier that changes neither keys nor values."""
-        step = self._column_step(operator, expression)
-        node = self._behind(step.make, prefix, name)
-        return self._at(
-            node,
-            self.key_serde,
-            self.value_serde,
-            needs_repartition=self.needs_repartition,
-            in_columns=True,
-        )
+        if is_expression(predicate):
+            step = self._column_step(operator, predicate)
+            return self._same_types(COLUMNAR, step.make, "KSTREAM-FILTER-", name)
+        return self._same_types(CHAINED, partial(filtering, predicate), "KSTREAM-FILTER-", name)
 
-    def _values_in_columns(
-        self, operator: str, expression: pl.Expr, prefix: str, name: str | None
+    def _select_key(self, operator: str, mapper: Any, name: str | None) -> KStream[Any, V]:
+        prefix = "KSTREAM-KEY-SELECT-"
+        if is_expression(mapper):
+            step = self._column_step(operator, mapper)
+            serde = step.serdes[0]
+            return self._then(_NEW_KEY_IN_COLUMNS, step.make, prefix, name, serde, self.value_serde)
+        make = partial(stateless.SelectKey, mapper)
+        return self._then(_NEW_KEY, make, prefix, name, None, self.value_serde)
+
+    def _new_values(
+        self,
+        spec: OperatorSpec,
+        make: Callable[[], Operator],
+        prefix: str,
+        name: str | None,
+        value: Any = None,
     ) -> KStream[K, Any]:
-        step = self._column_step(operator, expression)
-        node = self._behind(step.make, prefix, name)
-        return self._at(
-            node, self.key_serde, *step.serdes, needs_repartition=self.needs_repartition, in_columns=True
-        )
+        return self._then(spec, make, prefix, name, self.key_serde, value, changes="value")
 
-    def _behind(self, make: Callable[[], Operator], prefix: str, name: str | None) -> GraphNode:
-        node_name = self.graph.name_or_new(name, prefix)
-        node = GraphNode(node_name, _operator(node_name, make), changes=_CHANGES.get(prefix))
-        return self.graph.add(node, self.node)
+    def _same_types(
+        self, spec: OperatorSpec, make: Callable[[], Operator], prefix: str, name: str | None
+    ) -> KStream[K, V]:
+        return self._then(spec, make, prefix, name, self.key_serde, self.value_serde)
 
-    def _same_types(self, make: Callable[[], Operator], prefix: str, name: str | None) -> KStream[K, V]:
-        return self.at_node(self._behind(make, prefix, name))
-
-    def _at(
-        self, node: GraphNode, key: Any, value: Any, *, needs_repartition: bool, in_columns: bool = False
+    def _then(
+        self,
+        spec: OperatorSpec,
+        make: Callable[[], Operator],
+        prefix: str,
+        name: str | None,
+        key: Any,
+        value: Any,
+        *,
+        changes: Literal["value"] | None = None,
     ) -> KStream[Any, Any]:
-        return KStream(self.graph, node, key, value, self.source_names, needs_repartition, in_columns)
+        """The stream behind one more operator, with the serdes of what comes out of it."""
+        node_name = self.graph.name_or_new(name, prefix)
+        node = GraphNode(
+            node_name, _operator(node_name, make, spec), changes="key" if spec.changes_key else changes
+        )
+        return self._at(self.graph.add(node, self.node), spec, key, value)
+
+    def _at(self, node: GraphNode, spec: OperatorSpec, key: Any, value: Any) -> KStream[Any, Any]:
+        needs_repartition = self.needs_repartition or spec.changes_key
+        return KStream(self.graph, node, key, value, self.source_names, needs_repartition, spec.columnar)
 
 
-def _operator(name: str, make: Callable[[], Operator]) -> Callable[[Topology, tuple[str, ...]], None]:
+def _operator(
+    name: str, make: Callable[[], Operator], spec: OperatorSpec
+) -> Callable[[Topology, tuple[str, ...]], None]:
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        topology.add_operator(name, make, parents)
+        topology.add_operator(name, make, parents, spec)
 
     return write

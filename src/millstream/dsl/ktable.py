@@ -26,6 +26,7 @@ from millstream.processors.table_values import (
     TableValues,
 )
 from millstream.serdes import Serde
+from millstream.topology.operator_spec import PLAIN, PROCESSOR, OperatorSpec
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+
+_NEW_KEY = OperatorSpec(changes_key=True)
+_TRANSFORMER = replace(PROCESSOR, changes_key=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +158,7 @@ class KTable(Generic[K, V]):
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             if own is None:
                 make = partial(TableTransformValues, supplier, send_old=state.sends_old)
-                topology.add_operator(table_name, make, parents, may_schedule=True)
+                topology.add_operator(table_name, make, parents, _TRANSFORMER)
             else:
                 stored = partial(
                     StoredTableTransformValues,
@@ -163,7 +167,7 @@ class KTable(Generic[K, V]):
                     caching=own.caching,
                     send_old=state.sends_old,
                 )
-                topology.add_operator(table_name, stored, parents, may_schedule=True)
+                topology.add_operator(table_name, stored, parents, _TRANSFORMER)
                 topology.add_state_store(own.builder, table_name)
             topology.connect(table_name, stores)
 
@@ -187,7 +191,7 @@ class KTable(Generic[K, V]):
         stream_name = self.graph.name_or_new(name, "KTABLE-TOSTREAM-")
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            topology.add_operator(stream_name, TableToStream, parents)
+            topology.add_operator(stream_name, TableToStream, parents, PLAIN)
 
         node = self.graph.add(GraphNode(stream_name, write), self.node)
         stream: KStream[K, V] = KStream(
@@ -221,7 +225,7 @@ class KTable(Generic[K, V]):
         select = self.graph.name_or_new(name, "KTABLE-SELECT-")
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            topology.add_operator(select, partial(TableGroupBy, mapper), parents)
+            topology.add_operator(select, partial(TableGroupBy, mapper), parents, _NEW_KEY)
 
         node = self.graph.add(GraphNode(select, write), self.node)
         self.state.demand_old_values()
@@ -268,10 +272,10 @@ class KTable(Generic[K, V]):
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             rule = {"send_old": state.sends_old, "skip_if_both_null": skip_if_both_null}
             if own is None:
-                topology.add_operator(table_name, partial(TableValues, compute, **rule), parents)
+                topology.add_operator(table_name, partial(TableValues, compute, **rule), parents, PLAIN)
                 return
             make = partial(StoredTableValues, own.name, compute, caching=own.caching, **rule)
-            topology.add_operator(table_name, make, parents)
+            topology.add_operator(table_name, make, parents, PLAIN)
             topology.add_state_store(own.builder, table_name)
 
         return self._derived(GraphNode(table_name, write), spec.key, spec.value, own, state)
@@ -319,10 +323,10 @@ def write_table_source(
 ) -> None:
     """Add the node that turns records into table updates, with its store if it has one."""
     if not state.stored:
-        topology.add_operator(name, TableSource, parents)
+        topology.add_operator(name, TableSource, parents, PLAIN)
         return
     own = state.materialized
     make = partial(StoredTableSource, own.name, caching=own.caching, send_old=state.sends_old)
-    topology.add_operator(name, make, parents)
+    topology.add_operator(name, make, parents, PLAIN)
     store = own.builder if source_topic is None else replace(own.builder, source_topic=source_topic)
     topology.add_state_store(store, name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from millstream.dsl.graph import Graph, GraphNode
 from millstream.processors.stateless import DropNullKeys
+from millstream.topology.operator_spec import PLAIN
 from millstream.topology.topology import Topology
 
 SUFFIX = "-repartition"
@@ -30,7 +31,7 @@ class Repartition:
     def write(self, topology: Topology, parents: tuple[str, ...]) -> None:
         """Add topic, filter, sink and source to the topology."""
         topology.add_internal_topic(self.topic, self.partitions)
-        topology.add_operator(self.filter_name, DropNullKeys, parents)
+        topology.add_operator(self.filter_name, DropNullKeys, parents, PLAIN)
         topology.add_sink_node(
             self.sink_name, self.topic, (self.filter_name,), self.key, self.value, self.partitioner
         )

@@ -20,9 +20,8 @@ def now_ms() -> int:
 class Ticks:
     """Says when an epoch should move the wall clock.
 
-    Only processors and transformers of the user's own can schedule punctuators, and they do so when they
-    are opened. So there is a first tick that opens them all; later ones come while a task says that it wants
-    them.
+    Only processors and transformers of the user's own can schedule punctuators, and they do so when they are
+    opened. So there is a first tick that opens them all; later ones come while a task says so.
     """
 
     def __init__(self, plan: Plan, tick_ms: int) -> None:
@@ -51,7 +50,7 @@ class Ticks:
 
 def _may_schedule(plan: Plan) -> bool:
     return any(
-        isinstance(node, ProcessorNode) and node.may_schedule
+        isinstance(node, ProcessorNode) and node.spec.schedules
         for sub in plan.subtopologies
         for node in sub.nodes.values()
     )

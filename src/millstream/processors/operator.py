@@ -54,8 +54,6 @@ class Operator:
     """One node's meaning over batches."""
 
     context: OperatorContext
-    columnar = False
-    """Whether it would rather have its batches as columns than as Python values."""
 
     def open(self, context: OperatorContext) -> None:
         """Called once before the first batch. Implementers: call `super().open(context)`."""

@@ -1,7 +1,7 @@
-"""A linear run of stateless operators as one pass over the batch.
+"""A chain of stateless operators as one pass over the batch.
 
 Operator by operator, every `map` makes a list that the next one reads, and every `filter` copies all columns.
-A run of them is therefore turned into one loop, written for the kinds of operators that it has::
+A chain of them is therefore turned into one loop, written for the kinds of operators that it has::
 
     for row, key, value in rows:
         value = f0(value)  # MapValues
@@ -47,7 +47,7 @@ from millstream.processors.stateless import (
     list_of_pairs,
 )
 
-__all__ = ["GENERATED", "OperatorChain", "can_be_fused", "ends_a_run"]
+__all__ = ["GENERATED", "OperatorChain"]
 
 GENERATED: Final = "<millstream:"
 """How the names of generated files begin."""
@@ -63,6 +63,12 @@ class _Kind:
     changes_key: bool = False
     changes_value: bool = False
     drops: bool = False
+    gives_pair: bool = False
+    """What it answers must be a pair."""
+    exploded: Callable[[Batch, Sequence[Any]], Batch] | None = None
+    """It answers a list for each row, and this makes rows of them: it can only be the last of a chain."""
+    consumes: bool = False
+    """Nothing goes on behind it."""
 
 
 _DROP: Final = ("    dropped[{n}] += 1", "    continue")
@@ -75,37 +81,30 @@ _KINDS: Final[dict[type[Operator], _Kind]] = {
         "mapper",
         changes_key=True,
         changes_value=True,
+        gives_pair=True,
     ),
     SelectKey: _Kind(("key = {f}(key, value)",), "mapper", changes_key=True),
     MapValues: _Kind(("value = {f}(value)",), "mapper", changes_value=True),
     MapValuesWithKey: _Kind(("value = {f}(key, value)",), "mapper", changes_value=True),
     Peek: _Kind(("{f}(key, value)",), "action"),
-    # These end a run: what comes behind them has other rows.
-    FlatMap: _Kind(("value = list_of_pairs({f}(key, value))",), "mapper", changes_value=True),
-    FlatMapValues: _Kind(("value = list({f}(value))",), "mapper", changes_value=True),
-    FlatMapValuesWithKey: _Kind(("value = list({f}(key, value))",), "mapper", changes_value=True),
-    Foreach: _Kind(("{f}(key, value)",), "action"),
+    FlatMap: _Kind(
+        ("value = list_of_pairs({f}(key, value))",), "mapper", changes_value=True, exploded=exploded_pairs
+    ),
+    FlatMapValues: _Kind(("value = list({f}(value))",), "mapper", changes_value=True, exploded=exploded),
+    FlatMapValuesWithKey: _Kind(
+        ("value = list({f}(key, value))",), "mapper", changes_value=True, exploded=exploded
+    ),
+    Foreach: _Kind(("{f}(key, value)",), "action", consumes=True),
 }
-# DropNullKeys is in no run: it looks at a whole column, and nearly always finds nothing to drop.
-_FLAT: Final = (FlatMap, FlatMapValues, FlatMapValuesWithKey)
-
-
-def can_be_fused(operator: Operator) -> bool:
-    """Whether an operator may be part of a run."""
-    return type(operator) in _KINDS
-
-
-def ends_a_run(operator: Operator) -> bool:
-    """Whether an operator can only be the last one of a run."""
-    return isinstance(operator, (*_FLAT, Foreach))
+# DropNullKeys is in no chain: it looks at a whole column, and nearly always finds nothing to drop.
 
 
 class OperatorChain:
-    """A run of operators."""
+    """Operators whose specs let them be chained (`topology.operator_spec.ChainingStrategy`)."""
 
     def __init__(self, operators: Sequence[Operator]) -> None:
         self._operators = operators
-        kinds = [_KINDS[type(operator)] for operator in operators]
+        self._kinds = kinds = [_KINDS[type(operator)] for operator in operators]
         self._loop = _loop_for(tuple(type(operator) for operator in operators))
         self._functions = [
             getattr(operator, kind.function)
@@ -118,7 +117,7 @@ class OperatorChain:
 
     def process(self, batch: Batch) -> tuple[Emission, list[tuple[int, int]]]:
         """What goes on behind the last operator, and how many rows each operator took in and gave out."""
-        last = self._operators[-1]
+        last = self._kinds[-1]
         removed = [0] * len(self._operators)
         kept, failed = self._run(batch, removed)
         counts: list[tuple[int, int]] = []
@@ -126,13 +125,11 @@ class OperatorChain:
         for gone in removed:
             counts.append((left, left - gone))
             left -= gone
-        if isinstance(last, Foreach):
+        if last.consumes:
             return None, [*counts[:-1], (counts[-1][0], 0)]
         result = self._result(batch, kept, failed)
-        if isinstance(last, FlatMap):
-            result = exploded_pairs(result, result.values)
-        elif isinstance(last, _FLAT):
-            result = exploded(result, result.values)
+        if last.exploded is not None:
+            result = last.exploded(result, result.values)
         counts[-1] = (counts[-1][0], len(result))
         return result, counts
 
@@ -159,10 +156,10 @@ class OperatorChain:
         """The error as the operator by itself would tell it."""
         if isinstance(failure, StopIteration):
             return explain_stop()
-        operator = self._operators[place.operator]
-        if isinstance(operator, _FLAT):
+        kind = self._kinds[place.operator]
+        if kind.exploded is not None:
             return explain_iterable(failure)
-        if isinstance(operator, Map) and place.pair is not None:
+        if kind.gives_pair and place.pair is not None:
             try:
                 as_pair(place.pair)
             except TypeError as error:
@@ -243,16 +240,16 @@ def _loop_for(kinds: tuple[type[Operator], ...]) -> _Loop:
         lines.append((None, "add_row(row)"))
     if any(template.changes_key for template in templates):
         lines.append((None, "add_key(key)"))
-    if any(template.changes_value for template in templates) and kinds[-1] is not Foreach:
+    if any(template.changes_value for template in templates) and not templates[-1].consumes:
         lines.append((None, "add_value(value)"))
     parameters = ", ".join(["rows", "add_row", "add_key", "add_value", "dropped", *functions])
-    head = [f"def fused({parameters}):\n", "    for row, key, value in rows:\n"]
+    head = [f"def chain({parameters}):\n", "    for row, key, value in rows:\n"]
     text = head + [f"        {line}\n" for _, line in lines]
     file = f"{GENERATED} {', '.join(kind.__name__ for kind in kinds)}>"
     linecache.cache[file] = (len("".join(text)), None, text, file)  # for debuggers and tracebacks
     names: dict[str, Any] = {"as_pair": as_pair, "list_of_pairs": list_of_pairs}
     exec(compile("".join(text), file, "exec"), names)  # noqa: S102 - made of the lines above, nothing else
-    return _Loop(names["fused"], (None, None, *(number for number, _ in lines)))
+    return _Loop(names["chain"], (None, None, *(number for number, _ in lines)))
 
 
 def _one_row(batch: Batch, place: _Place) -> Batch:

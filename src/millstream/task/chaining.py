@@ -1,45 +1,42 @@
-"""Which nodes of a sub-topology run as one: linear runs of stateless operators."""
+"""Which nodes of a sub-topology run as one: chains of stateless operators."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-from millstream.processors.operator import Operator
-from millstream.processors.operator_chain import OperatorChain, can_be_fused, ends_a_run
+from millstream.topology.nodes import ProcessorNode
+from millstream.topology.operator_spec import ChainingStrategy
 from millstream.topology.plan import SubTopology
 
-__all__ = ["Run", "runs_of"]
+__all__ = ["chains_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Nodes that rows pass one after the other, and the one pass that does the work of them all."""
+def chains_of(sub: SubTopology) -> dict[str, tuple[str, ...]]:
+    """The nodes of each chain of two and more operators, by its first node.
 
-    nodes: tuple[str, ...]
-    fused: OperatorChain
-
-
-def runs_of(sub: SubTopology, operators: Mapping[str, Operator]) -> dict[str, Run]:
-    """The runs of two and more operators, by their first node.
-
-    Inside a run each node has one child and each child one parent. Nodes that share a store, and those
-    between them, take rows one at a time: they are in no run.
+    Inside a chain each node has one child and each child one parent. Nodes that share a store, and those
+    between them, take rows one at a time: they are in no chain.
     """
+    strategies = {
+        node.name: node.spec.chaining
+        for node in sub.nodes.values()
+        if isinstance(node, ProcessorNode) and node.spec.chaining is not ChainingStrategy.NEVER
+    }
     alone = {unit[0] for unit in sub.units if len(unit) == 1}
-    fit = {name for name in alone if name in operators and can_be_fused(operators[name])}
-    runs: dict[str, Run] = {}
+    chains: dict[str, tuple[str, ...]] = {}
     taken: set[str] = set()
     for unit in sub.units:
-        if unit[0] not in fit or unit[0] in taken:
+        if unit[0] not in alone & strategies.keys() - taken:
             continue
         nodes = [unit[0]]
-        while not ends_a_run(operators[nodes[-1]]):
+        while strategies[nodes[-1]] is not ChainingStrategy.TAIL:
             children = sub.children[nodes[-1]]
-            if len(children) != 1 or children[0] not in fit or len(sub.nodes[children[0]].parents) != 1:
+            if (
+                len(children) != 1
+                or children[0] not in alone & strategies.keys()
+                or len(sub.nodes[children[0]].parents) != 1
+            ):
                 break
             nodes.append(children[0])
         taken.update(nodes)
         if len(nodes) > 1:
-            runs[nodes[0]] = Run(tuple(nodes), OperatorChain([operators[node] for node in nodes]))
-    return runs
+            chains[nodes[0]] = tuple(nodes)
+    return chains

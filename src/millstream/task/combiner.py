@@ -1,6 +1,6 @@
 """Rows of a repartition that stand for several: made in front of it, known again behind it.
 
-On such a repartition (`topology.precombine` says which these are) each value begins with a byte that says
+On such a repartition (`topology.combiner` says which these are) each value begins with a byte that says
 what it is: the value of one record, or what stands for several; if that is a number of a column, its eight
 bytes follow. Whether rows of a batch are combined depends on the rows; if there is any doubt, they go one by
 one, and nothing is lost but time.

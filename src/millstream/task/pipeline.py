@@ -14,7 +14,8 @@ from typing import Any, Protocol
 from millstream.errors import MillstreamError, ProcessingError
 from millstream.processors.batch import Batch, interleave
 from millstream.processors.operator import Emission, Operator
-from millstream.task.chaining import Run, runs_of
+from millstream.processors.operator_chain import OperatorChain
+from millstream.task.chaining import chains_of
 from millstream.task.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
 from millstream.task.outputs import Sink
 from millstream.topology.execution_units import ExecutionUnit
@@ -89,7 +90,8 @@ class Pipeline:
         self.is_opening = False
         self._contexts: dict[str, NodeContext] = {}
         self._operators: dict[str, Operator] = {}
-        self._runs: dict[str, Run] = {}
+        self._chains: dict[str, OperatorChain] = {}
+        self._chained = chains_of(sub)
         self._region_of: dict[str, ExecutionUnit] = {
             name: unit for unit in sub.units if len(unit) > 1 for name in unit
         }
@@ -100,7 +102,8 @@ class Pipeline:
         for node in self._sub.nodes.values():
             if isinstance(node, ProcessorNode):
                 self._open_node(node)
-        self._runs = runs_of(self._sub, self._operators)
+        for first, nodes in self._chained.items():
+            self._chains[first] = OperatorChain([self._operators[name] for name in nodes])
         self.is_opening = False
 
     def _open_node(self, node: ProcessorNode) -> None:
@@ -131,10 +134,6 @@ class Pipeline:
         self._contexts.clear()
         if first_error is not None:
             raise first_error
-
-    def is_columnar(self, node: str) -> bool:
-        """Whether a node's operator would rather have columns than Python values."""
-        return node in self._operators and self._operators[node].columnar
 
     def run(self, roots: Mapping[str, Batch]) -> None:
         """Send rows of the sources through."""
@@ -174,17 +173,18 @@ class Pipeline:
             self._deliver(name, flush(name))
 
     def _pass_on(self, name: str, batch: Batch) -> None:
-        """Take rows through a node, or the run of nodes that it begins, and hand on what comes out."""
-        run = self._runs.get(name)
-        if run is None:
+        """Take rows through a node, or the chain that it begins, and hand on what comes out."""
+        chain = self._chains.get(name)
+        if chain is None:
             self._deliver(name, self._process(name, batch))
             return
-        emission, counts = run.fused.process(batch)
-        for node, (taken, given) in zip(run.nodes[:-1], counts, strict=False):
+        emission, counts = chain.process(batch)
+        nodes = self._chained[name]
+        for node, (taken, given) in zip(nodes[:-1], counts, strict=False):
             if taken:
                 self._host.count(node, "records-in", taken)
                 self._host.count(node, "records-out", given)
-        last, (taken, _) = run.nodes[-1], counts[-1]
+        last, (taken, _) = nodes[-1], counts[-1]
         if taken:
             self._host.count(last, "records-in", taken)
             self._deliver(last, emission)

@@ -52,11 +52,11 @@ class SourceReader:
         key_serde = self._book.bound(raw.topic, "key", self._serde(self.node.key))
         value_serde = self._book.bound(raw.topic, "value", self._serde(self.node.value))
         bad: Bad = {}
-        whole = self.wants_columns or (self.node.carries_combined and not are_few(len(raw)))
+        whole = self.wants_columns or (self.node.carries_partials and not are_few(len(raw)))
         keys = self._decode(key_serde, raw.keys, "key", bad, whole=whole)
         news, olds = self._columns(raw, bad)
         values: Sequence[Any]
-        if self.node.carries_combined and self._precombines:
+        if self.node.carries_partials and self._precombines:
             values = decode_marked(news, lambda single: _decode(value_serde, single, "value", bad))
         else:
             values = self._decode(value_serde, news, "value", bad, whole=whole)

@@ -110,7 +110,7 @@ class Task:
         self._pipeline = Pipeline(sub, self, {node.name: self._sink(node) for node in sub.sinks})
         self._pipeline.open()
         for source, reader in self._readers.items():
-            reader.wants_columns = any(map(self._pipeline.is_columnar, sub.children[source]))
+            reader.wants_columns = any(spec.columnar for spec in sub.operators_behind(source))
 
     def process(self, raws: Sequence[RawBatch], *, max_rows: int | None = None) -> None:
         """Take an epoch's records in, of any of the task's partitions. Called once per epoch.

@@ -6,34 +6,29 @@ repartition: each sender combines its rows of a key, and far fewer rows travel. 
 So:
 
 - the repartition has one writer and one reader, and only the aggregation is behind it;
-- the table is cached: it sends one update per key and epoch anyway;
-- nothing but the aggregation uses its store, and of those that work on columns it is a count (what an
-  expression looks at is only known behind the repartition);
+- the aggregation declares how (`OperatorSpec.combine`): then its table is cached and sends one update per
+  key and epoch anyway;
+- nothing but the aggregation uses its store;
 - no processor or topic extractor of the user's own is in the sub-topology behind: it could see offsets, and
   stream time that moves in larger steps.
 
-What depends on the data (types, the order of timestamps) is decided per batch: see `runtime.precombined`.
+What depends on the data (types, the order of timestamps) is decided per batch: see `task.combiner`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
-from millstream.processors.aggregate import KeyedAggregation
-from millstream.processors.fold import Combine, Counting
-from millstream.processors.operator import Operator
-from millstream.processors.table_values import StoredTableTransformValues, TableTransformValues
+from millstream.processors.fold import Combine
 from millstream.topology.levels import repartition_edges
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode
 from millstream.topology.topology import Topology
 
-__all__ = ["precombined"]
+__all__ = ["with_combiners"]
 
 
-def precombined(topology: Topology, groups: list[list[str]]) -> dict[str, Node]:
+def with_combiners(topology: Topology, groups: list[list[str]]) -> dict[str, Node]:
     """The sinks and sources of repartitions that may carry combined rows, by name, told so."""
     group_of = {name: set(names) for names in groups for name in names}
     edges = repartition_edges(topology)
@@ -47,10 +42,10 @@ def precombined(topology: Topology, groups: list[list[str]]) -> dict[str, Node]:
             and len(source.topics) == 1
             and sink.partitioner is None
             and not sink.carries_changes
-            and not any(_is_users_own(topology.nodes[name]) for name in group_of[source.name])
+            and not any(_sees_context(topology.nodes[name]) for name in group_of[source.name])
         ):
             changed[sink.name] = replace(sink, combine=combine)
-            changed[source.name] = replace(source, carries_combined=True)
+            changed[source.name] = replace(source, carries_partials=True)
     return changed
 
 
@@ -59,30 +54,14 @@ def _combine_behind(topology: Topology, source: str) -> Combine | None:
     children = [node for node in topology.nodes.values() if source in node.parents]
     if len(children) != 1 or not isinstance(children[0], ProcessorNode) or len(children[0].parents) != 1:
         return None
-    made = _class_of(children[0])
-    if not (isinstance(made, type) and issubclass(made, KeyedAggregation)):
-        return None
-    operator = children[0].make()
-    assert isinstance(operator, KeyedAggregation)  # see above
-    sharing = [name for name, stores in topology.connections.items() if operator.store_name in stores]
-    alone = sharing == [children[0].name]
-    known_in_front = not operator.columnar or isinstance(operator.combine, Counting)
-    return operator.combine if operator.caching and alone and known_in_front else None
+    spec = children[0].spec
+    connections = topology.connections.values()
+    alone = all(sum(store in stores for stores in connections) == 1 for store in spec.stores)
+    return spec.combine if alone else None
 
 
-def _is_users_own(node: Node) -> bool:
+def _sees_context(node: Node) -> bool:
     """Whether code of the user's could see offsets or stream time: a processor, a topic extractor."""
-    if not isinstance(node, ProcessorNode):
-        return isinstance(node, SinkNode) and node.topic is None
-    made = _class_of(node)
-    if not (isinstance(made, type) and issubclass(made, Operator)):
-        return True
-    return issubclass(made, (TableTransformValues, StoredTableTransformValues))
-
-
-def _class_of(node: ProcessorNode) -> Any:
-    """What a node's maker calls in the end."""
-    made: Any = node.make
-    while isinstance(made, partial):
-        made = made.func
-    return made
+    if isinstance(node, ProcessorNode):
+        return node.spec.sees_context
+    return isinstance(node, SinkNode) and node.topic is None

@@ -10,6 +10,7 @@ from typing import Any
 from millstream.offset_reset import OffsetReset
 from millstream.processors.fold import Combine
 from millstream.processors.operator import Operator
+from millstream.topology.operator_spec import OperatorSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,8 @@ class SourceNode:
     site: str
     carries_changes: bool = False
     """A table's repartition: each value on the wire is a new and an old one."""
-    carries_combined: bool = False
-    """The sink in front may have combined rows of a key: see `topology.precombine`."""
+    carries_partials: bool = False
+    """The sink in front may have combined rows of a key: see `topology.combiner`."""
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -42,9 +43,8 @@ class ProcessorNode:
     name: str
     parents: tuple[str, ...]
     make: Callable[[], Operator]
+    spec: OperatorSpec
     site: str
-    may_schedule: bool = False
-    """It runs code of the user's that is given a context, and so may schedule punctuators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class SinkNode:
     site: str
     carries_changes: bool = False
     combine: Combine | None = None
-    """How rows of a key may be combined before they are sent: see `topology.precombine`."""
+    """How rows of a key may be combined before they are sent: see `topology.combiner`."""
 
 
 Node = SourceNode | ProcessorNode | SinkNode

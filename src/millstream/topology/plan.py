@@ -15,11 +15,12 @@ from types import MappingProxyType
 from typing import Any
 
 from millstream.state.specs import StoreBuilder
-from millstream.topology.combiner import precombined
+from millstream.topology.combiner import with_combiners
 from millstream.topology.execution_units import ExecutionUnit, units_of
 from millstream.topology.grouping import node_groups
 from millstream.topology.levels import levels, repartition_edges
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from millstream.topology.operator_spec import OperatorSpec
 from millstream.topology.partitions import check_explicit_counts, partition_counts
 from millstream.topology.topology import Topology
 
@@ -34,8 +35,6 @@ class SubTopology:
     nodes: Mapping[str, Node]
     children: Mapping[str, tuple[str, ...]]
     stores: Mapping[str, StoreBuilder]
-    connections: Mapping[str, tuple[str, ...]]
-    """Stores of each processor."""
     units: tuple[ExecutionUnit, ...]
     ordered: bool
     """Rows carry order keys, because somewhere two edges have to be interleaved."""
@@ -51,6 +50,17 @@ class SubTopology:
     def sinks(self) -> tuple[SinkNode, ...]:
         """The nodes that write to topics."""
         return tuple(node for node in self.nodes.values() if isinstance(node, SinkNode))
+
+    @cached_property
+    def connections(self) -> dict[str, tuple[str, ...]]:
+        """Stores of each processor."""
+        nodes = self.nodes.values()
+        return {node.name: node.spec.stores for node in nodes if isinstance(node, ProcessorNode)}
+
+    def operators_behind(self, node: str) -> list[OperatorSpec]:
+        """What the operators right behind a node are."""
+        behind = [self.nodes[child] for child in self.children[node]]
+        return [child.spec for child in behind if isinstance(child, ProcessorNode)]
 
     def source_of(self, topic: str) -> SourceNode | None:
         """The source that reads a topic, None if no one does."""
@@ -141,7 +151,7 @@ def make_plan(topology: Topology) -> Plan:
     """Check the topology as a whole and derive its plan."""
     groups = node_groups(topology)
     level_of = levels(topology, groups)
-    changed = precombined(topology, groups)
+    changed = with_combiners(topology, groups)
     subs = tuple(
         _subtopology(topology, number, names, level_of[number], changed)
         for number, names in enumerate(groups)
@@ -164,13 +174,15 @@ def _subtopology(
     for node in nodes.values():
         for parent in node.parents:
             children[parent].append(node.name)
-    connections = {name: tuple(topology.connections.get(name, ())) for name in names}
-    users: dict[str, list[str]] = {}
-    for name, stores in connections.items():
-        for store in stores:
-            users.setdefault(store, []).append(name)
+    users: dict[str, list[ProcessorNode]] = {}
+    for node in nodes.values():
+        if isinstance(node, ProcessorNode):
+            for store in node.spec.stores:
+                users.setdefault(store, []).append(node)
     known = {**topology.stores, **topology.global_stores}
-    units = units_of(children, [shared for shared in users.values() if len(shared) > 1])
+    units = units_of(
+        children, [[node.name for node in sharing] for sharing in users.values() if len(sharing) > 1]
+    )
     return SubTopology(
         number=number,
         level=level,
@@ -178,7 +190,6 @@ def _subtopology(
         nodes=nodes,
         children={name: tuple(behind) for name, behind in children.items()},
         stores={store: _as_used(known[store], used_by) for store, used_by in users.items()},
-        connections=connections,
         units=units,
         ordered=_needs_order(nodes.values(), units),
         feeds_itself=any(
@@ -187,9 +198,10 @@ def _subtopology(
     )
 
 
-def _as_used(store: StoreBuilder, users: Sequence[str]) -> StoreBuilder:
+def _as_used(store: StoreBuilder, users: Sequence[ProcessorNode]) -> StoreBuilder:
     """A store that others may write to, besides its table, is not what its source topic says."""
-    return replace(store, source_topic=None) if len(users) > 1 else store
+    writers = [node for node in users if node.spec.writes(store.name)]
+    return replace(store, source_topic=None) if len(writers) > 1 else store
 
 
 def _needs_order(nodes: Iterable[Node], units: Iterable[ExecutionUnit]) -> bool:
@@ -220,7 +232,7 @@ def _summary(sub: SubTopology) -> dict[str, Any]:
                 "kind": type(node).__name__,
                 "parents": list(node.parents),
                 "topics": _topics(node),
-                "stores": list(sub.connections[node.name]) if isinstance(node, ProcessorNode) else [],
+                "stores": list(node.spec.stores) if isinstance(node, ProcessorNode) else [],
             }
             for node in sub.nodes.values()
         ],

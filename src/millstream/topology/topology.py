@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from millstream.errors import TopologyError
 from millstream.offset_reset import OffsetReset, how_to_reset, is_offset_reset
@@ -19,6 +20,7 @@ from millstream.processors.user import UserFixedKeyProcessor, UserProcessor
 from millstream.state.specs import StoreBuilder
 from millstream.topology.blame import call_site
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from millstream.topology.operator_spec import PROCESSOR, OperatorSpec
 
 if TYPE_CHECKING:
     from millstream.topology.plan import Plan
@@ -48,13 +50,17 @@ class Topology:
         self.stores: dict[str, StoreBuilder] = {}
         self.global_stores: dict[str, StoreBuilder] = {}
         self.global_sources: set[str] = set()
-        self.connections: dict[str, list[str]] = {}
-        """Stores of each processor, in the order of their connection."""
         self.internal_topics: dict[str, int | None] = {}
         """Repartition topics and their explicit number of partitions, if they have one."""
         self.copartition_groups: list[frozenset[str]] = []
         """Sources that need the same number of partitions."""
         self._store_sites: dict[str, str] = {}
+
+    @property
+    def connections(self) -> dict[str, list[str]]:
+        """Stores of each processor, in the order of their connection."""
+        nodes = self.nodes.values()
+        return {node.name: list(node.spec.stores) for node in nodes if isinstance(node, ProcessorNode)}
 
     def add_source(
         self,
@@ -85,7 +91,7 @@ class Topology:
         >>> from millstream import Processor, Topology
         >>> _ = Topology().add_source("in", "a").add_processor("p", Processor, "in")
         """
-        self.add_operator(name, operator_of(supplier), parents, may_schedule=True)
+        self.add_operator(name, operator_of(supplier), parents, PROCESSOR)
         return self
 
     def add_sink(
@@ -156,9 +162,8 @@ class Topology:
         >>> from millstream import Processor, Topology, stores
         >>> _ = Topology().add_global_store(stores.key_value("rates"), "src", "rates", "update", Processor)
         """
-        self.add_global_operator(
-            store, source, topic, processor, operator_of(supplier), (key, value, timestamp_extractor)
-        )
+        consumed = (key, value, timestamp_extractor)
+        self.add_global_operator(store, source, topic, processor, operator_of(supplier), PROCESSOR, consumed)
         return self
 
     def describe(self) -> str:
@@ -197,13 +202,12 @@ class Topology:
     # What the DSL calls: operators instead of a user's processors, repartition topics.
 
     def add_operator(
-        self, name: str, make: Callable[[], Operator], parents: Iterable[str], *, may_schedule: bool = False
+        self, name: str, make: Callable[[], Operator], parents: Iterable[str], spec: OperatorSpec
     ) -> None:
-        """Add a node that runs an operator. `may_schedule`: it gives a context to code of the user's."""
+        """Add a node that runs an operator, and declare what it is."""
         self._check_name(name)
         known = self._check_parents(name, tuple(parents))
-        self.nodes[name] = ProcessorNode(name, known, make, call_site(), may_schedule)
-        self.connections[name] = []
+        self.nodes[name] = ProcessorNode(name, known, make, spec, call_site())
 
     def add_repartition_source(
         self, name: str, topic: str, key: Any, value: Any, *, carries_changes: bool
@@ -252,6 +256,7 @@ class Topology:
         topic: str,
         processor: str,
         make: Callable[[], Operator],
+        spec: OperatorSpec,
         consumed: tuple[Any, Any, Any],
     ) -> None:
         """Add a global store with its source and its processor."""
@@ -267,11 +272,10 @@ class Topology:
                 "give one of them another name",
             )
         self._add_source(source, (topic,), *consumed, None)
-        self.add_operator(processor, make, (source,))
+        self.add_operator(processor, make, (source,), spec.connected(store.name))
         self.global_stores[store.name] = store
         self._store_sites[store.name] = call_site()
         self.global_sources.add(source)
-        self.connections[processor].append(store.name)
 
     def connect(self, processor: str, stores: Iterable[str]) -> None:
         """Give an operator its stores."""
@@ -281,10 +285,6 @@ class Topology:
     def copartition(self, sources: Iterable[str]) -> None:
         """Demand the same number of partitions for the topics of these sources."""
         self.copartition_groups.append(frozenset(sources))
-
-    def site_of_store(self, name: str) -> str:
-        """The user's line that added a store."""
-        return self._store_sites[name]
 
     def _add_source(
         self,
@@ -387,17 +387,17 @@ class Topology:
                 [self.nodes[processor].site] if processor in self.nodes else [],
                 f"add it with add_state_store first; there are: {known}",
             )
-        if not isinstance(self.nodes.get(processor), ProcessorNode):
+        node = self.nodes.get(processor)
+        if not isinstance(node, ProcessorNode):
             known = ", ".join(sorted(self.connections)) or "none"
             self._clash(
                 f"store {store!r} can't be connected with {processor!r}, which is no processor here",
                 [],
                 f"processors are: {known}",
             )
-        if store not in self.connections[processor]:
-            self.connections[processor].append(store)
+        self.nodes[processor] = replace(node, spec=node.spec.connected(store))
 
-    def _clash(self, what: str, sites: list[str], remedy: str) -> None:
+    def _clash(self, what: str, sites: list[str], remedy: str) -> NoReturn:
         raise TopologyError(_with_sites(what, [*sites, call_site()], remedy))
 
 

@@ -16,16 +16,19 @@ __all__ = ["OPTIMIZATIONS", "chosen"]
 
 Optimization = Callable[[Graph], None]
 
-OPTIMIZATIONS: tuple[Optimization, ...] = (reuse_ktable_source_topics, merge_repartition_topics)
+_BY_NAME: dict[str, Optimization] = {
+    "reuse_ktable_source_topics": reuse_ktable_source_topics,
+    "merge_repartition_topics": merge_repartition_topics,
+}
+OPTIMIZATIONS: tuple[Optimization, ...] = tuple(_BY_NAME.values())
 
 
 def chosen(optimization: str | Collection[str]) -> tuple[Optimization, ...]:
     """The optimisations that "none", "all", a name or several names stand for."""
     names = {optimization} if isinstance(optimization, str) else set(optimization)
-    known = {function.__name__: function for function in OPTIMIZATIONS}
-    unknown = sorted(names - {"none", "all", *known})
+    unknown = sorted(names - {"none", "all", *_BY_NAME})
     if unknown or (len(names) > 1 and names & {"none", "all"}):
         raise TopologyError(
-            f"build(optimization={optimization!r}): give 'none', 'all', or some of {', '.join(known)}"
+            f"build(optimization={optimization!r}): give 'none', 'all', or some of {', '.join(_BY_NAME)}"
         )
-    return tuple(function for name, function in known.items() if "all" in names or name in names)
+    return tuple(function for name, function in _BY_NAME.items() if "all" in names or name in names)

@@ -32,8 +32,6 @@ _FAILURES = (Exception, PanicException)
 class ColumnAggregate(StreamAggregate):
     """Folds the values of each key, or what an expression makes of the record."""
 
-    columnar = True
-
     def __init__(
         self,
         store: str,

@@ -27,8 +27,6 @@ __all__ = ["ColumnReduce"]
 class ColumnReduce(StreamReduce):
     """Combines the values of each key by an expression."""
 
-    columnar = True
-
     def __init__(
         self, store: str, expression: pl.Expr, declared: Declared, *, caching: bool, send_old: bool
     ) -> None:

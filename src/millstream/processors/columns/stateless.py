@@ -20,18 +20,11 @@ __all__ = [
     "ColumnFlatMapValues",
     "ColumnMap",
     "ColumnMapValues",
-    "ColumnOperator",
     "ColumnSelectKey",
 ]
 
 
-class ColumnOperator(Operator):
-    """An operator over columns."""
-
-    columnar = True
-
-
-class ColumnFilter(ColumnOperator):
+class ColumnFilter(Operator):
     """Keeps the rows for which the expression is true. Null is not true."""
 
     def __init__(self, predicate: pl.Expr, declared: Declared) -> None:
@@ -55,7 +48,7 @@ class ColumnFilterNot(ColumnFilter):
         return _kept(batch, verdicts, wanted=False)
 
 
-class ColumnMap(ColumnOperator):
+class ColumnMap(Operator):
     """A new key and value for each row."""
 
     def __init__(self, key: pl.Expr, value: pl.Expr, declared: Declared) -> None:
@@ -67,7 +60,7 @@ class ColumnMap(ColumnOperator):
         return batch.with_columns(found["key"], found["value"])
 
 
-class ColumnMapValues(ColumnOperator):
+class ColumnMapValues(Operator):
     """A new value for each row."""
 
     def __init__(self, mapper: pl.Expr, declared: Declared) -> None:
@@ -79,7 +72,7 @@ class ColumnMapValues(ColumnOperator):
         return batch.with_values(found["value"])
 
 
-class ColumnSelectKey(ColumnOperator):
+class ColumnSelectKey(Operator):
     """A new key for each row."""
 
     def __init__(self, mapper: pl.Expr, declared: Declared) -> None:
@@ -91,7 +84,7 @@ class ColumnSelectKey(ColumnOperator):
         return batch.with_columns(found["key"], batch.values)
 
 
-class ColumnFlatMapValues(ColumnOperator):
+class ColumnFlatMapValues(Operator):
     """As many new values for each row as the expression's list has. A null list has none."""
 
     def __init__(self, mapper: pl.Expr, declared: Declared) -> None:
@@ -114,7 +107,7 @@ class ColumnFlatMapValues(ColumnOperator):
         return batch.expand(parents, take_rows(batch.keys, parents), values)
 
 
-class ColumnBranch(ColumnOperator):
+class ColumnBranch(Operator):
     """Sends each row to the child of the first expression that is true, else to the last child, or to none.
 
     An expression is worked out for those rows only that no earlier one took, as a function would be called.
