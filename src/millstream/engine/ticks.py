@@ -50,7 +50,7 @@ class Ticks:
 
 def _may_schedule(plan: Plan) -> bool:
     return any(
-        isinstance(node, ProcessorNode) and node.spec.schedules
+        isinstance(node, ProcessorNode) and node.spec.may_schedule
         for sub in plan.subtopologies
         for node in sub.nodes.values()
     )

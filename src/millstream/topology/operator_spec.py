@@ -42,7 +42,7 @@ class OperatorSpec:
     """What goes on may have another key: who needs the records of a key together must repartition them."""
     sees_context: bool = False
     """It runs code of the user's that can see offsets and stream time."""
-    schedules: bool = False
+    may_schedule: bool = False
     """It runs code of the user's that can schedule punctuators, also by the wall clock."""
     combine: Combine | None = None
     """How rows of a key may be combined in front of its repartition: see `topology.combiner`."""
@@ -66,5 +66,5 @@ PLAIN: Final = OperatorSpec()
 CHAINED: Final = OperatorSpec(chaining=ChainingStrategy.ALWAYS)
 CHAIN_TAIL: Final = OperatorSpec(chaining=ChainingStrategy.TAIL)
 COLUMNAR: Final = OperatorSpec(columnar=True)
-PROCESSOR: Final = OperatorSpec(sees_context=True, schedules=True, changes_key=True)
+PROCESSOR: Final = OperatorSpec(sees_context=True, may_schedule=True, changes_key=True)
 """A processor of the user's own. It may do anything."""
