@@ -206,7 +206,7 @@ def test_aggregates_without_an_expression_behind_expressions_are_columns() -> No
 def _operators(stream: Any) -> list[Any]:
     topology = Topology()
     stream.graph.write(topology)
-    return [node.make() for node in topology.nodes.values() if hasattr(node, "make")]
+    return [node.make() for node in topology.graph.nodes.values() if hasattr(node, "make")]
 
 
 @pytest.mark.parametrize("caching", [True, False])

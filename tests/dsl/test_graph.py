@@ -12,7 +12,7 @@ STRINGS: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
 
 
 def sources(builder: StreamsBuilder) -> list[str]:
-    return [node.name for node in builder.build().nodes.values() if isinstance(node, SourceNode)]
+    return [node.name for node in builder.build().graph.nodes.values() if isinstance(node, SourceNode)]
 
 
 def test_a_topic_that_is_read_twice_has_one_source() -> None:
@@ -33,13 +33,13 @@ def test_the_same_list_and_the_same_pattern_are_read_once() -> None:
 def test_a_merge_of_a_topic_with_itself_has_both_edges_as_one() -> None:
     builder = StreamsBuilder()
     builder.stream("in", **STRINGS).merge(builder.stream("in", **STRINGS), name="merged").to("out")
-    assert builder.build().nodes["merged"].parents == ("KSTREAM-SOURCE-0000000000",)
+    assert builder.build().graph.nodes["merged"].parents == ("KSTREAM-SOURCE-0000000000",)
 
 
 def test_a_topic_in_a_list_twice_counts_once() -> None:
     builder = StreamsBuilder()
     builder.stream(["a", "a"], **STRINGS)
-    (source,) = builder.build().nodes.values()
+    (source,) = builder.build().graph.nodes.values()
     assert isinstance(source, SourceNode)
     assert source.topics == ("a",)
 
@@ -48,5 +48,5 @@ def test_a_store_that_nobody_uses_is_part_of_no_sub_topology() -> None:
     builder = StreamsBuilder().add_state_store(stores.key_value("idle"))
     builder.stream("in", **STRINGS).to("out")
     topology = builder.build()
-    assert list(topology.stores) == ["idle"]
+    assert list(topology.graph.stores) == ["idle"]
     assert [list(sub.stores) for sub in topology.plan().subtopologies] == [[]]

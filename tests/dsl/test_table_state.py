@@ -24,7 +24,7 @@ def stores_of(builder: StreamsBuilder) -> list[str]:
 
 
 def sends_old(builder: StreamsBuilder, node: str) -> bool:
-    operator = builder.build().nodes[node].make()  # type: ignore[union-attr]
+    operator = builder.build().graph.nodes[node].make()  # type: ignore[union-attr]
     assert isinstance(operator, TableOperator | TableValues)
     return operator.send_old
 

@@ -67,7 +67,7 @@ def test_a_table_is_in_no_chain() -> None:
 
 def test_only_stateless_operators_of_streams_are_chained() -> None:
     def strategy(shape: Callable[[KStream[bytes, bytes]], object]) -> ChainingStrategy:
-        node = built(shape).nodes["it"]
+        node = built(shape).graph.nodes["it"]
         assert isinstance(node, ProcessorNode)
         return node.spec.chaining
 

@@ -40,7 +40,7 @@ class Same:
 
 
 def spec_of(topology: Topology, name: str = "it") -> OperatorSpec:
-    node = topology.nodes[name]
+    node = topology.graph.nodes[name]
     assert isinstance(node, ProcessorNode)
     return node.spec
 
@@ -157,7 +157,7 @@ def test_a_source_topic_does_for_the_changelog_of_a_store_that_others_only_read(
         builder = StreamsBuilder()
         builder.table("users", store="users").to_stream().to("out")
         topology = builder.build(optimization="all")
-        parent = next(name for name in topology.nodes if "TOSTREAM" in name)
+        parent = next(name for name in topology.graph.nodes if "TOSTREAM" in name)
         topology.add_operator("reader", PassThrough, (parent,), OperatorSpec(only_reads=only_reads))
         topology.connect("reader", ["users"])
         return topology.plan().changelog_topics("app")

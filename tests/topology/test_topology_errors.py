@@ -118,7 +118,10 @@ def test_a_second_store_of_the_same_name_is_refused() -> None:
 def test_the_same_store_may_be_connected_to_two_processors() -> None:
     topology = base().add_processor("other", Processor, "in").add_state_store(SEEN, "mill")
     topology.connect_processor_and_state_stores("other", "seen")
-    assert topology.connections == {"mill": ["seen"], "other": ["seen"]}
+    assert {node.name: list(node.spec.stores) for node in topology.graph.processors} == {
+        "mill": ["seen"],
+        "other": ["seen"],
+    }
 
 
 def test_a_global_store_can_t_be_connected() -> None:
@@ -159,7 +162,7 @@ def test_a_supplier_must_make_a_new_instance_each_time() -> None:
 
 def test_a_parent_that_is_named_twice_counts_once() -> None:
     topology = base().add_processor("p", Processor, "in", "in")
-    assert topology.nodes["p"].parents == ("in",)
+    assert topology.graph.nodes["p"].parents == ("in",)
 
 
 def test_a_store_without_a_name_is_refused() -> None:

@@ -21,42 +21,40 @@ from collections import Counter
 from dataclasses import replace
 
 from millstream.processors.fold import Combine
-from millstream.topology.levels import repartition_edges
+from millstream.topology.graph import TopologyGraph
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode
-from millstream.topology.topology import Topology
 
 __all__ = ["with_combiners"]
 
 
-def with_combiners(topology: Topology, groups: list[list[str]]) -> dict[str, Node]:
+def with_combiners(graph: TopologyGraph, groups: list[list[str]]) -> dict[str, Node]:
     """The sinks and sources of repartitions that may carry combined rows, by name, told so."""
     group_of = {name: set(names) for names in groups for name in names}
-    edges = repartition_edges(topology)
+    edges = graph.repartition_edges
     writers = Counter(source.name for _, source in edges)
     changed: dict[str, Node] = {}
     for sink, source in edges:
-        combine = _combine_behind(topology, source.name)
+        combine = _combine_behind(graph, source.name)
         if (
             combine is not None
             and writers[source.name] == 1
             and len(source.topics) == 1
             and sink.partitioner is None
             and not sink.carries_changes
-            and not any(_sees_context(topology.nodes[name]) for name in group_of[source.name])
+            and not any(_sees_context(graph.nodes[name]) for name in group_of[source.name])
         ):
             changed[sink.name] = replace(sink, combine=combine)
             changed[source.name] = replace(source, carries_partials=True)
     return changed
 
 
-def _combine_behind(topology: Topology, source: str) -> Combine | None:
+def _combine_behind(graph: TopologyGraph, source: str) -> Combine | None:
     """How the only node behind a source combines, if it does, and if it has its store to itself."""
-    children = [node for node in topology.nodes.values() if source in node.parents]
+    children = [node for node in graph.nodes.values() if source in node.parents]
     if len(children) != 1 or not isinstance(children[0], ProcessorNode) or len(children[0].parents) != 1:
         return None
-    spec = children[0].spec
-    connections = topology.connections.values()
-    alone = all(sum(store in stores for stores in connections) == 1 for store in spec.stores)
+    spec, users = children[0].spec, graph.store_users
+    alone = all(len(users[store]) == 1 for store in spec.stores)
     return spec.combine if alone else None
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from millstream.topology.graph import TopologyGraph
 from millstream.topology.grouping import node_groups
 from millstream.topology.java_order import hash_order
-from millstream.topology.nodes import Node, SinkNode, SourceNode
-from millstream.topology.topology import Topology
+from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
-def describe(topology: Topology) -> str:
+def describe(graph: TopologyGraph) -> str:
     """The whole topology as text."""
     parts = ["Topologies:\n "]
-    for number, names in enumerate(node_groups(topology)):
-        if any(name in topology.global_sources for name in names):
-            parts.append(_global_store(topology, number, names))
+    for number, names in enumerate(node_groups(graph)):
+        if any(name in graph.global_sources for name in names):
+            parts.append(_global_store(graph, number, names))
         else:
-            parts.append(_subtopology(topology, number, names))
+            parts.append(_subtopology(graph, number, names))
     return "".join(parts)
 
 
@@ -39,8 +39,8 @@ class _Described:
             predecessor.grow(delta)
 
 
-def _subtopology(topology: Topology, number: int, names: list[str]) -> str:
-    described = {name: _Described(topology.nodes[name]) for name in hash_order(names)}
+def _subtopology(graph: TopologyGraph, number: int, names: list[str]) -> str:
+    described = {name: _Described(graph.nodes[name]) for name in hash_order(names)}
     for one in described.values():
         for parent_name in one.node.parents:
             parent = described[parent_name]
@@ -48,24 +48,25 @@ def _subtopology(topology: Topology, number: int, names: list[str]) -> str:
             _insert(parent.successors, one)
             parent.grow(one.size)
     ordered = sorted(described.values(), key=_rank)
-    nodes = "".join(f"    {_node(topology, one)}\n" for one in ordered)
+    nodes = "".join(f"    {_node(one)}\n" for one in ordered)
     return f"  Sub-topology: {number}\n{nodes}\n"
 
 
-def _global_store(topology: Topology, number: int, names: list[str]) -> str:
-    source = next(name for name in names if name in topology.global_sources)
+def _global_store(graph: TopologyGraph, number: int, names: list[str]) -> str:
+    source = next(name for name in names if name in graph.global_sources)
     processor = next(name for name in names if name != source)
-    node = topology.nodes[source]
-    assert isinstance(node, SourceNode)
+    reading, writing = graph.nodes[source], graph.nodes[processor]
+    assert isinstance(reading, SourceNode)
+    assert isinstance(writing, ProcessorNode)
     return (
         f"  Sub-topology: {number} for global store (will not generate tasks)\n"
-        f"    Source: {source} (topics: [{node.topics[0]}])\n      --> {processor}\n"
-        f"    Processor: {processor} (stores: [{topology.connections[processor][0]}])\n"
+        f"    Source: {source} (topics: [{reading.topics[0]}])\n      --> {processor}\n"
+        f"    Processor: {processor} (stores: [{writing.spec.stores[0]}])\n"
         f"      --> none\n      <-- {source}\n"
     )
 
 
-def _node(topology: Topology, one: _Described) -> str:
+def _node(one: _Described) -> str:
     node, after, before = one.node, _names(one.successors), _names(one.predecessors)
     if isinstance(node, SourceNode):
         topics = node.pattern.pattern if node.pattern else f"[{', '.join(hash_order(node.topics))}]"
@@ -73,7 +74,7 @@ def _node(topology: Topology, one: _Described) -> str:
     if isinstance(node, SinkNode):
         target = f"topic: {node.topic}" if node.topic is not None else f"extractor class: {node.extractor}"
         return f"Sink: {node.name} ({target})\n      <-- {before}"
-    stores = ", ".join(hash_order(topology.connections[node.name]))
+    stores = ", ".join(hash_order(node.spec.stores))
     return f"Processor: {node.name} (stores: [{stores}])\n      --> {after}\n      <-- {before}"
 
 

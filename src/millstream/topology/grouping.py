@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Generic, TypeVar
 
-from millstream.topology.topology import Topology
+from millstream.topology.graph import TopologyGraph
 
 T = TypeVar("T", bound=Hashable)
 
@@ -34,21 +34,17 @@ class UnionFind(Generic[T]):
             self._parent[self.find(item)] = self.find(first)
 
 
-def node_groups(topology: Topology) -> list[list[str]]:
+def node_groups(graph: TopologyGraph) -> list[list[str]]:
     """Names of the nodes of each sub-topology, both in the order in which the nodes were added.
 
     The position in the list is Kafka's sub-topology id; global stores have ids of their own.
     """
     sets: UnionFind[str] = UnionFind()
-    for node in topology.nodes.values():
+    for node in graph.nodes.values():
         sets.unite((node.name, *node.parents))
-    users: dict[str, list[str]] = {}
-    for processor, stores in topology.connections.items():
-        for store in stores:
-            users.setdefault(store, []).append(processor)
-    for processors in users.values():
-        sets.unite(processors)
+    for users in graph.store_users.values():
+        sets.unite(node.name for node in users)
     groups: dict[str, list[str]] = {}
-    for name in topology.nodes:
+    for name in graph.nodes:
         groups.setdefault(sets.find(name), []).append(name)
     return list(groups.values())

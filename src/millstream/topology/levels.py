@@ -11,16 +11,16 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from millstream.errors import TopologyError
-from millstream.topology.nodes import SinkNode, SourceNode
-from millstream.topology.topology import Topology
+from millstream.topology.graph import TopologyGraph
+from millstream.topology.nodes import SinkNode
 
 
-def levels(topology: Topology, groups: Sequence[Sequence[str]]) -> list[int]:
+def levels(graph: TopologyGraph, groups: Sequence[Sequence[str]]) -> list[int]:
     """The level of each group of nodes."""
-    _refuse_cycles(topology)
+    _refuse_cycles(graph)
     number_of = {name: number for number, names in enumerate(groups) for name in names}
     feeds: dict[int, set[int]] = {}
-    for sink, source in repartition_edges(topology):
+    for sink, source in graph.repartition_edges:
         writer, reader = number_of[sink.name], number_of[source.name]
         if writer != reader:
             feeds.setdefault(reader, set()).add(writer)
@@ -36,42 +36,21 @@ def levels(topology: Topology, groups: Sequence[Sequence[str]]) -> list[int]:
     return [level_of(number, frozenset()) for number in range(len(groups))]
 
 
-def repartition_edges(topology: Topology) -> list[tuple[SinkNode, SourceNode]]:
-    """Each sink that writes to a repartition, with the source behind it."""
-    nodes = topology.nodes.values()
-    sources = {
-        topic: node
-        for node in nodes
-        if isinstance(node, SourceNode)
-        for topic in node.topics
-        if topic in topology.internal_topics
-    }
-    return [
-        (node, sources[node.topic])
-        for node in nodes
-        if isinstance(node, SinkNode) and node.topic is not None and node.topic in sources
-    ]
-
-
-def _refuse_cycles(topology: Topology) -> None:
+def _refuse_cycles(graph: TopologyGraph) -> None:
     """A row that went through a repartition must not lead back in front of it."""
-    after: dict[str, list[str]] = {name: [] for name in topology.nodes}
-    for node in topology.nodes.values():
+    after: dict[str, list[str]] = {name: [] for name in graph.nodes}
+    for node in graph.nodes.values():
         for parent in node.parents:
             after[parent].append(node.name)
-    for sink, source in repartition_edges(topology):
+    for sink, source in graph.repartition_edges:
         after[sink.name].append(source.name)
-    users: dict[str, list[str]] = {}
-    for processor, stores in topology.connections.items():
-        for store in stores:
-            users.setdefault(store, []).append(processor)
-    for sharing in users.values():
-        for processor in sharing:
-            after[processor] += [other for other in sharing if other != processor]
-    for sink, source in repartition_edges(topology):
+    for sharing in graph.store_users.values():
+        for user in sharing:
+            after[user.name] += [other.name for other in sharing if other is not user]
+    for sink, source in graph.repartition_edges:
         path = _path(after, source.name, sink.name)
         if path is not None:
-            raise _cycle(topology, sink, path)
+            raise _cycle(graph, sink, path)
 
 
 def _path(after: Mapping[str, Sequence[str]], start: str, end: str) -> list[str] | None:
@@ -92,8 +71,8 @@ def _path(after: Mapping[str, Sequence[str]], start: str, end: str) -> list[str]
     return None
 
 
-def _cycle(topology: Topology, sink: SinkNode, path: Sequence[str]) -> TopologyError:
-    steps = "".join(f"\n  {name!r} ({topology.nodes[name].site})" for name in path)
+def _cycle(graph: TopologyGraph, sink: SinkNode, path: Sequence[str]) -> TopologyError:
+    steps = "".join(f"\n  {name!r} ({graph.nodes[name].site})" for name in path)
     return TopologyError(
         f"the topology has a cycle through the repartition {sink.topic!r}: these operators wait for each "
         f"other within one epoch.{steps}\n"

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from millstream.topology.graph import TopologyGraph
 from millstream.topology.grouping import node_groups
 from millstream.topology.nodes import Node, SinkNode, SourceNode
-from millstream.topology.topology import Topology
 
 
-def mermaid(topology: Topology) -> str:
+def mermaid(graph: TopologyGraph) -> str:
     """Sub-topologies as boxes; topics as rounded nodes; stores as cylinders."""
-    identity = {name: f"n{number}" for number, name in enumerate(topology.nodes)}
+    identity = {name: f"n{number}" for number, name in enumerate(graph.nodes)}
     lines = ["flowchart TD"]
-    for number, names in enumerate(node_groups(topology)):
+    for number, names in enumerate(node_groups(graph)):
         lines.append(f'  subgraph s{number}["Sub-topology {number}"]')
         lines += [f'    {identity[name]}["{name}"]' for name in names]
         lines.append("  end")
-    for node in topology.nodes.values():
+    for node in graph.nodes.values():
         lines += [f"  {identity[parent]} --> {identity[node.name]}" for parent in node.parents]
         lines += [f"  {line}" for line in _topics(node, identity[node.name])]
-    for processor, stores in topology.connections.items():
-        lines += [f'  {identity[processor]} --- store_{_identifier(store)}[("{store}")]' for store in stores]
+    for node in graph.processors:
+        stores = node.spec.stores
+        lines += [f'  {identity[node.name]} --- store_{_identifier(store)}[("{store}")]' for store in stores]
     return "\n".join(lines) + "\n"
 
 

@@ -12,21 +12,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from millstream.errors import TopologyError
+from millstream.topology.graph import TopologyGraph
 from millstream.topology.nodes import SinkNode
-from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
     from millstream.topology.plan import Plan, SubTopology
 
 
-def check_explicit_counts(topology: Topology, plan: Plan) -> None:
+def check_explicit_counts(graph: TopologyGraph, plan: Plan) -> None:
     """Refuse a co-partition group with two different explicit numbers."""
     for group in plan.copartition_groups:
         explicit = {topic: count for topic in group if (count := plan.repartition_topics.get(topic))}
         if len(set(explicit.values())) > 1:
             sites = [
                 f"\n  {node.topic}: {explicit[node.topic]} partitions, at {node.site}"
-                for node in topology.nodes.values()
+                for node in graph.nodes.values()
                 if isinstance(node, SinkNode) and node.topic in explicit
             ]
             message = (

@@ -17,12 +17,12 @@ from typing import Any
 from millstream.state.specs import StoreBuilder
 from millstream.topology.combiner import with_combiners
 from millstream.topology.execution_units import ExecutionUnit, units_of
+from millstream.topology.graph import TopologyGraph
 from millstream.topology.grouping import node_groups
-from millstream.topology.levels import levels, repartition_edges
+from millstream.topology.levels import levels
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millstream.topology.operator_spec import OperatorSpec
 from millstream.topology.partitions import check_explicit_counts, partition_counts
-from millstream.topology.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -147,53 +147,48 @@ class Plan:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def make_plan(topology: Topology) -> Plan:
+def make_plan(graph: TopologyGraph) -> Plan:
     """Check the topology as a whole and derive its plan."""
-    groups = node_groups(topology)
-    level_of = levels(topology, groups)
-    changed = with_combiners(topology, groups)
+    groups = node_groups(graph)
+    level_of = levels(graph, groups)
+    changed = with_combiners(graph, groups)
     subs = tuple(
-        _subtopology(topology, number, names, level_of[number], changed)
-        for number, names in enumerate(groups)
+        _subtopology(graph, number, names, level_of[number], changed) for number, names in enumerate(groups)
     )
     plan = Plan(
         subtopologies=tuple(sub for sub in subs if not sub.is_global),
         global_subtopologies=tuple(sub for sub in subs if sub.is_global),
-        repartition_topics=dict(topology.internal_topics),
-        copartition_groups=tuple(_topics_of(topology, group) for group in topology.copartition_groups),
+        repartition_topics=dict(graph.internal_topics),
+        copartition_groups=tuple(_topics_of(graph, group) for group in graph.copartition_groups),
     )
-    check_explicit_counts(topology, plan)
+    check_explicit_counts(graph, plan)
     return plan
 
 
 def _subtopology(
-    topology: Topology, number: int, names: list[str], level: int, changed: Mapping[str, Node]
+    graph: TopologyGraph, number: int, names: list[str], level: int, changed: Mapping[str, Node]
 ) -> SubTopology:
-    nodes = {name: changed.get(name, topology.nodes[name]) for name in names}
+    nodes = {name: changed.get(name, graph.nodes[name]) for name in names}
     children: dict[str, list[str]] = {name: [] for name in names}
     for node in nodes.values():
         for parent in node.parents:
             children[parent].append(node.name)
-    users: dict[str, list[ProcessorNode]] = {}
-    for node in nodes.values():
-        if isinstance(node, ProcessorNode):
-            for store in node.spec.stores:
-                users.setdefault(store, []).append(node)
-    known = {**topology.stores, **topology.global_stores}
+    users = {store: used_by for store, used_by in graph.store_users.items() if used_by[0].name in nodes}
+    known = {**graph.stores, **graph.global_stores}
     units = units_of(
         children, [[node.name for node in sharing] for sharing in users.values() if len(sharing) > 1]
     )
     return SubTopology(
         number=number,
         level=level,
-        is_global=any(name in topology.global_sources for name in names),
+        is_global=any(name in graph.global_sources for name in names),
         nodes=nodes,
         children={name: tuple(behind) for name, behind in children.items()},
         stores={store: _as_used(known[store], used_by) for store, used_by in users.items()},
         units=units,
         ordered=_needs_order(nodes.values(), units),
         feeds_itself=any(
-            sink.name in nodes and source.name in nodes for sink, source in repartition_edges(topology)
+            sink.name in nodes and source.name in nodes for sink, source in graph.repartition_edges
         ),
     )
 
@@ -214,10 +209,10 @@ def _needs_order(nodes: Iterable[Node], units: Iterable[ExecutionUnit]) -> bool:
     )
 
 
-def _topics_of(topology: Topology, sources: frozenset[str]) -> frozenset[str]:
+def _topics_of(graph: TopologyGraph, sources: frozenset[str]) -> frozenset[str]:
     topics: set[str] = set()
     for name in sources:
-        node = topology.nodes.get(name)
+        node = graph.nodes.get(name)
         if isinstance(node, SourceNode):
             topics.update(node.topics)
     return frozenset(topics)

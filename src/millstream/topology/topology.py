@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 from millstream.errors import TopologyError
 from millstream.offset_reset import OffsetReset, how_to_reset, is_offset_reset
@@ -19,11 +19,12 @@ from millstream.processors.operator import Operator
 from millstream.processors.user import UserFixedKeyProcessor, UserProcessor
 from millstream.state.specs import StoreBuilder
 from millstream.topology.blame import call_site
-from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from millstream.topology.describe import describe
+from millstream.topology.graph import TopologyGraph
+from millstream.topology.mermaid import mermaid
+from millstream.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from millstream.topology.operator_spec import PROCESSOR, OperatorSpec
-
-if TYPE_CHECKING:
-    from millstream.topology.plan import Plan
+from millstream.topology.plan import Plan, make_plan
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -46,21 +47,8 @@ class Topology:
     """
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
-        self.stores: dict[str, StoreBuilder] = {}
-        self.global_stores: dict[str, StoreBuilder] = {}
-        self.global_sources: set[str] = set()
-        self.internal_topics: dict[str, int | None] = {}
-        """Repartition topics and their explicit number of partitions, if they have one."""
-        self.copartition_groups: list[frozenset[str]] = []
-        """Sources that need the same number of partitions."""
+        self.graph = TopologyGraph()
         self._store_sites: dict[str, str] = {}
-
-    @property
-    def connections(self) -> dict[str, list[str]]:
-        """Stores of each processor, in the order of their connection."""
-        nodes = self.nodes.values()
-        return {node.name: list(node.spec.stores) for node in nodes if isinstance(node, ProcessorNode)}
 
     def add_source(
         self,
@@ -74,7 +62,7 @@ class Topology:
         """Read one or more topics, or those that match one pattern.
 
         >>> from millstream import Topology
-        >>> list(Topology().add_source("in", "a", "b").nodes)
+        >>> list(Topology().add_source("in", "a", "b").graph.nodes)
         ['in']
         """
         self._add_source(name, topics, key, value, timestamp_extractor, offset_reset)
@@ -117,15 +105,15 @@ class Topology:
         >>> from millstream import Topology, stores
         >>> _ = Topology().add_state_store(stores.key_value("seen"))
         """
-        known = self.stores.get(store.name)
+        known = self.graph.stores.get(store.name)
         self._check_store_name(store.name)
-        if store.name in self.global_stores or (known is not None and known is not store):
+        if store.name in self.graph.global_stores or (known is not None and known is not store):
             self._clash(
                 f"a different state store with the name {store.name!r} is there already",
                 [self._store_sites[store.name]],
                 "give one of them another name; two processors that share a store use the same builder",
             )
-        self.stores[store.name] = store
+        self.graph.stores[store.name] = store
         self._store_sites.setdefault(store.name, call_site())
         for processor in processors:
             self._connect(processor, store.name)
@@ -173,9 +161,7 @@ class Topology:
         >>> print(Topology().add_source("in", "a").describe().splitlines()[0])
         Topologies:
         """
-        from millstream.topology.describe import describe  # noqa: PLC0415 - the description reads this class
-
-        return describe(self)
+        return describe(self.graph)
 
     def to_mermaid(self) -> str:
         """The topology as a Mermaid flow chart.
@@ -184,9 +170,7 @@ class Topology:
         >>> print(Topology().add_source("in", "a").to_mermaid().splitlines()[0])
         flowchart TD
         """
-        from millstream.topology.mermaid import mermaid  # noqa: PLC0415 - the chart reads this class
-
-        return mermaid(self)
+        return mermaid(self.graph)
 
     def plan(self) -> Plan:
         """Sub-topologies, steps and stores, checked as a whole.
@@ -195,9 +179,7 @@ class Topology:
         >>> len(Topology().add_source("in", "a").plan().subtopologies)
         1
         """
-        from millstream.topology.plan import make_plan  # noqa: PLC0415 - the plan reads this class
-
-        return make_plan(self)
+        return make_plan(self.graph)
 
     # What the DSL calls: operators instead of a user's processors, repartition topics.
 
@@ -207,7 +189,7 @@ class Topology:
         """Add a node that runs an operator, and declare what it is."""
         self._check_name(name)
         known = self._check_parents(name, tuple(parents))
-        self.nodes[name] = ProcessorNode(name, known, make, spec, call_site())
+        self.graph.nodes[name] = ProcessorNode(name, known, make, spec, call_site())
 
     def add_repartition_source(
         self, name: str, topic: str, key: Any, value: Any, *, carries_changes: bool
@@ -241,13 +223,13 @@ class Topology:
             )
         static = topic if isinstance(topic, str) else None
         extractor = None if isinstance(topic, str) else topic
-        self.nodes[name] = SinkNode(
+        self.graph.nodes[name] = SinkNode(
             name, known, static, extractor, key, value, partitioner, call_site(), carries_changes
         )
 
     def add_internal_topic(self, topic: str, partitions: int | None) -> None:
         """Declare a repartition topic: part of the epoch, not of the log."""
-        self.internal_topics[topic] = partitions
+        self.graph.internal_topics[topic] = partitions
 
     def add_global_operator(
         self,
@@ -265,7 +247,7 @@ class Topology:
                 f"source and processor of a global store are both called {source!r}", [], "rename one"
             )
         self._check_store_name(store.name)
-        if store.name in self.stores or store.name in self.global_stores:
+        if store.name in self.graph.stores or store.name in self.graph.global_stores:
             self._clash(
                 f"a state store with the name {store.name!r} is there already",
                 [self._store_sites[store.name]],
@@ -273,9 +255,9 @@ class Topology:
             )
         self._add_source(source, (topic,), *consumed, None)
         self.add_operator(processor, make, (source,), spec.connected(store.name))
-        self.global_stores[store.name] = store
+        self.graph.global_stores[store.name] = store
         self._store_sites[store.name] = call_site()
-        self.global_sources.add(source)
+        self.graph.global_sources.add(source)
 
     def connect(self, processor: str, stores: Iterable[str]) -> None:
         """Give an operator its stores."""
@@ -284,7 +266,7 @@ class Topology:
 
     def copartition(self, sources: Iterable[str]) -> None:
         """Demand the same number of partitions for the topics of these sources."""
-        self.copartition_groups.append(frozenset(sources))
+        self.graph.copartition_groups.append(frozenset(sources))
 
     def _add_source(
         self,
@@ -312,12 +294,12 @@ class Topology:
             self._clash(f"source {name!r} names a topic twice", [], "name it once")
         pattern = patterns[0] if patterns else None
         self._check_topics(name, names, pattern)
-        self.nodes[name] = SourceNode(
+        self.graph.nodes[name] = SourceNode(
             name, names, pattern, key, value, timestamp_extractor, offset_reset, call_site(), carries_changes
         )
 
     def _check_topics(self, name: str, topics: tuple[str, ...], pattern: re.Pattern[str] | None) -> None:
-        for other in self.nodes.values():
+        for other in self.graph.nodes.values():
             if not isinstance(other, SourceNode):
                 continue
             shared = [topic for topic in topics if _reads(other, topic)]
@@ -337,10 +319,10 @@ class Topology:
                 [],
                 "use letters, digits, '.', '_' and '-', at most 249 of them",
             )
-        if name in self.nodes:
+        if name in self.graph.nodes:
             self._clash(
                 f"two operators have the name {name!r}",
-                [self.nodes[name].site],
+                [self.graph.nodes[name].site],
                 "names are the identity of state: give each operator its own",
             )
 
@@ -358,44 +340,44 @@ class Topology:
         for parent in parents:
             if parent == name:
                 self._clash(f"node {name!r} is its own parent", [], "a topology has no cycles")
-            if parent not in self.nodes:
-                known = ", ".join(sorted(self.nodes)) or "none"
+            if parent not in self.graph.nodes:
+                known = ", ".join(sorted(self.graph.nodes)) or "none"
                 self._clash(
                     f"node {name!r} has the unknown parent {parent!r}",
                     [],
                     f"add the parent first; there are: {known}",
                 )
-            if isinstance(self.nodes[parent], SinkNode):
+            if isinstance(self.graph.nodes[parent], SinkNode):
                 self._clash(
                     f"node {name!r} has the sink {parent!r} as a parent",
-                    [self.nodes[parent].site],
+                    [self.graph.nodes[parent].site],
                     "a sink forwards nothing: name the sink's own parent",
                 )
         return tuple(dict.fromkeys(parents))
 
     def _connect(self, processor: str, store: str) -> None:
-        if store in self.global_stores:
+        if store in self.graph.global_stores:
             self._clash(
                 f"store {store!r} is global and can't be connected with {processor!r}",
                 [self._store_sites[store]],
                 "every processor may read a global store: leave the connection out",
             )
-        if store not in self.stores:
-            known = ", ".join(sorted(self.stores)) or "none"
+        if store not in self.graph.stores:
+            known = ", ".join(sorted(self.graph.stores)) or "none"
             self._clash(
                 f"processor {processor!r} asks for the state store {store!r}, which is unknown",
-                [self.nodes[processor].site] if processor in self.nodes else [],
+                [self.graph.nodes[processor].site] if processor in self.graph.nodes else [],
                 f"add it with add_state_store first; there are: {known}",
             )
-        node = self.nodes.get(processor)
+        node = self.graph.nodes.get(processor)
         if not isinstance(node, ProcessorNode):
-            known = ", ".join(sorted(self.connections)) or "none"
+            known = ", ".join(sorted(node.name for node in self.graph.processors)) or "none"
             self._clash(
                 f"store {store!r} can't be connected with {processor!r}, which is no processor here",
                 [],
                 f"processors are: {known}",
             )
-        self.nodes[processor] = replace(node, spec=node.spec.connected(store))
+        self.graph.nodes[processor] = replace(node, spec=node.spec.connected(store))
 
     def _clash(self, what: str, sites: list[str], remedy: str) -> NoReturn:
         raise TopologyError(_with_sites(what, [*sites, call_site()], remedy))
