@@ -40,6 +40,8 @@ class Batch:
     order
         Depth-first order keys, which a node with several parents compares to interleave its inputs.
         None in sub-topologies where nothing ever has to be interleaved.
+    ports
+        On the way into an operator with several ports: the number of the one that each row came by.
     """
 
     keys: Sequence[Any]
@@ -49,6 +51,7 @@ class Batch:
     origins: Sequence[int]
     olds: Sequence[Any] | None = None
     order: Sequence[OrderKey] | None = None
+    ports: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -83,6 +86,7 @@ class Batch:
             origins=_take(self.origins, rows),
             olds=None if self.olds is None else _take(self.olds, rows),
             order=None if self.order is None else _take(self.order, rows),
+            ports=None if self.ports is None else _take(self.ports, rows),
         )
 
     def expand(self, parents: Sequence[int], keys: Sequence[Any] | None, values: Sequence[Any]) -> Batch:
@@ -106,6 +110,12 @@ class Batch:
         edge = (position,)
         return replace(self, order=[key + edge for key in self.order])
 
+    def for_port(self, port: int | None) -> Batch:
+        """The same rows on the edge to a port, None for an operator that has only one."""
+        if port is None and self.ports is None:
+            return self
+        return replace(self, ports=None if port is None else [port] * len(self))
+
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
     """One batch after the other."""
@@ -119,6 +129,7 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
         origins=_chain([batch.origins for batch in batches]),
         olds=_chain_olds(batches),
         order=None if batches[0].order is None else _chain([batch.order or () for batch in batches]),
+        ports=None if batches[0].ports is None else _chain([batch.ports or () for batch in batches]),
     )
 
 

@@ -122,7 +122,7 @@ class ForwardingContext(TransformerContext):
         self._in_row = 0
         self._punctuating = False
         self.dispatch: Callable[[Batch, str | None], None] | None = None
-        """In a region: where each forwarded row goes at once, depth first."""
+        """Where nodes share a store: there each forwarded row goes at once, depth first."""
 
     def begin_row(self, batch: Batch, row: int) -> None:
         """See `TransformerContext.begin_row`."""

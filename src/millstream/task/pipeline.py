@@ -1,14 +1,15 @@
 """The operators of one task, wired up, and how rows pass through them.
 
 A pass takes rows node by node in topological order: a node gets all rows of a batch at once, whatever
-number of parents they come from, interleaved as if they had come one at a time. Only in a region (nodes
-that share a store) do rows really go one at a time, depth first.
+number of parents they come from, interleaved as if they had come one at a time; an operator with several
+ports also gets to know which parent each came from. Only in an execution unit of several nodes (they share a
+store) do rows really go one at a time, depth first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from millstream.errors import MillstreamError, ProcessingError
@@ -19,7 +20,7 @@ from millstream.task.chaining import chains_of
 from millstream.task.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
 from millstream.task.outputs import Sink
 from millstream.topology.execution_units import ExecutionUnit
-from millstream.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millstream.topology.plan import SubTopology
 
 
@@ -92,7 +93,8 @@ class Pipeline:
         self._operators: dict[str, Operator] = {}
         self._chains: dict[str, OperatorChain] = {}
         self._chained = chains_of(sub)
-        self._region_of: dict[str, ExecutionUnit] = {
+        self._edges = {name: _edges(sub, name) for name in sub.nodes}
+        self._unit_of: dict[str, ExecutionUnit] = {
             name: unit for unit in sub.units if len(unit) > 1 for name in unit
         }
 
@@ -119,7 +121,7 @@ class Pipeline:
                 f"{type(error).__name__}: {error}\n  added at {node.site}"
             ) from error
         self._operators[node.name] = operator
-        if node.name in self._region_of and isinstance(context.user, ForwardingContext):
+        if node.name in self._unit_of and isinstance(context.user, ForwardingContext):
             context.user.dispatch = self._dispatcher(node.name)
 
     def close(self) -> None:
@@ -164,7 +166,7 @@ class Pipeline:
     def _drain(self, flush: Callable[[str], Batch | None]) -> None:
         for unit in self._sub.units:
             if len(unit) > 1:
-                self._run_region(unit, flush)
+                self._take_turns(unit, flush)
                 continue
             name = unit[0]
             batches = self._inbox.pop(name, None)
@@ -203,11 +205,10 @@ class Pipeline:
         if emission is None:
             return
         self._host.count(name, "records-out", _rows_of(emission))
-        children = self._sub.children[name]
-        for position, child in enumerate(children):
-            batch = emission.get(child) if isinstance(emission, Mapping) else emission
+        for edge in self._edges[name]:
+            batch = emission.get(edge.child) if isinstance(emission, Mapping) else emission
             if batch is not None and len(batch):
-                self._inbox.setdefault(child, []).append(_edge(batch, position, len(children)))
+                self._inbox.setdefault(edge.child, []).append(edge.carry(batch))
 
     def _no_flush(self, name: str) -> None:
         del name
@@ -221,9 +222,9 @@ class Pipeline:
         self._flushed += len(batch)
         return replace(batch, order=[(row,) for row in range(start, self._flushed)])
 
-    # Regions: one row at a time, depth first.
+    # Nodes that share a store: one row at a time, depth first.
 
-    def _run_region(self, unit: ExecutionUnit, flush: Callable[[str], Batch | None]) -> None:
+    def _take_turns(self, unit: ExecutionUnit, flush: Callable[[str], Batch | None]) -> None:
         waiting = [
             (batch.order[row] if batch.order is not None else (), name, batch, row)
             for name in unit
@@ -249,18 +250,16 @@ class Pipeline:
         """Send rows on, each to all children (or the named one) before the next row."""
         batch = batch.in_rows()
         self._host.count(name, "records-out", len(batch))
-        children = self._sub.children[name]
-        region = self._region_of[name]
+        unit = self._unit_of[name]
         for row in range(len(batch)):
             one = batch if len(batch) == 1 else batch.take((row,))
-            for position, target in enumerate(children):
-                if child is not None and target != child:
+            for edge in self._edges[name]:
+                if child is not None and edge.child != child:
                     continue
-                edge = _edge(one, position, len(children))
-                if target in region:
-                    self._step(target, edge)
+                if edge.child in unit:
+                    self._step(edge.child, edge.carry(one))
                 else:
-                    self._inbox.setdefault(target, []).append(edge)
+                    self._inbox.setdefault(edge.child, []).append(edge.carry(one))
 
     def _dispatcher(self, name: str) -> Callable[[Batch, str | None], None]:
         def dispatch(batch: Batch, child: str | None) -> None:
@@ -276,5 +275,31 @@ def _rows_of(emission: Batch | Mapping[str, Batch]) -> int:
     return len(emission)
 
 
-def _edge(batch: Batch, position: int, children: int) -> Batch:
-    return batch.for_child(position) if children > 1 else batch
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """From a node to one of its children."""
+
+    child: str
+    position: int | None
+    """Which of several children it is."""
+    port: int | None
+    """By which of several ports of the child its rows come."""
+
+    def carry(self, batch: Batch) -> Batch:
+        """The rows as they arrive."""
+        if self.position is not None:
+            batch = batch.for_child(self.position)
+        return batch.for_port(self.port)
+
+
+def _edges(sub: SubTopology, name: str) -> tuple[_Edge, ...]:
+    children = sub.children[name]
+    return tuple(
+        _Edge(child, position if len(children) > 1 else None, _port(sub.nodes[child], name))
+        for position, child in enumerate(children)
+    )
+
+
+def _port(child: Node, parent: str) -> int | None:
+    has_ports = isinstance(child, ProcessorNode) and child.spec.ports > 1
+    return child.parents.index(parent) if has_ports else None

@@ -2,7 +2,7 @@
 
 A batch normally passes node by node: the first node handles all rows, then the second. That gives what
 one row at a time gives, as long as no two nodes share state. Nodes that share a store do, so they and
-all nodes between them form a *region*, through which rows go one at a time, depth first.
+all nodes between them are one *execution unit*, through which rows go one at a time, depth first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from millstream.topology.grouping import UnionFind
 
 ExecutionUnit = tuple[str, ...]
-"""Nodes that run together: one node, or the nodes of a region in topological order."""
+"""Nodes that run together, in topological order: mostly one, several if they share a store."""
 
 
 def units_of(

@@ -189,6 +189,12 @@ class Topology:
         """Add a node that runs an operator, and declare what it is."""
         self._check_name(name)
         known = self._check_parents(name, tuple(parents))
+        if spec.ports not in (1, len(known)):
+            self._clash(
+                f"operator {name!r} has {spec.ports} ports, but the parents {', '.join(known)}",
+                [],
+                "give it a parent of its own for each port",
+            )
         self.graph.nodes[name] = ProcessorNode(name, known, make, spec, call_site())
 
     def add_repartition_source(
