@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from millstream.dsl.graph import Graph, GraphNode, StreamSourceNode
+from millstream.dsl.graph import Graph, GraphNode, Handles, StreamSourceNode
+from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import GlobalKTable, KTable, write_table_source
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -49,7 +50,7 @@ class StreamsBuilder:
     """
 
     def __init__(self) -> None:
-        self._graph = Graph()
+        self._graph = Graph(Handles(KStream, KGroupedTable))
 
     def stream(
         self,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.dsl.functions import Initializer
 from millstream.dsl.graph import Graph, GraphNode
-from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_state import MergedState, TableState
@@ -19,6 +18,9 @@ from millstream.processors.stateless import PassThrough
 from millstream.serdes import Serde
 from millstream.topology.operator_spec import CHAINED, PLAIN
 from millstream.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from millstream.dsl.grouped import KGroupedStream
 
 K = TypeVar("K")
 V = TypeVar("V")

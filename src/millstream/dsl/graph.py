@@ -11,12 +11,16 @@ import heapq
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.errors import TopologyError
 from millstream.offset_reset import OffsetReset
 from millstream.topology.blame import call_site, on_behalf_of
 from millstream.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from millstream.dsl.grouped_table import KGroupedTable
+    from millstream.dsl.kstream import KStream
 
 
 @dataclass(eq=False)
@@ -56,10 +60,19 @@ class StreamSourceNode(GraphNode):
     offset_reset: OffsetReset | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Handles:
+    """The classes of the handles that a table makes. They make tables, so its module can't import theirs."""
+
+    stream: type[KStream[Any, Any]]
+    grouped_table: type[KGroupedTable[Any, Any]]
+
+
 class Graph:
     """The operators of one builder, and the counter behind their names."""
 
-    def __init__(self) -> None:
+    def __init__(self, handles: Handles) -> None:
+        self.handles = handles
         self._counter = 0
         self._priority = 0
         self._root = GraphNode("root", lambda _topology, _parents: None, site="")

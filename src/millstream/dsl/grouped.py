@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from millstream.dsl.cogrouped import CogroupedKStream
 from millstream.dsl.functions import Initializer, is_expression
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.ktable import KTable
@@ -25,7 +26,6 @@ from millstream.topology.topology import Topology
 if TYPE_CHECKING:
     import polars as pl
 
-    from millstream.dsl.cogrouped import CogroupedKStream
     from millstream.dsl.columns import ColumnStep
 
 K = TypeVar("K")
@@ -337,8 +337,6 @@ class KGroupedStream(Generic[K, V]):
         >>> clicks.cogroup(more).cogroup(buys, more).aggregate(lambda: 0, store="score").queryable_store_name
         'score'
         """
-        from millstream.dsl.cogrouped import CogroupedKStream  # noqa: PLC0415 - each makes the other
-
         return CogroupedKStream(self.graph, ((self, aggregator),))
 
     def _folding(

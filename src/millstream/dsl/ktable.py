@@ -186,15 +186,13 @@ class KTable(Generic[K, V]):
         >>> StreamsBuilder().table("names").to_stream().node.name
         'KTABLE-TOSTREAM-0000000003'
         """
-        from millstream.dsl.kstream import KStream  # noqa: PLC0415 - streams and tables make each other
-
         stream_name = self.graph.name_or_new(name, "KTABLE-TOSTREAM-")
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             topology.add_operator(stream_name, TableToStream, parents, PLAIN)
 
         node = self.graph.add(GraphNode(stream_name, write), self.node)
-        stream: KStream[K, V] = KStream(
+        stream: KStream[K, V] = self.graph.handles.stream(
             self.graph,
             node,
             self.key_serde,
@@ -220,8 +218,6 @@ class KTable(Generic[K, V]):
         >>> by_city.count(store="users-per-city").queryable_store_name
         'users-per-city'
         """
-        from millstream.dsl.grouped_table import KGroupedTable  # noqa: PLC0415 - tables and groups make each other
-
         select = self.graph.name_or_new(name, "KTABLE-SELECT-")
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
@@ -229,7 +225,7 @@ class KTable(Generic[K, V]):
 
         node = self.graph.add(GraphNode(select, write), self.node)
         self.state.demand_old_values()
-        return KGroupedTable(self.graph, node, key, value, name)
+        return self.graph.handles.grouped_table(self.graph, node, key, value, name)
 
     def _filter(
         self, compute: Compute, store: StoreLike, key: Any, value: Any, name: str | None
