@@ -9,7 +9,6 @@ import pytest
 
 from millstream import FixedKeyProcessor, KStream, KTable, Processor, Store, StreamsBuilder, Topology, stores
 from millstream import value as column
-from millstream.engine.ticks import Ticks
 from millstream.processors.fold import Counting
 from millstream.processors.stateless import PassThrough
 from millstream.topology.nodes import ProcessorNode
@@ -164,13 +163,3 @@ def test_a_source_topic_does_for_the_changelog_of_a_store_that_others_only_read(
 
     assert changelogs(frozenset({"users"})) == {}
     assert changelogs(frozenset()) == {"users": "app-users-changelog"}
-
-
-def test_the_wall_clock_ticks_if_a_transformer_of_a_table_may_wait_for_it() -> None:
-    def may_tick(shape: Callable[[KTable[bytes, bytes]], object]) -> bool:
-        builder = StreamsBuilder()
-        shape(builder.table("in"))
-        return Ticks(builder.build().plan(), tick_ms=1).due()
-
-    assert may_tick(lambda table: table.transform_values(Same))
-    assert not may_tick(lambda table: table.map_values(bytes))

@@ -78,7 +78,7 @@ def test_only_nodes_with_code_that_is_given_a_context_may_schedule(
         name
         for sub in topology.plan().subtopologies
         for name, node in sub.nodes.items()
-        if isinstance(node, ProcessorNode) and node.spec.schedules
+        if isinstance(node, ProcessorNode) and node.spec.may_schedule
     ]
     assert nodes == expected
     assert Ticks(topology.plan(), tick_ms=1).due() is bool(expected)
