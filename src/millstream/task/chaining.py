@@ -17,26 +17,25 @@ def chains_of(sub: SubTopology) -> dict[str, tuple[str, ...]]:
     """
     strategies = {
         node.name: node.spec.chaining
-        for node in sub.nodes.values()
+        for node in (sub.nodes[unit[0]] for unit in sub.units if len(unit) == 1)
         if isinstance(node, ProcessorNode) and node.spec.chaining is not ChainingStrategy.NEVER
     }
-    alone = {unit[0] for unit in sub.units if len(unit) == 1}
     chains: dict[str, tuple[str, ...]] = {}
     taken: set[str] = set()
-    for unit in sub.units:
-        if unit[0] not in alone & strategies.keys() - taken:
+    for first in strategies:
+        if first in taken:
             continue
-        nodes = [unit[0]]
+        nodes = [first]
         while strategies[nodes[-1]] is not ChainingStrategy.TAIL:
             children = sub.children[nodes[-1]]
             if (
                 len(children) != 1
-                or children[0] not in alone & strategies.keys()
+                or children[0] not in strategies
                 or len(sub.nodes[children[0]].parents) != 1
             ):
                 break
             nodes.append(children[0])
         taken.update(nodes)
         if len(nodes) > 1:
-            chains[nodes[0]] = tuple(nodes)
+            chains[first] = tuple(nodes)
     return chains
