@@ -13,9 +13,14 @@ from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import repartition_node
 from millstream.dsl.table_state import TableState
-from millstream.processors import fold
-from millstream.processors.aggregate import StreamAggregate, StreamReduce
-from millstream.processors.mean import StreamMean
+from millstream.processors.aggregations.aggregate import aggregate_by
+from millstream.processors.aggregations.aggregation import Aggregation
+from millstream.processors.aggregations.count import COUNT
+from millstream.processors.aggregations.keyed import KeyedAggregation
+from millstream.processors.aggregations.mean import mean_of
+from millstream.processors.aggregations.min_max import min_max
+from millstream.processors.aggregations.reduce import reduce_by
+from millstream.processors.aggregations.sum import sum_of
 from millstream.processors.operator import Operator
 from millstream.serdes import Serde, double, int64
 from millstream.serdes.mean_serde import MeanSerde
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from millstream.dsl.cogrouped import CogroupedKStream
-    from millstream.dsl.columns import ColumnStep
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -70,10 +74,7 @@ class KGroupedStream(Generic[K, V]):
         spec = as_store(store, key, value)
         if spec.name is None and (store is not None or key is not None or value is not None):
             self.graph.new_store_name(AGGREGATE)  # Kafka uses up a number here
-        make: Callable[..., Operator]
-        make = partial(StreamAggregate, initializer=fold.zero, aggregator=fold.add_one)
-        if self.in_columns:
-            make = self._column_aggregate("count", None).make
+        make, _ = self._in_its_tier("count", lambda _: COUNT, None)
         return self._aggregate(make, spec, AGGREGATE, name, value=int64)
 
     def reduce(
@@ -102,7 +103,7 @@ class KGroupedStream(Generic[K, V]):
 
             make = column_reduce(reducer, self.key_serde, self.value_serde).make
         else:
-            make = partial(StreamReduce, reducer=reducer, commutative=commutative)
+            make = partial(KeyedAggregation, aggregation=reduce_by(reducer, commutative=commutative))
         return self._aggregate(make, as_store(store, key, value), REDUCE, name, value=self.value_serde)
 
     def aggregate(
@@ -123,7 +124,7 @@ class KGroupedStream(Generic[K, V]):
         >>> totals.queryable_store_name
         'totals'
         """
-        make = partial(StreamAggregate, initializer=initializer, aggregator=aggregator)
+        make = partial(KeyedAggregation, aggregation=aggregate_by(initializer, aggregator))
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
 
     @overload
@@ -181,7 +182,7 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").group_by_key().sum(lambda order: order["amount"]).node.name
         'KSTREAM-AGGREGATE-0000000002'
         """
-        make, serde = self._folding("sum", of, fold.zero, fold.Sum)
+        make, serde = self._in_its_tier("sum", sum_of, of)
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     @overload
@@ -239,7 +240,7 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("temperatures").group_by_key().min(store="coldest").queryable_store_name
         'coldest'
         """
-        make, serde = self._folding("min", of, fold.nothing, fold.Min)
+        make, serde = self._in_its_tier("min", partial(min_max, "min"), of)
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     @overload
@@ -297,7 +298,7 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("temperatures").group_by_key().max(store="hottest").queryable_store_name
         'hottest'
         """
-        make, serde = self._folding("max", of, fold.nothing, fold.Max)
+        make, serde = self._in_its_tier("max", partial(min_max, "max"), of)
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     def mean(
@@ -316,7 +317,7 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("temperatures").group_by_key().mean(store="usual").queryable_store_name
         'usual'
         """
-        make, _ = self._folding("mean", of, fold.nothing, fold.MeanOf)
+        make, _ = self._in_its_tier("mean", mean_of, of)
         spec = replace(as_store(store, key), value=MeanSerde())
         table: KTable[K, float] = self._aggregate(make, spec, AGGREGATE, name, value=None)
         return replace(table, value_serde=double)
@@ -337,20 +338,16 @@ class KGroupedStream(Generic[K, V]):
 
         return CogroupedKStream(self.graph, ((self, aggregator),))
 
-    def _folding(
-        self, how: str, of: Any, initializer: Callable[[], Any], aggregator: Callable[[Any], Any]
+    def _in_its_tier(
+        self, name: str, aggregation: Callable[[Any], Aggregation], of: Any
     ) -> tuple[Callable[..., Operator], Any]:
-        """A built-in fold in its tier, and the serde of its result where that is known."""
+        """A built-in aggregation in its tier, and the serde of its result where that is known."""
         if is_expression(of) or (of is None and self.in_columns):
-            step = self._column_aggregate(how, of)
+            from millstream.dsl.columns import column_aggregate  # noqa: PLC0415 - imports Polars
+
+            step = column_aggregate(name, aggregation(None), of, self.key_serde, self.value_serde)
             return step.make, step.serdes[0]
-        operator = StreamMean if how == "mean" else StreamAggregate
-        return partial(operator, initializer=initializer, aggregator=aggregator(of)), None
-
-    def _column_aggregate(self, how: str, of: pl.Expr | None) -> ColumnStep:
-        from millstream.dsl.columns import column_aggregate  # noqa: PLC0415 - imports Polars, which is there
-
-        return column_aggregate(how, of, self.key_serde, self.value_serde)
+        return partial(KeyedAggregation, aggregation=aggregation(of)), None
 
     def _aggregate(
         self,

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from millstream.processors.aggregations.aggregation import Aggregation, PartialAggregate
+from millstream.processors.aggregations.groups import group_rows
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, are_few, plain_column
-from millstream.processors.fold import Combine, PartialAggregate
-from millstream.processors.groups import group_rows
 from millstream.serdes import Serde
 from millstream.serdes import serialize_column as serialize
 from millstream.task.column_codec import encoded
@@ -30,7 +30,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 def combined_rows(
-    batch: Batch, key_serde: Serde[Any], value_serde: Serde[Any], combine: Combine
+    batch: Batch, key_serde: Serde[Any], value_serde: Serde[Any], aggregation: Aggregation
 ) -> tuple[Batch, Sequence[bytes | None]] | None:
     """The last row of each key, and the marked values that stand for all of its rows.
 
@@ -41,7 +41,7 @@ def combined_rows(
         return None
     try:
         _write(value_serde, batch.values)  # what can't be written must fail here, as it would without us
-        groups = group_rows(batch, key_serde, combine)
+        groups = group_rows(batch, key_serde, aggregation)
         if groups is None:
             return None
         return batch.take(groups.rows), _marked(groups.combined)

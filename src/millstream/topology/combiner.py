@@ -22,8 +22,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millstream.processors.aggregate import KeyedAggregation
-from millstream.processors.fold import Combine, Counting
+from millstream.processors.aggregations.aggregation import Aggregation
+from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.processors.operator import Operator
 from millstream.processors.table_values import StoredTableTransformValues, TableTransformValues
 from millstream.topology.levels import repartition_edges
@@ -54,7 +54,7 @@ def precombined(topology: Topology, groups: list[list[str]]) -> dict[str, Node]:
     return changed
 
 
-def _combine_behind(topology: Topology, source: str) -> Combine | None:
+def _combine_behind(topology: Topology, source: str) -> Aggregation | None:
     """How the only node behind a source combines, if it does, and if it has its store to itself."""
     children = [node for node in topology.nodes.values() if source in node.parents]
     if len(children) != 1 or not isinstance(children[0], ProcessorNode) or len(children[0].parents) != 1:
@@ -66,8 +66,11 @@ def _combine_behind(topology: Topology, source: str) -> Combine | None:
     assert isinstance(operator, KeyedAggregation)  # see above
     sharing = [name for name, stores in topology.connections.items() if operator.store_name in stores]
     alone = sharing == [children[0].name]
-    known_in_front = not operator.columnar or isinstance(operator.combine, Counting)
-    return operator.combine if operator.caching and alone and known_in_front else None
+    aggregation = operator.aggregation
+    form = aggregation.columns if operator.columnar else None
+    known_in_front = form is None or not form.looks_at_values
+    may = aggregation.combiner is not None and operator.caching and alone and known_in_front
+    return aggregation if may else None
 
 
 def _is_users_own(node: Node) -> bool:
