@@ -11,8 +11,7 @@ from millstream import serdes, timestamps
 from millstream.errors import InvalidTimestampError
 from millstream.processors.batch import OrderKey
 from millstream.task.change_codec import encode_change
-from millstream.task.inputs import DecodedPart
-from millstream.task.records import RawBatch
+from millstream.task.records import DecodedPart, RawBatch
 from millstream.task.serde_book import SerdeBook
 from millstream.task.sources import SourceReader
 from millstream.topology.nodes import SourceNode

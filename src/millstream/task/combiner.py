@@ -9,7 +9,7 @@ one, and nothing is lost but time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,11 @@ from millstream.processors.columns.column import Column, are_few, plain_column
 from millstream.serdes import Serde
 from millstream.serdes import serialize_column as serialize
 from millstream.task.column_codec import encoded
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    from millstream.processors.columns import lazy_polars as pl
 
 __all__ = ["combined_rows", "decode_marked", "mark_single"]
 
@@ -81,8 +86,6 @@ def _combined(data: bytes) -> PartialAggregate:
 def _marked(combined: Sequence[Any]) -> Sequence[bytes | None]:
     if not isinstance(combined, Column):
         return [_COMBINED + _encode(value) for value in combined]
-    import polars as pl  # noqa: PLC0415 - there is a column
-
     from millstream.serdes.columns.primitive_codecs import big_endian  # noqa: PLC0415 - likewise
 
     numbers = big_endian(combined.series(), _NUMBER_BYTES - 1)
@@ -91,8 +94,6 @@ def _marked(combined: Sequence[Any]) -> Sequence[bytes | None]:
 
 def _numbers(column: Column) -> Column | None:
     """Numbers that stand for several values, if there is nothing else."""
-    import polars as pl  # noqa: PLC0415 - there is a column
-
     data = column.series()
     if data.null_count() or not (data.bin.starts_with(_NUMBER) & (data.bin.size() == _NUMBER_BYTES)).all():
         return None

@@ -19,7 +19,7 @@ from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.record import Headers, RecordMetadata
 from millstream.task.column_codec import MergedColumns, largest, running_maximum
-from millstream.task.records import RawBatch
+from millstream.task.records import DecodedPart, RawBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,6 @@ class ConsumedRecord:
     value: Any
     timestamp: int
     headers: Headers
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedPart:
-    """The usable records of one partition: rows of a raw batch, decoded."""
-
-    raw: RawBatch
-    source: str
-    rows: Sequence[int]
-    """Which records of the raw batch these are: bad ones are left out."""
-    keys: Sequence[Any]
-    values: Sequence[Any]
-    olds: Sequence[Any] | None
-    timestamps: Sequence[int]
 
 
 class TaskInput:

@@ -15,8 +15,8 @@ from millstream.serdes.primitives import BytesSerde
 from millstream.task.change_codec import decode_change
 from millstream.task.column_codec import as_column, decoded, smallest
 from millstream.task.combiner import decode_marked
-from millstream.task.inputs import DecodedPart, extract_timestamps
-from millstream.task.records import RawBatch
+from millstream.task.inputs import extract_timestamps
+from millstream.task.records import DecodedPart, RawBatch
 from millstream.task.serde_book import SerdeBook
 from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.nodes import SourceNode
