@@ -30,7 +30,7 @@ class Reading:
         node = SourceNode("source", ("in",), None, serdes.string, value, None, None, "here", changes)
         self.failures: list[tuple[int, str]] = []
         self.drops = 0
-        self._reader = SourceReader(node, SerdeBook(), extractor, self._failed, self._dropped)
+        self._reader = SourceReader(node, SerdeBook(), extractor, self._failed, self._count)
 
     def read(self, raw: RawBatch, partition_time: int = -1) -> DecodedPart:
         return self._reader.read(raw, partition_time)
@@ -38,7 +38,8 @@ class Reading:
     def _failed(self, raw: RawBatch, row: int, error: Exception, order: OrderKey) -> None:
         self.failures.append((row, str(error)))
 
-    def _dropped(self, count: int) -> None:
+    def _count(self, name: str, count: int) -> None:
+        assert name == "records-dropped"
         self.drops += count
 
 

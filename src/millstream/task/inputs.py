@@ -8,7 +8,7 @@ the order depends on the records alone and a replay repeats it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
@@ -56,6 +56,12 @@ class TaskInput:
 
     def __len__(self) -> int:
         return len(self.timestamps)
+
+    def left_columns(self) -> Iterator[tuple[str, int]]:
+        """Sources, and how many rows of theirs stood in columns but are merged as Python objects."""
+        for part in self._parts if self._order is not None else ():
+            if isinstance(part.keys, Column) and isinstance(part.values, Column):
+                yield part.source, len(part.rows)
 
     @property
     def stream_times(self) -> Sequence[int]:

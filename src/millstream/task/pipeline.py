@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from millstream.errors import MillstreamError, ProcessingError
 from millstream.processors.batch import Batch, interleave
-from millstream.processors.operator import Emission, Operator
+from millstream.processors.operator import Emission, Form, Operator
 from millstream.task.chaining import Run, runs_of
 from millstream.task.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
 from millstream.task.outputs import Sink
@@ -56,6 +56,10 @@ class NodeContext:
     def dropped(self, count: int) -> None:
         """See `OperatorContext.dropped`."""
         self._host.count(self.node, "records-dropped", count)
+
+    def fell_back(self, form: Form, count: int) -> None:
+        """See `OperatorContext.fell_back`."""
+        self._host.count(self.node, f"{form}-fell-back", count)
 
     def processor_context(self) -> ForwardingContext:
         """See `OperatorContext.processor_context`."""

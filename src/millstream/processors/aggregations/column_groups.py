@@ -47,25 +47,34 @@ _PLAIN: Final[dict[type, pl.DataType]] = {int: pl.Int64(), str: pl.String(), byt
 
 def fold_in_columns(table: TableOperator, batch: Batch, aggregation: Aggregation) -> bool:
     """Fold plain keys and values into a cached table. False if it can't: nothing has happened then."""
-    store, values = table.store, batch.values
-    if has_partials(values):
-        if not isinstance(values, Column):
-            return False  # some of them, perhaps: from several senders
-        aggregation, values = aggregation.partials or aggregation, Column.of_series(values.series())
-    form, kind = aggregation.columns, key_type(batch.keys, store.key_serde)
-    if form is None or kind is None or kind is int:
+    form = aggregation.columns
+    if has_partials(batch.values) and aggregation.partials is not None:
+        form = aggregation.partials.columns
+    if form is None:
         return False
     try:
-        folded = operand(form, values, None)
-        if not any(folded.dtype == _PLAIN.get(exact) for exact in store.exact_types):
-            return False
-        frame = rows_by_key(store.key_serde, batch, folded, _PLAIN[kind])
-        groups = ColumnGroups(form, frame, store, each=False)
-        groups.save(store)
+        groups = ColumnGroups(form, _plain_rows(form, batch, table.store), table.store, each=False)
+        groups.save(table.store)
     except FAILURES:  # row by row it fails again, and it is known where
+        table.context.fell_back("columns", len(batch))
         return False
     groups.hold_back(table, batch)
     return True
+
+
+def _plain_rows(form: ColumnForm, batch: Batch, store: TimestampedKeyValueStore[Any]) -> pl.DataFrame:
+    """Rows whose keys and values Python could compare as well as columns can. Raises if they are others."""
+    values, kind = batch.values, key_type(batch.keys, store.key_serde)
+    if kind is None or kind is int:
+        raise CannotError("keys that may be equal without having the same bytes")
+    if has_partials(values):
+        if not isinstance(values, Column):
+            raise CannotError("partial aggregates among values, from several senders")
+        values = Column.of_series(values.series())
+    folded = operand(form, values, None)
+    if not any(folded.dtype == _PLAIN.get(exact) for exact in store.exact_types):
+        raise CannotError(f"{folded.dtype} in a store of other values")
+    return rows_by_key(store.key_serde, batch, folded, _PLAIN[kind])
 
 
 def rows_by_key(

@@ -34,11 +34,17 @@ class KeyedAggregation(TableOperator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         batch = drop_nulls(self.context, batch)
+        combines = self.caching and self.aggregation.combiner is not None
+        if combines and are_many(len(batch)) and self._fold_columns(batch):
+            return None
+        return self.fold_rows(batch)
+
+    def fold_rows(self, batch: Batch) -> Batch | None:
+        """Fold rows without nulls as Python objects: key by key if that can be done, else row by row."""
         if self.caching and self.aggregation.combiner is not None:
-            if are_many(len(batch)) and self._fold_columns(batch):
-                return None
             if self._fold_groups(batch):
                 return None
+            self.context.fell_back("partials", len(batch))
         fold = self._fold_of(batch.values)
         keys, batch = self.with_key_bytes(batch)
         cells = self.store.load_settled(keys)

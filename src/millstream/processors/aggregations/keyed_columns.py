@@ -55,7 +55,8 @@ class ColumnAggregation(KeyedAggregation):
             groups = self._grouped(form, batch)
             groups.save(self.store)
         except FAILURES:  # what columns can't do, rows can, or they find the record to blame
-            return super().process(batch)
+            self.context.fell_back("columns", len(batch))
+            return self.fold_rows(batch)
         if not self.caching:
             return self._emitted(batch, groups)
         groups.hold_back(self, batch)
