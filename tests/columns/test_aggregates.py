@@ -13,7 +13,7 @@ from tests.simulation.epochs import EpochRunner
 
 from millstream import Store, StreamsBuilder, StreamsConfig, Topology, handlers, key, serdes, value
 from millstream.errors import MillstreamError, TopologyError
-from millstream.processors.columns.aggregate import ColumnAggregate
+from millstream.processors.aggregations.keyed_columns import ColumnAggregation
 from millstream.serdes.mean_serde import Mean
 from millstream.task.records import RawBatch
 
@@ -200,7 +200,7 @@ def test_aggregates_without_an_expression_behind_expressions_are_columns() -> No
     stream.filter(value > 1).group_by_key().count(store="c")
     stream.group_by(key).sum(store="s")
     stream.group_by_key().count(store="rows")
-    assert sum(isinstance(operator, ColumnAggregate) for operator in _operators(stream)) == 2
+    assert sum(isinstance(operator, ColumnAggregation) for operator in _operators(stream)) == 2
 
 
 def _operators(stream: Any) -> list[Any]:

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from millstream import serdes
-from millstream.processors.columns.cells import load_cells, save_cells
+from millstream.processors.aggregations.column_groups import load_cells, save_cells
 from millstream.serdes.columns import CannotError
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog.rows import segment

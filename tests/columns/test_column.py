@@ -9,10 +9,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from millstream.processors.aggregations.aggregation import PartialAggregate
 from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns import column as columns
 from millstream.processors.columns.column import Column, chain_columns, plain_column, repeated_rows, take_rows
-from millstream.processors.fold import PartialAggregate
 
 COLUMNS = {
     "series": Column.of_series(pl.Series(["a", None, "c"])),

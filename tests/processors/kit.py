@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ class Notes:
         self.children = tuple(children)
         self.failures: list[tuple[int, Exception]] = []
         self.drops = 0
+        self.fallen_back: Counter[str] = Counter()
         self.backend = MemoryBackend()
         self.table: TimestampedKeyValueStore[Any] = TimestampedKeyValueStore(
             "table", Overlay(self.backend), serdes.string, serdes.json
@@ -37,6 +39,9 @@ class Notes:
 
     def dropped(self, count: int) -> None:
         self.drops += count
+
+    def fell_back(self, form: str, count: int) -> None:
+        self.fallen_back[form] += count
 
     def processor_context(self) -> Any:
         raise NotImplementedError

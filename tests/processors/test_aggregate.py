@@ -6,15 +6,17 @@ from typing import Any
 
 from tests.processors.kit import Notes, batch_of, fails_on, opened, updates_of
 
-from millstream.processors.aggregate import StreamAggregate, StreamReduce
+from millstream.processors.aggregations.aggregate import aggregate_by
+from millstream.processors.aggregations.keyed import KeyedAggregation
+from millstream.processors.aggregations.reduce import reduce_by
 
 
 def joined(key: str, value: str, so_far: str) -> str:
     return so_far + value
 
 
-def aggregate(*, caching: bool = False, send_old: bool = True, fold: Any = joined) -> StreamAggregate:
-    return StreamAggregate("table", lambda: "0", fold, caching=caching, send_old=send_old)
+def aggregate(*, caching: bool = False, send_old: bool = True, fold: Any = joined) -> KeyedAggregation:
+    return KeyedAggregation("table", aggregate_by(lambda: "0", fold), caching=caching, send_old=send_old)
 
 
 def test_each_row_builds_on_the_one_before_it_within_a_batch() -> None:
@@ -78,7 +80,7 @@ def test_what_was_sent_does_not_change_when_the_aggregator_changes_its_list_in_p
         so_far.append(value)
         return so_far
 
-    operator = StreamAggregate("table", list, append, caching=False, send_old=True)
+    operator = KeyedAggregation("table", aggregate_by(list, append), caching=False, send_old=True)
     opened(operator)
     out = operator.process(batch_of(("k", 1), ("k", 2)))
     assert updates_of(out) == [("k", [1], None, 0), ("k", [1, 2], [1], 1)]
@@ -92,14 +94,16 @@ def test_with_caching_nothing_goes_on_before_the_flush() -> None:
 
 
 def test_reduce_begins_with_the_first_value() -> None:
-    operator = StreamReduce("table", lambda so_far, value: so_far + value, caching=False, send_old=True)
+    operator = KeyedAggregation(
+        "table", reduce_by(lambda so_far, value: so_far + value), caching=False, send_old=True
+    )
     opened(operator)
     out = operator.process(batch_of(("k", "a"), ("k", "b")))
     assert updates_of(out) == [("k", "a", None, 0), ("k", "ab", "a", 1)]
 
 
 def test_a_reducer_that_answers_none_deletes_the_row() -> None:
-    operator = StreamReduce("table", lambda so_far, value: None, caching=False, send_old=True)
+    operator = KeyedAggregation("table", reduce_by(lambda so_far, value: None), caching=False, send_old=True)
     notes = Notes()
     opened(operator, notes)
     out = operator.process(batch_of(("k", "a"), ("k", "b"), ("k", "c")))

@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from tests.processors.kit import Notes, batch_of, opened, updates_of
 
 from millstream import serdes
-from millstream.processors import fold
-from millstream.processors.aggregate import StreamAggregate
+from millstream.processors.aggregations.aggregation import Aggregation
+from millstream.processors.aggregations.count import COUNT
+from millstream.processors.aggregations.groups import group_rows
+from millstream.processors.aggregations.keyed import KeyedAggregation
+from millstream.processors.aggregations.min_max import min_max
+from millstream.processors.aggregations.sum import sum_of
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
-from millstream.processors.groups import group_rows
 from millstream.state.stores.key_value import TimestampedKeyValueStore
 
 KEYS = st.one_of(
@@ -36,13 +39,13 @@ ROWS = st.one_of(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(-9, 9), st.integers(0, 9)), max_size=12),
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.integers(0, 9)), max_size=12),
 )
-FOLDS: dict[str, tuple[Any, Any]] = {
-    "count": (fold.zero, fold.add_one),
-    "sum": (fold.zero, fold.Sum(None)),
-    "min": (fold.nothing, fold.Min(None)),
-    "max": (fold.nothing, fold.Max(None)),
-    "sum of": (fold.zero, fold.Sum(lambda value: value + 1)),
-    "max of": (fold.nothing, fold.Max(lambda value: value * 2)),
+FOLDS: dict[str, Aggregation] = {
+    "count": COUNT,
+    "sum": sum_of(None),
+    "min": min_max("min", None),
+    "max": min_max("max", None),
+    "sum of": sum_of(lambda value: value + 1),
+    "max of": min_max("max", lambda value: value * 2),
 }
 
 
@@ -55,10 +58,8 @@ class _NotesOfOrigins(Notes):
 
 def outcome(name: str, batches: list[list[tuple[Any, Any, int]]], *, combines: bool, old: bool) -> Any:
     """What goes on, what is kept, what failed."""
-    initializer, aggregator = FOLDS[name]
-    operator = StreamAggregate("table", initializer, aggregator, caching=True, send_old=old)
-    if not combines:
-        operator.combine = None
+    aggregation = FOLDS[name] if combines else replace(FOLDS[name], combiner=None)
+    operator = KeyedAggregation("table", aggregation, caching=True, send_old=old)
     notes = _NotesOfOrigins()
     bind = serdes.auto.bind
     notes.table = TimestampedKeyValueStore("table", notes.table.overlay, bind("keys"), bind("values"))
@@ -89,7 +90,7 @@ def test_key_by_key_is_the_same_as_row_by_row(
 
 def test_groups_stand_in_the_order_of_their_last_rows_with_the_largest_timestamp() -> None:
     batch = batch_of(("a", 1), ("b", 2), ("a", 3), timestamps=[7, 5, 6])
-    groups = group_rows(batch, serdes.string, fold.Summing(None))
+    groups = group_rows(batch, serdes.string, sum_of(None))
     assert groups is not None
     assert (groups.rows, groups.combined, groups.timestamps) == ([1, 2], [2, 4], [5, 7])
 
@@ -99,7 +100,7 @@ def test_a_count_of_a_column_needs_no_python_objects(keys: list[Any]) -> None:
     column = Column.of_series(pl.Series(keys))
     batch = replace(batch_of(*((key, 1) for key in keys), timestamps=[7, 5, 6]), keys=column)
     with patch("millstream.processors.columns.column.MANY_ROWS", 0):
-        groups = group_rows(batch, serdes.auto.bind("store"), fold.Counting())
+        groups = group_rows(batch, serdes.auto.bind("store"), COUNT)
     assert groups is not None
     assert (list(groups.rows), list(groups.combined), list(groups.timestamps)) == ([1, 2], [1, 2], [5, 7])
     assert column._values is None
@@ -114,9 +115,9 @@ def test_a_count_of_a_column_needs_no_python_objects(keys: list[Any]) -> None:
     ],
 )
 def test_keys_that_may_be_equal_without_the_same_bytes_are_taken_one_by_one(rows: list[Any]) -> None:
-    assert group_rows(batch_of(*rows), serdes.auto.bind("store"), fold.Counting()) is None
+    assert group_rows(batch_of(*rows), serdes.auto.bind("store"), COUNT) is None
 
 
 def test_a_sum_of_floats_is_taken_in_order() -> None:
     batch: Batch = batch_of(("a", 0.1), ("a", 0.2))
-    assert group_rows(batch, serdes.string, fold.Summing(None)) is None
+    assert group_rows(batch, serdes.string, sum_of(None)) is None

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from tests.processors.kit import Notes, batch_of, fails_on, opened, updates_of
 
-from millstream.processors.table_group import TableAggregate, TableGroupBy, TableReduce
+from millstream.processors.aggregations.aggregate import aggregate_by
+from millstream.processors.aggregations.reduce import reduce_by
+from millstream.processors.table_group import TableAggregation, TableGroupBy
 
 
 def by_tens(key: str, value: int) -> tuple[str, int]:
@@ -74,15 +76,18 @@ def aggregated(operator: Any, *pairs: tuple[Any, Any], olds: list[Any], **column
     return updates_of(operator.process(batch_of(*pairs, olds=olds, **columns)))
 
 
-def summing(**settings: Any) -> TableAggregate:
-    return TableAggregate("table", lambda: 0, plus, minus, **{"caching": False, "send_old": True, **settings})
+def summing(**settings: Any) -> TableAggregation:
+    aggregation = aggregate_by(lambda: 0, plus, minus)
+    return TableAggregation("table", aggregation, **{"caching": False, "send_old": True, **settings})
 
 
 def test_subtract_comes_before_add() -> None:
     def trace(sign: str) -> Any:
         return lambda key, value, so_far: f"{so_far}{sign}{value}"
 
-    operator = TableAggregate("table", lambda: "0", trace("+"), trace("-"), caching=False, send_old=False)
+    operator = TableAggregation(
+        "table", aggregate_by(lambda: "0", trace("+"), trace("-")), caching=False, send_old=False
+    )
     rows = aggregated(operator, ("g", 1), ("g", 3), olds=[None, 1])
     assert [new for _, new, _, _ in rows] == ["0+1", "0+1-1+3"]
 
@@ -97,9 +102,8 @@ def test_nothing_is_subtracted_from_a_group_that_is_not_there() -> None:
 
 
 def test_after_a_subtraction_to_none_the_group_begins_anew() -> None:
-    operator = TableAggregate(
-        "table", lambda: 100, plus, lambda key, value, so_far: None, caching=False, send_old=True
-    )
+    aggregation = aggregate_by(lambda: 100, plus, lambda key, value, so_far: None)
+    operator = TableAggregation("table", aggregation, caching=False, send_old=True)
     rows = aggregated(operator, ("g", 1), ("g", 2), olds=[None, 1])
     assert rows == [("g", 101, None, 0), ("g", 102, 101, 1)]
 
@@ -110,7 +114,9 @@ def test_the_time_of_a_group_never_goes_back() -> None:
 
 
 def test_an_update_that_fails_leaves_the_group_as_it_was() -> None:
-    operator = TableAggregate("table", lambda: 0, plus, fails_on(7), caching=False, send_old=True)
+    operator = TableAggregation(
+        "table", aggregate_by(lambda: 0, plus, fails_on(7)), caching=False, send_old=True
+    )
     notes = opened(operator)
     out = operator.process(batch_of(("g", 7), ("g", 1), ("g", 2), olds=[None, 7, None]))
     assert updates_of(out) == [("g", 7, None, 0), ("g", 9, 7, 2)]
@@ -125,6 +131,6 @@ def test_cached_groups_send_one_update() -> None:
 
 
 def test_reduce_begins_with_the_first_value() -> None:
-    operator = TableReduce("table", add, sub, caching=False, send_old=True)
+    operator = TableAggregation("table", reduce_by(add, sub), caching=False, send_old=True)
     rows = aggregated(operator, ("g", 5), ("g", 3), ("g", None), olds=[None, None, 5])
     assert rows == [("g", 5, None, 0), ("g", 8, 5, 1), ("g", 3, 8, 2)]

@@ -13,9 +13,10 @@ from tests.processors.kit import batch_of
 from tests.simulation.epochs import EpochRunner, Shuffle
 
 from millstream import KGroupedStream, Processor, Record, Store, StreamsBuilder, Topology, serdes
+from millstream.processors.aggregations.aggregation import PartialAggregate
+from millstream.processors.aggregations.count import COUNT
 from millstream.processors.columns import column
 from millstream.processors.columns.column import Column
-from millstream.processors.fold import Counting, PartialAggregate
 from millstream.task.combiner import combined_rows, decode_marked, mark_single
 from millstream.task.records import RawBatch
 from millstream.topology.nodes import SinkNode
@@ -182,7 +183,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @pytest.mark.usefixtures("size")
 def test_values_are_marked_as_single_or_combined() -> None:
     batch = batch_of(("a", "x"), ("b", "y"), ("a", "z"))
-    combined = combined_rows(batch, serdes.string, serdes.string, Counting())
+    combined = combined_rows(batch, serdes.string, serdes.string, COUNT)
     assert combined is not None
     rows, values = combined
     assert (rows.keys, rows.timestamps) == (["b", "a"], [1, 2])
@@ -207,14 +208,14 @@ def test_values_are_marked_as_single_or_combined() -> None:
 )
 @pytest.mark.usefixtures("size")
 def test_rows_go_one_by_one_where_there_is_any_doubt(batch: Any) -> None:
-    assert combined_rows(batch, serdes.auto.bind("keys"), serdes.string, Counting()) is None
+    assert combined_rows(batch, serdes.auto.bind("keys"), serdes.string, COUNT) is None
 
 
 def test_counts_of_many_rows_travel_as_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column, "MANY_ROWS", 0)
     monkeypatch.setattr(column, "FEW_ROWS", 0)
     batch = batch_of(("a", "x"), ("b", "y"), ("a", "z"))
-    combined = combined_rows(batch, serdes.string, serdes.string, Counting())
+    combined = combined_rows(batch, serdes.string, serdes.string, COUNT)
     assert combined is not None
     values = combined[1]
     assert isinstance(values, Column)

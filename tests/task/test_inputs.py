@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.record import RecordMetadata
-from millstream.task.inputs import DecodedPart, TaskInput
-from millstream.task.records import RawBatch
+from millstream.task.inputs import TaskInput
+from millstream.task.records import DecodedPart, RawBatch
 
 
 def part(topic: str, timestamps: Sequence[int], *, offset: int = 0, source: str = "source") -> DecodedPart:

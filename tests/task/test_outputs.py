@@ -32,10 +32,13 @@ class Writing:
         node = SinkNode(
             "sink", (), static, extractor, serdes.string, value, partitioner, "here", carries_changes=changes
         )
-        return Sink(node, self.book, self.outputs, self.failed, self.context, lambda _topic: 4)
+        return Sink(node, self.book, self.outputs, self.failed, self.count, self.context, lambda _topic: 4)
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         self.failures.append((batch.origins[row], str(error)))
+
+    def count(self, name: str, count: int) -> None:
+        """Nothing of interest here."""
 
     def context(self, batch: Batch, row: int) -> SinkContext:
         return SinkContext("in", 0, batch.origins[row], batch.timestamps[row], batch.headers_of(row))

@@ -11,8 +11,7 @@ from millstream import serdes, timestamps
 from millstream.errors import InvalidTimestampError
 from millstream.processors.batch import OrderKey
 from millstream.task.change_codec import encode_change
-from millstream.task.inputs import DecodedPart
-from millstream.task.records import RawBatch
+from millstream.task.records import DecodedPart, RawBatch
 from millstream.task.serde_book import SerdeBook
 from millstream.task.sources import SourceReader
 from millstream.topology.nodes import SourceNode
@@ -31,7 +30,7 @@ class Reading:
         node = SourceNode("source", ("in",), None, serdes.string, value, None, None, "here", changes)
         self.failures: list[tuple[int, str]] = []
         self.drops = 0
-        self._reader = SourceReader(node, SerdeBook(), extractor, self._failed, self._dropped)
+        self._reader = SourceReader(node, SerdeBook(), extractor, self._failed, self._count)
 
     def read(self, raw: RawBatch, partition_time: int = -1) -> DecodedPart:
         return self._reader.read(raw, partition_time)
@@ -39,7 +38,8 @@ class Reading:
     def _failed(self, raw: RawBatch, row: int, error: Exception, order: OrderKey) -> None:
         self.failures.append((row, str(error)))
 
-    def _dropped(self, count: int) -> None:
+    def _count(self, name: str, count: int) -> None:
+        assert name == "records-dropped"
         self.drops += count
 
 

@@ -13,7 +13,8 @@ from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_state import MergedState, TableState
 from millstream.errors import TopologyError
-from millstream.processors.aggregate import StreamAggregate
+from millstream.processors.aggregations.aggregate import aggregate_by
+from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.processors.stateless import PassThrough
 from millstream.serdes import Serde
 from millstream.topology.operator_spec import CHAINED, PLAIN
@@ -114,10 +115,9 @@ class CogroupedKStream(Generic[K, VA]):
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             make = partial(
-                StreamAggregate,
+                KeyedAggregation,
                 own.name,
-                initializer,
-                aggregator,
+                aggregate_by(initializer, aggregator),
                 caching=own.caching,
                 send_old=state.sends_old,
             )

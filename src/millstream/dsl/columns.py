@@ -15,10 +15,11 @@ from typing import Any
 import polars as pl
 
 from millstream.errors import TopologyError
-from millstream.processors.columns import folds, stateless
-from millstream.processors.columns.aggregate import ColumnAggregate, ColumnMean
+from millstream.processors.aggregations.aggregation import Aggregation
+from millstream.processors.aggregations.keyed_columns import ColumnAggregation
+from millstream.processors.aggregations.reduce import reduce_in_columns
+from millstream.processors.columns import stateless
 from millstream.processors.columns.expressions import Declared
-from millstream.processors.columns.reduce import ColumnReduce
 from millstream.processors.operator import Operator
 from millstream.serdes import Serde, boolean, double, int64, json, string
 from millstream.serdes import bytes as raw_bytes
@@ -155,21 +156,13 @@ def column_branch(predicates: tuple[Any, ...], key_serde: Any, value_serde: Any)
     return partial(stateless.ColumnBranch, predicates, declared=declared)
 
 
-_FOLDS: dict[str, Callable[[], folds.ColumnFold]] = {
-    "count": folds.CountFold,
-    "sum": folds.SumFold,
-    "min": folds.SmallestFold,
-    "max": folds.LargestFold,
-    "mean": folds.MeanFold,
-}
-
-
-def column_aggregate(fold: str, of: pl.Expr | None, key_serde: Any, value_serde: Any) -> ColumnStep:
+def column_aggregate(
+    name: str, aggregation: Aggregation, of: pl.Expr | None, key_serde: Any, value_serde: Any
+) -> ColumnStep:
     """An aggregation of the column tier; `of` says what of each record is folded, None its value."""
     declared = declared_by(key_serde, value_serde)
-    result = None if of is None else _result_type(checked(of, fold), declared, fold)
-    aggregate = ColumnMean if fold == "mean" else ColumnAggregate
-    make = partial(aggregate, make_fold=_FOLDS[fold], of=of, declared=declared)
+    result = None if of is None else _result_type(checked(of, name), declared, name)
+    make = partial(ColumnAggregation, aggregation=aggregation, of=of, declared=declared)
     return ColumnStep(make, (_serde_of(result),))
 
 
@@ -184,7 +177,9 @@ def column_reduce(reducer: pl.Expr, key_serde: Any, value_serde: Any) -> ColumnS
     result = _result_type(reducer, declared, "reduce")
     if result is not None and result != declared.value:
         raise TopologyError(f"reduce: {reducer} gives {result}, but values are {declared.value}")
-    return ColumnStep(partial(ColumnReduce, expression=reducer, declared=declared), (value_serde,))
+    aggregation = reduce_in_columns(reducer, declared.value)
+    make = partial(ColumnAggregation, aggregation=aggregation, of=None, declared=declared)
+    return ColumnStep(make, (value_serde,))
 
 
 def declared_by(key_serde: Any, value_serde: Any) -> Declared:

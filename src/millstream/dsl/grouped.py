@@ -14,19 +14,22 @@ from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import repartition_node
 from millstream.dsl.table_state import TableState
-from millstream.processors import fold
-from millstream.processors.aggregate import StreamAggregate, StreamReduce
-from millstream.processors.mean import StreamMean
+from millstream.processors.aggregations.aggregate import aggregate_by
+from millstream.processors.aggregations.aggregation import Aggregation
+from millstream.processors.aggregations.count import COUNT
+from millstream.processors.aggregations.keyed import KeyedAggregation
+from millstream.processors.aggregations.mean import mean_of
+from millstream.processors.aggregations.min_max import min_max
+from millstream.processors.aggregations.reduce import reduce_by
+from millstream.processors.aggregations.sum import sum_of
 from millstream.processors.operator import Operator
 from millstream.serdes import Serde, double, int64
 from millstream.serdes.mean_serde import MeanSerde
-from millstream.topology.operator_spec import COLUMNAR, PLAIN, OperatorSpec
+from millstream.topology.operator_spec import COLUMNAR, OperatorSpec
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from millstream.dsl.columns import ColumnStep
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -71,11 +74,7 @@ class KGroupedStream(Generic[K, V]):
         spec = as_store(store, key, value)
         if spec.name is None and (store is not None or key is not None or value is not None):
             self.graph.new_store_name(AGGREGATE)  # Kafka uses up a number here
-        make: Callable[..., Operator]
-        make = partial(StreamAggregate, initializer=fold.zero, aggregator=fold.add_one)
-        if self.in_columns:
-            make = self._column_aggregate("count", None).make
-        operator = OperatorSpec(combine=fold.Counting(), columnar=self.in_columns)
+        operator, make, _ = self._in_its_tier("count", lambda _: COUNT, None)
         return self._aggregate(operator, make, spec, AGGREGATE, name, value=int64)
 
     def reduce(
@@ -104,8 +103,7 @@ class KGroupedStream(Generic[K, V]):
 
             operator, make = COLUMNAR, column_reduce(reducer, self.key_serde, self.value_serde).make
         else:
-            operator = OperatorSpec(combine=fold.Reducing(reducer) if commutative else None)
-            make = partial(StreamReduce, reducer=reducer, commutative=commutative)
+            operator, make = _in_rows(reduce_by(reducer, commutative=commutative))
         spec = as_store(store, key, value)
         return self._aggregate(operator, make, spec, REDUCE, name, value=self.value_serde)
 
@@ -127,8 +125,8 @@ class KGroupedStream(Generic[K, V]):
         >>> totals.queryable_store_name
         'totals'
         """
-        make = partial(StreamAggregate, initializer=initializer, aggregator=aggregator)
-        return self._aggregate(PLAIN, make, as_store(store, key, value), AGGREGATE, name, value=None)
+        operator, make = _in_rows(aggregate_by(initializer, aggregator))
+        return self._aggregate(operator, make, as_store(store, key, value), AGGREGATE, name, value=None)
 
     @overload
     def sum(
@@ -185,7 +183,7 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").group_by_key().sum(lambda order: order["amount"]).node.name
         'KSTREAM-AGGREGATE-0000000002'
         """
-        operator, make, serde = self._folding("sum", of, fold.zero, fold.Sum)
+        operator, make, serde = self._in_its_tier("sum", sum_of, of)
         return self._aggregate(operator, make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     @overload
@@ -243,7 +241,7 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("temperatures").group_by_key().min(store="coldest").queryable_store_name
         'coldest'
         """
-        operator, make, serde = self._folding("min", of, fold.nothing, fold.Min)
+        operator, make, serde = self._in_its_tier("min", partial(min_max, "min"), of)
         return self._aggregate(operator, make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     @overload
@@ -301,7 +299,7 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("temperatures").group_by_key().max(store="hottest").queryable_store_name
         'hottest'
         """
-        operator, make, serde = self._folding("max", of, fold.nothing, fold.Max)
+        operator, make, serde = self._in_its_tier("max", partial(min_max, "max"), of)
         return self._aggregate(operator, make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
     def mean(
@@ -320,7 +318,7 @@ class KGroupedStream(Generic[K, V]):
         >>> StreamsBuilder().stream("temperatures").group_by_key().mean(store="usual").queryable_store_name
         'usual'
         """
-        operator, make, _ = self._folding("mean", of, fold.nothing, fold.MeanOf)
+        operator, make, _ = self._in_its_tier("mean", mean_of, of)
         spec = replace(as_store(store, key), value=MeanSerde())
         table: KTable[K, float] = self._aggregate(operator, make, spec, AGGREGATE, name, value=None)
         return replace(table, value_serde=double)
@@ -339,23 +337,19 @@ class KGroupedStream(Generic[K, V]):
         """
         return CogroupedKStream(self.graph, ((self, aggregator),))
 
-    def _folding(
-        self, how: str, of: Any, initializer: Callable[[], Any], aggregator: Callable[[Any], Any]
+    def _in_its_tier(
+        self, name: str, aggregation: Callable[[Any], Aggregation], of: Any
     ) -> tuple[OperatorSpec, Callable[..., Operator], Any]:
-        """A built-in fold in its tier, and the serde of its result where that is known."""
+        """A built-in aggregation in its tier, and the serde of its result where that is known."""
         if is_expression(of) or (of is None and self.in_columns):
-            # What an expression looks at is only known behind the repartition: nothing is combined before.
-            step = self._column_aggregate(how, of)
-            return COLUMNAR, step.make, step.serdes[0]
-        operator = StreamMean if how == "mean" else StreamAggregate
-        folds = aggregator(of)
-        spec = OperatorSpec(combine=fold.combine_for(initializer, folds))
-        return spec, partial(operator, initializer=initializer, aggregator=folds), None
+            from millstream.dsl.columns import column_aggregate  # noqa: PLC0415 - imports Polars
 
-    def _column_aggregate(self, how: str, of: pl.Expr | None) -> ColumnStep:
-        from millstream.dsl.columns import column_aggregate  # noqa: PLC0415 - imports Polars, which is there
-
-        return column_aggregate(how, of, self.key_serde, self.value_serde)
+            found = aggregation(None)
+            step = column_aggregate(name, found, of, self.key_serde, self.value_serde)
+            # What an expression looks at is only known behind the repartition.
+            known_in_front = found.columns is None or not found.columns.looks_at_values
+            return replace(COLUMNAR, combine=found if known_in_front else None), step.make, step.serdes[0]
+        return *_in_rows(aggregation(of)), None
 
     def _aggregate(
         self,
@@ -396,3 +390,9 @@ class KGroupedStream(Generic[K, V]):
             self._shared_repartition.append(fresh)
         self.graph.add(node, self.node)
         return node, frozenset({node.name})
+
+
+def _in_rows(aggregation: Aggregation) -> tuple[OperatorSpec, Callable[..., Operator]]:
+    """An aggregation in the row tier."""
+    combine = aggregation if aggregation.combiner is not None else None
+    return OperatorSpec(combine=combine), partial(KeyedAggregation, aggregation=aggregation)

@@ -13,9 +13,11 @@ from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import SUFFIX
 from millstream.dsl.table_state import TableState
-from millstream.processors import fold
+from millstream.processors.aggregations.aggregate import aggregate_by
+from millstream.processors.aggregations.count import COUNT
+from millstream.processors.aggregations.reduce import reduce_by
 from millstream.processors.operator import Operator
-from millstream.processors.table_group import TableAggregate, TableReduce
+from millstream.processors.table_group import TableAggregation
 from millstream.serdes import Serde, int64
 from millstream.topology.operator_spec import PLAIN
 from millstream.topology.topology import Topology
@@ -54,9 +56,7 @@ class KGroupedTable(Generic[K, V]):
         >>> users.group_by(lambda user, city: (city, user)).count(store="per-city").queryable_store_name
         'per-city'
         """
-        make = partial(
-            TableAggregate, initializer=fold.zero, adder=fold.add_one, subtractor=fold.subtract_one
-        )
+        make = partial(TableAggregation, aggregation=COUNT)
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=int64)
 
     def reduce(
@@ -77,7 +77,7 @@ class KGroupedTable(Generic[K, V]):
         >>> ages.reduce(add, sub, store="years-per-city").queryable_store_name
         'years-per-city'
         """
-        make = partial(TableReduce, adder=adder, subtractor=subtractor)
+        make = partial(TableAggregation, aggregation=reduce_by(adder, subtractor))
         return self._aggregate(make, as_store(store, key, value), REDUCE, name, value=self.value_serde)
 
     def aggregate(
@@ -99,7 +99,7 @@ class KGroupedTable(Generic[K, V]):
         >>> total.queryable_store_name
         'per-shop'
         """
-        make = partial(TableAggregate, initializer=initializer, adder=adder, subtractor=subtractor)
+        make = partial(TableAggregation, aggregation=aggregate_by(initializer, adder, subtractor))
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
 
     def _aggregate(

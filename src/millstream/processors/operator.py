@@ -10,7 +10,7 @@ about which row failed when one does.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from millstream.processors.batch import Batch
 
@@ -18,6 +18,9 @@ T = TypeVar("T")
 
 Emission = Batch | Mapping[str, Batch] | None
 """What goes on: to all children, to each child something else, or nothing."""
+
+Form = Literal["columns", "partials"]
+"""A way to handle many rows at once: as columns, or one row per key in place of them."""
 
 
 class OperatorContext(Protocol):
@@ -39,6 +42,9 @@ class OperatorContext(Protocol):
 
     def dropped(self, count: int) -> None:
         """Some rows were left out, as the operator's definition says (a null key, say)."""
+
+    def fell_back(self, form: Form, count: int) -> None:
+        """So many rows could not be handled in a faster form that the operator has, but in the next one."""
 
     def processor_context(self) -> Any:
         """The context of a user's `Processor`."""

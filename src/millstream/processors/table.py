@@ -97,7 +97,7 @@ class TableOperator(Operator):
         """Save the cells that the updates led to; hand the updates on, or keep them for the flush."""
         self._save(batch, updates, cells)
         if self.caching:
-            self._remember(batch, updates)
+            self.hold_back(batch, updates)
             return None
         changed = batch.take(updates.rows)
         return Batch(
@@ -152,7 +152,7 @@ class TableOperator(Operator):
         updates.keep(good)
         self.store.save(good)
 
-    def _remember(self, batch: Batch, updates: Updates) -> None:
+    def hold_back(self, batch: Batch, updates: Updates) -> None:
         """Hold the last update of each key back until the flush."""
         keys, rows, news, timestamps = updates.key_bytes, updates.rows, updates.news, updates.timestamps
         last = dict(zip(keys, range(len(keys)), strict=True))

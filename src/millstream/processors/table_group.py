@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator, as_pair, collect, each_row, rest
 from millstream.processors.table import Cell, TableOperator, Updates, olds_of
@@ -65,16 +66,13 @@ class TableGroupBy(Operator):
         return (None, None) if pair is None else as_pair(pair)
 
 
-class Regrouping(TableOperator):
+class TableAggregation(TableOperator):
     """Applies retractions and additions to the cell of their group."""
 
-    def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """The aggregate without the value."""
-        raise NotImplementedError
-
-    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """The aggregate with the value; None if there was no aggregate."""
-        raise NotImplementedError
+    def __init__(self, store: str, aggregation: Aggregation, *, caching: bool, send_old: bool) -> None:
+        super().__init__(store, caching=caching, send_old=send_old)
+        assert aggregation.subtract is not None, "a table needs a subtractor"
+        self._add, self._subtract = aggregation.fold, aggregation.subtract
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
@@ -99,62 +97,10 @@ class Regrouping(TableOperator):
             before = self.current(cell) if self.send_old else None
             aggregate = self.current(cell)
             if removed is not None:
-                aggregate = self.subtract(group, removed, aggregate)
+                aggregate = self._subtract(group, removed, aggregate)
             if removed is not None or added is not None:
                 timestamp = max(timestamp, cell[1])
         if added is not None:
-            aggregate = self.add(group, added, aggregate)
+            aggregate = self._add(group, added, aggregate)
         cells[key] = self.settle(aggregate, timestamp)
         updates.add(row, key, aggregate, before, timestamp)
-
-
-class TableAggregate(Regrouping):
-    """`aggregate(initializer, adder, subtractor)` of a grouped table."""
-
-    def __init__(
-        self,
-        store: str,
-        initializer: Callable[[], Any],
-        adder: Callable[[Any, Any, Any], Any],
-        subtractor: Callable[[Any, Any, Any], Any],
-        *,
-        caching: bool,
-        send_old: bool,
-    ) -> None:
-        super().__init__(store, caching=caching, send_old=send_old)
-        self.initializer = initializer
-        self.adder = adder
-        self.subtractor = subtractor
-
-    def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """See `Regrouping.subtract`."""
-        return self.subtractor(key, value, aggregate)
-
-    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """See `Regrouping.add`."""
-        return self.adder(key, value, self.initializer() if aggregate is None else aggregate)
-
-
-class TableReduce(Regrouping):
-    """`reduce(adder, subtractor)` of a grouped table."""
-
-    def __init__(
-        self,
-        store: str,
-        adder: Callable[[Any, Any], Any],
-        subtractor: Callable[[Any, Any], Any],
-        *,
-        caching: bool,
-        send_old: bool,
-    ) -> None:
-        super().__init__(store, caching=caching, send_old=send_old)
-        self.adder = adder
-        self.subtractor = subtractor
-
-    def subtract(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """See `Regrouping.subtract`."""
-        return self.subtractor(aggregate, value)
-
-    def add(self, key: Any, value: Any, aggregate: Any) -> Any:
-        """See `Regrouping.add`."""
-        return value if aggregate is None else self.adder(aggregate, value)

@@ -13,11 +13,12 @@ import pyarrow as pa
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, chain_columns, take_rows
 from millstream.serdes import Serde
+from millstream.task.records import DecodedPart
 
 if TYPE_CHECKING:
     import polars as pl
-
-    from millstream.task.inputs import DecodedPart
+else:
+    from millstream.processors.columns import lazy_polars as pl
 
 __all__ = ["MergedColumns", "as_column", "decoded", "encoded", "largest", "running_maximum", "smallest"]
 
@@ -84,8 +85,6 @@ class MergedColumns:
     def __init__(
         self, parts: Sequence[DecodedPart], keys: Column, values: Column, timestamps: Column
     ) -> None:
-        import polars as pl  # noqa: PLC0415 - see above
-
         self._sources = [part.source for part in parts]
         self._starts = pl.Series([0, *(len(part.rows) for part in parts)]).cum_sum().to_list()
         numbers = [
@@ -132,8 +131,6 @@ class MergedColumns:
         """Rows from `start` to `end` by source node."""
         if len(set(self._sources)) == 1:
             return {self._sources[0]: self._batch(range(start, end), ordered=ordered)}
-        import polars as pl  # noqa: PLC0415 - see above
-
         sources = list(dict.fromkeys(self._sources))
         of_part = pl.Series([sources.index(source) for source in self._sources])
         of_row = of_part.gather(self._parts[start:end])
@@ -169,6 +166,4 @@ def _headers(parts: Sequence[DecodedPart], order: pl.Series) -> list[Any] | None
 
 
 def _nulls(count: int) -> pl.Series:
-    import polars as pl  # noqa: PLC0415 - see above
-
     return pl.Series([None], dtype=pl.Binary).new_from_index(0, count)

@@ -9,17 +9,22 @@ one, and nothing is lost but time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millstream.processors.aggregations.aggregation import Aggregation, PartialAggregate
+from millstream.processors.aggregations.groups import group_rows
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, are_few, plain_column
-from millstream.processors.fold import Combine, PartialAggregate
-from millstream.processors.groups import group_rows
 from millstream.serdes import Serde
 from millstream.serdes import serialize_column as serialize
 from millstream.task.column_codec import encoded
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    from millstream.processors.columns import lazy_polars as pl
 
 __all__ = ["combined_rows", "decode_marked", "mark_single"]
 
@@ -30,7 +35,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 def combined_rows(
-    batch: Batch, key_serde: Serde[Any], value_serde: Serde[Any], combine: Combine
+    batch: Batch, key_serde: Serde[Any], value_serde: Serde[Any], aggregation: Aggregation
 ) -> tuple[Batch, Sequence[bytes | None]] | None:
     """The last row of each key, and the marked values that stand for all of its rows.
 
@@ -41,7 +46,7 @@ def combined_rows(
         return None
     try:
         _write(value_serde, batch.values)  # what can't be written must fail here, as it would without us
-        groups = group_rows(batch, key_serde, combine)
+        groups = group_rows(batch, key_serde, aggregation)
         if groups is None:
             return None
         return batch.take(groups.rows), _marked(groups.combined)
@@ -81,8 +86,6 @@ def _combined(data: bytes) -> PartialAggregate:
 def _marked(combined: Sequence[Any]) -> Sequence[bytes | None]:
     if not isinstance(combined, Column):
         return [_COMBINED + _encode(value) for value in combined]
-    import polars as pl  # noqa: PLC0415 - there is a column
-
     from millstream.serdes.columns.primitive_codecs import big_endian  # noqa: PLC0415 - likewise
 
     numbers = big_endian(combined.series(), _NUMBER_BYTES - 1)
@@ -91,8 +94,6 @@ def _marked(combined: Sequence[Any]) -> Sequence[bytes | None]:
 
 def _numbers(column: Column) -> Column | None:
     """Numbers that stand for several values, if there is nothing else."""
-    import polars as pl  # noqa: PLC0415 - there is a column
-
     data = column.series()
     if data.null_count() or not (data.bin.starts_with(_NUMBER) & (data.bin.size() == _NUMBER_BYTES)).all():
         return None

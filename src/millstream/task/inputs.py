@@ -8,7 +8,7 @@ the order depends on the records alone and a replay repeats it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
@@ -19,7 +19,7 @@ from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.record import Headers, RecordMetadata
 from millstream.task.column_codec import MergedColumns, largest, running_maximum
-from millstream.task.records import RawBatch
+from millstream.task.records import DecodedPart, RawBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,6 @@ class ConsumedRecord:
     value: Any
     timestamp: int
     headers: Headers
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedPart:
-    """The usable records of one partition: rows of a raw batch, decoded."""
-
-    raw: RawBatch
-    source: str
-    rows: Sequence[int]
-    """Which records of the raw batch these are: bad ones are left out."""
-    keys: Sequence[Any]
-    values: Sequence[Any]
-    olds: Sequence[Any] | None
-    timestamps: Sequence[int]
 
 
 class TaskInput:
@@ -70,6 +56,12 @@ class TaskInput:
 
     def __len__(self) -> int:
         return len(self.timestamps)
+
+    def left_columns(self) -> Iterator[tuple[str, int]]:
+        """Sources, and how many rows of theirs stood in columns but are merged as Python objects."""
+        for part in self._parts if self._order is not None else ():
+            if isinstance(part.keys, Column) and isinstance(part.values, Column):
+                yield part.source, len(part.rows)
 
     @property
     def stream_times(self) -> Sequence[int]:

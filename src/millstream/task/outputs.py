@@ -79,6 +79,7 @@ class Sink:
         book: SerdeBook,
         outputs: Outputs,
         failed: Callable[[Batch, int, Exception], None],
+        count: Callable[[str, int], None],
         context_of: Callable[[Batch, int], SinkContext],
         partitions_of: Callable[[str], int],
         *,
@@ -88,6 +89,7 @@ class Sink:
         self._book = book
         self._outputs = outputs
         self._failed = failed
+        self._count = count
         self._context_of = context_of
         self._partitions_of = partitions_of
         self._precombines = precombines
@@ -132,6 +134,7 @@ class Sink:
             if combined is not None:
                 last, marked = combined
                 return _Rows(last, self._column(topic, "key", key_serde, last.keys), marked, None)
+            self._count("partials-fell-back", len(batch))
         keys = self._column(topic, "key", key_serde, batch.keys)
         values = self._values(topic, value_serde, batch)
         if combine is not None:
@@ -161,8 +164,11 @@ class Sink:
     def _column(
         self, topic: str, part: Any, serde: Serde[Any], column: Sequence[Any]
     ) -> Sequence[bytes | None]:
-        if isinstance(column, Column) and (whole := encoded(serde, column)) is not None:
-            return whole
+        if isinstance(column, Column):
+            whole = encoded(serde, column)
+            if whole is not None:
+                return whole
+            self._count("columns-fell-back", len(column))
         try:
             return serialize(serde, column)
         except ColumnError as bad:

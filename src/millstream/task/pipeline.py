@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from millstream.errors import MillstreamError, ProcessingError
 from millstream.processors.batch import Batch, interleave
-from millstream.processors.operator import Emission, Operator
+from millstream.processors.operator import Emission, Form, Operator
 from millstream.processors.operator_chain import OperatorChain
 from millstream.task.chaining import chains_of
 from millstream.task.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
@@ -58,6 +58,10 @@ class NodeContext:
     def dropped(self, count: int) -> None:
         """See `OperatorContext.dropped`."""
         self._host.count(self.node, "records-dropped", count)
+
+    def fell_back(self, form: Form, count: int) -> None:
+        """See `OperatorContext.fell_back`."""
+        self._host.count(self.node, f"{form}-fell-back", count)
 
     def processor_context(self) -> ForwardingContext:
         """See `OperatorContext.processor_context`."""

@@ -58,6 +58,20 @@ class RawBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class DecodedPart:
+    """The usable records of one partition: rows of a raw batch, decoded."""
+
+    raw: RawBatch
+    source: str
+    rows: Sequence[int]
+    """Which records of the raw batch these are: bad ones are left out."""
+    keys: Sequence[Any]
+    values: Sequence[Any]
+    olds: Sequence[Any] | None
+    timestamps: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class OutputBatch:
     """Records for one topic, in the order in which they are to be written."""
 

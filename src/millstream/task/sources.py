@@ -15,8 +15,8 @@ from millstream.serdes.primitives import BytesSerde
 from millstream.task.change_codec import decode_change
 from millstream.task.column_codec import as_column, decoded, smallest
 from millstream.task.combiner import decode_marked
-from millstream.task.inputs import DecodedPart, extract_timestamps
-from millstream.task.records import RawBatch
+from millstream.task.inputs import extract_timestamps
+from millstream.task.records import DecodedPart, RawBatch
 from millstream.task.serde_book import SerdeBook
 from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.nodes import SourceNode
@@ -33,7 +33,7 @@ class SourceReader:
         book: SerdeBook,
         extractor: TimestampExtractor | None,
         failed: Callable[[RawBatch, int, Exception, OrderKey], None],
-        dropped: Callable[[int], None],
+        count: Callable[[str, int], None],
         *,
         precombines: bool = True,
     ) -> None:
@@ -45,7 +45,7 @@ class SourceReader:
         self._internal = extractor is None
         self._extractor = extractor or fail_on_invalid_timestamp
         self._failed = failed
-        self._dropped = dropped
+        self._count = count
 
     def read(self, raw: RawBatch, partition_time: int) -> DecodedPart:
         """The usable records of a raw batch."""
@@ -86,6 +86,7 @@ class SourceReader:
             found = decoded(serde, column)
             if found is not None:
                 return found
+            self._count("columns-fell-back", len(column))
         if isinstance(column, Column) and isinstance(serde, BytesSerde) and not are_few(len(column)):
             return column  # bytes already: nobody may ever look at them one by one
         return _decode(serde, column.values() if isinstance(column, Column) else column, part, bad)
@@ -125,7 +126,7 @@ class SourceReader:
         kept = [position for position, timestamp in enumerate(timestamps) if timestamp >= 0]
         if len(kept) == len(timestamps):
             return _with_timestamps(part, timestamps)
-        self._dropped(len(timestamps) - len(kept))
+        self._count("records-dropped", len(timestamps) - len(kept))
         return DecodedPart(
             raw,
             part.source,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from millstream.config import StreamsConfig
@@ -119,6 +120,8 @@ class Task:
         """
         parts = [self._read(raw) for raw in raws]
         self._input = TaskInput(parts, self._stream_time)
+        for source, rows in self._input.left_columns():
+            self.count(source, "columns-fell-back", rows)
         start_again = self._way_back()
         try:
             self._run(max_rows)
@@ -263,9 +266,6 @@ class Task:
             context = self._error_context(ErrorKind.DESERIALIZATION, node.name, (raw, row), None)
             self._failures.handle(context, error, order)
 
-        def dropped(count: int) -> None:
-            self.count(node.name, "records-dropped", count)
-
         extractor = node.timestamp_extractor or self._environment.config.timestamp_extractor
         internal = any(self._environment.is_internal(topic) for topic in node.topics)
         return SourceReader(
@@ -273,7 +273,7 @@ class Task:
             self._environment.book,
             None if internal else extractor,
             failed,
-            dropped,
+            partial(self.count, node.name),
             precombines=self._environment.precombines,
         )
 
@@ -286,6 +286,7 @@ class Task:
             self._environment.book,
             self._outputs,
             failed,
+            partial(self.count, node.name),
             self._sink_context,
             self._environment.partitions_of,
             precombines=self._environment.precombines,

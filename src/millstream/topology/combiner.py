@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from millstream.processors.fold import Combine
+from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.topology.graph import TopologyGraph
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode
 
@@ -48,7 +48,7 @@ def with_combiners(graph: TopologyGraph, groups: list[list[str]]) -> dict[str, N
     return changed
 
 
-def _combine_behind(graph: TopologyGraph, source: str) -> Combine | None:
+def _combine_behind(graph: TopologyGraph, source: str) -> Aggregation | None:
     """How the only node behind a source combines, if it does, and if it has its store to itself."""
     children = [node for node in graph.nodes.values() if source in node.parents]
     if len(children) != 1 or not isinstance(children[0], ProcessorNode) or len(children[0].parents) != 1:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.offset_reset import OffsetReset
-from millstream.processors.fold import Combine
+from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.operator import Operator
 from millstream.topology.operator_spec import OperatorSpec
 
@@ -60,7 +60,7 @@ class SinkNode:
     partitioner: Any
     site: str
     carries_changes: bool = False
-    combine: Combine | None = None
+    combine: Aggregation | None = None
     """How rows of a key may be combined before they are sent: see `topology.combiner`."""
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from millstream.processors.fold import Combine
+from millstream.processors.aggregations.aggregation import Aggregation
 
 __all__ = ["CHAINED", "CHAIN_TAIL", "COLUMNAR", "PLAIN", "PROCESSOR", "ChainingStrategy", "OperatorSpec"]
 
@@ -44,7 +44,7 @@ class OperatorSpec:
     """It runs code of the user's that can see offsets and stream time."""
     may_schedule: bool = False
     """It runs code of the user's that can schedule punctuators, also by the wall clock."""
-    combine: Combine | None = None
+    combine: Aggregation | None = None
     """How rows of a key may be combined in front of its repartition: see `topology.combiner`."""
     ports: int = 1
     """How many inputs it tells apart. With one, rows of all parents are alike."""

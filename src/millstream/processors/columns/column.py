@@ -16,6 +16,8 @@ import pyarrow as pa
 
 if TYPE_CHECKING:
     import polars as pl
+else:
+    from millstream.processors.columns import lazy_polars as pl
 
 __all__ = ["Column", "are_few", "are_many", "chain_columns", "plain_column", "repeated_rows", "take_rows"]
 
@@ -59,8 +61,6 @@ class Column(Sequence[Any]):
     def series(self) -> pl.Series:
         """The column as Polars has it."""
         if self._series is None:
-            import polars as pl  # noqa: PLC0415 - see above
-
             found = pl.from_arrow(self._array)
             assert isinstance(found, pl.Series)  # an array is no table
             self._series = found
@@ -164,8 +164,6 @@ def chain_columns(columns: Sequence[Sequence[Any]]) -> Sequence[Any] | None:
     parts = [column for column in columns if isinstance(column, Column)]
     if len(parts) < len(columns):
         return None
-    import polars as pl  # noqa: PLC0415 - there are columns, so it is there
-
     if len({(str(part.dtype()), part.shown_as) for part in parts}) > 1:
         return None
     return Column.of_series(pl.concat([part.series() for part in parts]), parts[0].shown_as)
@@ -184,8 +182,6 @@ def plain_column(values: Sequence[Any]) -> Sequence[Any]:
     kinds = set(map(type, values))
     if kinds not in ({str}, {bytes}):
         return values
-    import polars as pl  # noqa: PLC0415 - there are many
-
     try:
         column = Column.of_series(pl.Series(values, dtype=pl.String if kinds == {str} else pl.Binary))
     except UnicodeEncodeError:  # half a surrogate pair: text that has no bytes
@@ -200,8 +196,6 @@ def repeated_rows(counts: Sequence[int]) -> Column:
     >>> list(repeated_rows([2, 0, 1]))
     [0, 0, 2]
     """
-    import polars as pl  # noqa: PLC0415 - there are columns, so it is there
-
     often = pl.Series(counts, dtype=pl.Int64)
     rows = (often > 0).arg_true().cast(pl.Int64)
     if not len(rows):

@@ -65,6 +65,7 @@ class Evaluation:
         try:
             parts = [self._whole(batch)]
         except _FAILURES:
+            context.fell_back("columns", len(batch))
             parts = list(self._by_type(context, batch))
         found: list[tuple[Sequence[int], pl.DataFrame]] = []
         for part in parts:

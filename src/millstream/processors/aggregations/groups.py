@@ -1,23 +1,24 @@
-"""The rows of a batch by key, combined: what a built-in aggregation folds instead of each row.
-
-Batches of many rows go through Polars, which is imported for the first of them: programs with small batches
-do without.
-"""
+"""The rows of a batch by key, combined: the partial form folds these instead of each row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from millstream.processors.aggregations.aggregation import Aggregation
+from millstream.processors.aggregations.column_form import ColumnForm
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, are_many
-from millstream.processors.fold import Combine, Counting, PartialAggregate
 from millstream.serdes import Serde
-from millstream.state.stores.key_value import TimestampedKeyValueStore
 
-__all__ = ["Groups", "fold_in_columns", "group_rows", "has_partials"]
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    from millstream.processors.columns import lazy_polars as pl
+
+__all__ = ["Groups", "group_rows", "key_type"]
 
 _PYTHON_TYPES = {"String": str, "Binary": bytes, "Int64": int}
 _EQUAL_BY_BYTES = frozenset({str, bytes, int})
@@ -36,17 +37,18 @@ class Groups:
     """The largest of the key's rows."""
 
 
-def group_rows(batch: Batch, key_serde: Serde[Any], combine: Combine) -> Groups | None:
+def group_rows(batch: Batch, key_serde: Serde[Any], aggregation: Aggregation) -> Groups | None:
     """The rows by key; None if the keys or values are of types that have to be taken one by one.
 
     The keys are compared as Python objects: only those of each group are ever serialized.
     """
-    kind = _kind_of(batch.keys, key_serde)
-    if kind is None:
+    kind = key_type(batch.keys, key_serde)
+    if kind is None or aggregation.combiner is None:
         return None
-    if isinstance(combine, Counting) and are_many(len(batch)) and kind is not int:
-        return _counted(batch, kind)
-    found = combine.combined(batch.keys, batch.values)
+    form = aggregation.columns
+    if form is not None and not form.looks_at_values and are_many(len(batch)) and kind is not int:
+        return _in_columns(batch, kind, form)
+    found = aggregation.combiner.combine(batch.keys, batch.values)
     if found is None:
         return None
     last = dict(zip(batch.keys, range(len(batch)), strict=True))
@@ -55,24 +57,7 @@ def group_rows(batch: Batch, key_serde: Serde[Any], combine: Combine) -> Groups 
     return Groups(rows, [found[key] for key, _ in ordered], _largest(batch, last, ordered))
 
 
-def has_partials(values: Sequence[Any]) -> bool:
-    """Whether some of the values stand for several ones: see `PartialAggregate`."""
-    if isinstance(values, Column):
-        return values.shown_as is PartialAggregate
-    return PartialAggregate in set(map(type, values))
-
-
-def fold_in_columns(store: TimestampedKeyValueStore[Any], batch: Batch, combine: Combine) -> bool:
-    """Fold a batch into a cached table as the column tier does. False if it can't: nothing has happened."""
-    kind = _kind_of(batch.keys, store.key_serde)
-    if kind is None or kind is int:
-        return False
-    from millstream.processors.columns.row_folds import fold_rows  # noqa: PLC0415 - see above
-
-    return fold_rows(store, batch, kind, combine)
-
-
-def _kind_of(keys: Sequence[Any], serde: Serde[Any]) -> type | None:
+def key_type(keys: Sequence[Any], serde: Serde[Any]) -> type | None:
     """The one type of all keys, if they are equal just when their bytes are."""
     if isinstance(keys, Column):
         kinds = {_PYTHON_TYPES.get(str(keys.dtype()))} if not keys.null_count else set()
@@ -82,10 +67,8 @@ def _kind_of(keys: Sequence[Any], serde: Serde[Any]) -> type | None:
     return kinds.pop() if len(kinds) == 1 and kinds <= exact & _EQUAL_BY_BYTES else None
 
 
-def _counted(batch: Batch, kind: type) -> Groups:
-    """The same for a count of many rows, by Polars: several times faster than dictionaries."""
-    import polars as pl  # noqa: PLC0415 - see above
-
+def _in_columns(batch: Batch, kind: type, form: ColumnForm) -> Groups:
+    """The same of many rows whose values don't matter, by Polars: several times faster than dictionaries."""
     dtype = pl.String if kind is str else pl.Binary
     keys, times = batch.keys, batch.timestamps
     frame = pl.DataFrame(
@@ -94,9 +77,8 @@ def _counted(batch: Batch, kind: type) -> Groups:
             "time": times.series() if isinstance(times, Column) else pl.Series(times, dtype=pl.Int64),
         }
     ).with_row_index("row")
-    last = frame.group_by("key").agg(pl.len(), pl.col("row").last(), pl.col("time").max()).sort("row")
-    columns = (last["row"].cast(pl.Int64), last["len"].cast(pl.Int64), last["time"])
-    return Groups(*map(Column.of_series, columns))
+    last = form.grouped(frame).sort("row")
+    return Groups(*map(Column.of_series, (last["row"].cast(pl.Int64), last["new"], last["time"])))
 
 
 def _largest(batch: Batch, last: dict[Any, int], ordered: list[tuple[Any, int]]) -> list[int]:

@@ -1,0 +1,191 @@
+"""The rows of a batch, grouped and aggregated by key in columns, into the cells of a table.
+
+The distinct keys of a batch are read from the store in one go, folded in one go, and written in one go:
+Python sees each key once, not each record. State, updates and timestamps are those of the row form.
+
+A stored cell is the eight bytes of its timestamp and then the value's own (see `state.stores.key_value`). If
+the store's value serde has a column form, cells are taken apart and put together without a Python object for
+value or timestamp; else they go through the store's own bulk calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import polars as pl
+from polars.exceptions import PanicException
+
+from millstream.processors.aggregations.aggregation import Aggregation, has_partials
+from millstream.processors.aggregations.column_form import ColumnForm
+from millstream.processors.aggregations.groups import key_type
+from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column
+from millstream.processors.columns.expressions import series_of
+from millstream.processors.table import TableOperator, Updates
+from millstream.serdes.columns import CannotError, codec_of, codec_to_write, learn
+from millstream.serdes.columns.primitive_codecs import big_endian
+from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.state.stores.written_columns import WrittenColumns
+
+__all__ = [
+    "FAILURES",
+    "ColumnGroups",
+    "fold_in_columns",
+    "load_cells",
+    "operand",
+    "rows_by_key",
+    "save_cells",
+]
+
+FAILURES: Final = (Exception, PanicException)
+"""Whatever Polars may raise: then the row form does it, or finds the record to blame."""
+_TIMESTAMP_BYTES: Final = 8
+_PLAIN: Final[dict[type, pl.DataType]] = {int: pl.Int64(), str: pl.String(), bytes: pl.Binary()}
+
+
+def fold_in_columns(table: TableOperator, batch: Batch, aggregation: Aggregation) -> bool:
+    """Fold plain keys and values into a cached table. False if it can't: nothing has happened then."""
+    form = aggregation.columns
+    if has_partials(batch.values) and aggregation.partials is not None:
+        form = aggregation.partials.columns
+    if form is None:
+        return False
+    try:
+        groups = ColumnGroups(form, _plain_rows(form, batch, table.store), table.store, each=False)
+        groups.save(table.store)
+    except FAILURES:  # row by row it fails again, and it is known where
+        table.context.fell_back("columns", len(batch))
+        return False
+    groups.hold_back(table, batch)
+    return True
+
+
+def _plain_rows(form: ColumnForm, batch: Batch, store: TimestampedKeyValueStore[Any]) -> pl.DataFrame:
+    """Rows whose keys and values Python could compare as well as columns can. Raises if they are others."""
+    values, kind = batch.values, key_type(batch.keys, store.key_serde)
+    if kind is None or kind is int:
+        raise CannotError("keys that may be equal without having the same bytes")
+    if has_partials(values):
+        if not isinstance(values, Column):
+            raise CannotError("partial aggregates among values, from several senders")
+        values = Column.of_series(values.series())
+    folded = operand(form, values, None)
+    if not any(folded.dtype == _PLAIN.get(exact) for exact in store.exact_types):
+        raise CannotError(f"{folded.dtype} in a store of other values")
+    return rows_by_key(store.key_serde, batch, folded, _PLAIN[kind])
+
+
+def rows_by_key(
+    serde: Any, batch: Batch, values: pl.Series, declared_key: pl.DataType | None
+) -> pl.DataFrame:
+    """Rows as a `ColumnForm` takes them. Raises if the keys have to be encoded one by one."""
+    keys = series_of(batch.keys, declared_key)
+    codec = codec_to_write(serde, keys.dtype)
+    if codec is None:
+        raise CannotError(f"keys of {keys.dtype}")
+    data = codec.encode(keys)
+    learn(serde, keys.dtype)
+    times = series_of(batch.timestamps, pl.Int64())
+    return pl.DataFrame({"key": data, "value": values, "time": times}).with_row_index("row")
+
+
+def operand(form: ColumnForm, values: Sequence[Any], declared: pl.DataType | None) -> pl.Series:
+    """What is folded, as a column. Raises if the form does not take it."""
+    if not form.looks_at_values:
+        return pl.Series([1], dtype=pl.Int64).new_from_index(0, len(values))
+    series = series_of(values, declared)
+    form.check(series)
+    return series
+
+
+class ColumnGroups:
+    """Read, folded, ready to be written: whatever can go wrong went wrong before anything has changed."""
+
+    def __init__(
+        self, form: ColumnForm, frame: pl.DataFrame, store: TimestampedKeyValueStore[Any], *, each: bool
+    ) -> None:
+        self._form = form
+        self.each = frame.clear()
+        """The aggregate after every row, if `each` asks for it."""
+        if each or form.in_order(frame.schema["value"]):
+            before = _before(form, frame, frame["key"].unique().sort(), store)
+            old = pl.coalesce(pl.col("new").shift().over("key"), "before")
+            rows = form.each(frame, before).with_columns(old=old)
+            self.each = rows.select("row", "key", "new", "old", "time", *form.state)
+            self.last = self.each.group_by("key").last().sort("key")
+            """One row per key, in the order of the keys."""
+        else:
+            grouped = form.grouped(frame).sort("key")
+            self.last = form.last(frame, grouped, _before(form, frame, grouped["key"], store))
+
+    def save(self, store: TimestampedKeyValueStore[Any]) -> None:
+        """Write the new cells."""
+        save_cells(store, self.last["key"], self._form.values_of(self.last), self.last["time"])
+
+    def hold_back(self, table: TableOperator, batch: Batch) -> None:
+        """With caching: one update per key, in the order of their last rows."""
+        last = self.last.sort("row")
+        values = self._form.values_of(last)
+        changed = batch.take(Column.of_series(last["row"]))
+        if not isinstance(values, pl.Series) or values.dtype.is_nested() or values.null_count():
+            table.hold_back(changed, _updates(last, list(values)))
+            return
+        held = replace(
+            changed,
+            values=Column.of_series(values),
+            timestamps=Column.of_series(last["time"]),
+            olds=None,
+            order=None,
+        )
+        table.store.pending_updates.append((Column.of_series(last["key"]), held))
+
+
+def _updates(last: pl.DataFrame, news: list[Any]) -> Updates:
+    updates = Updates()
+    updates.key_bytes, updates.news, updates.timestamps = last["key"].to_list(), news, last["time"].to_list()
+    updates.rows, updates.olds = list(range(len(news))), [None] * len(news)
+    return updates
+
+
+def _before(
+    form: ColumnForm, frame: pl.DataFrame, keys: pl.Series, store: TimestampedKeyValueStore[Any]
+) -> pl.DataFrame:
+    """The cells of keys in ascending order, as they are now."""
+    values, times = load_cells(store, keys.to_list())
+    columns = form.columns_of(values, frame.schema["value"])
+    before = pl.DataFrame({"key": keys, **columns, "time_before": times})
+    form.check_totals(frame, before)
+    return before
+
+
+def load_cells(
+    store: TimestampedKeyValueStore[Any], keys: list[bytes]
+) -> tuple[Sequence[Any] | pl.Series, pl.Series]:
+    """Values and timestamps of distinct keys in ascending order; None where there is nothing."""
+    codec = codec_of(store.value_serde)
+    if codec is None or codec.dtype is None:
+        cells = list(store.load(keys).values())
+        times = pl.Series([None if cell is None else cell[1] for cell in cells], dtype=pl.Int64)
+        return [None if cell is None else cell[0] for cell in cells], times
+    data = pl.Series(store.overlay.get_ascending(keys), dtype=pl.Binary)
+    if (data.bin.size() < _TIMESTAMP_BYTES).any():
+        raise CannotError("a cell without a timestamp")
+    times = data.bin.slice(0, _TIMESTAMP_BYTES).bin.reinterpret(dtype=pl.Int64, endianness="big")
+    return codec.decode(data.bin.slice(_TIMESTAMP_BYTES)), times
+
+
+def save_cells(
+    store: TimestampedKeyValueStore[Any], keys: pl.Series, values: Sequence[Any] | pl.Series, times: pl.Series
+) -> None:
+    """Write values and timestamps of distinct keys in ascending order; None deletes."""
+    codec = codec_to_write(store.value_serde, values.dtype) if isinstance(values, pl.Series) else None
+    if codec is None or codec.dtype is None or not isinstance(values, pl.Series) or values.null_count():
+        cells = [None if value is None else (value, time) for value, time in zip(values, times, strict=True)]
+        store.save(dict(zip(keys.to_list(), cells, strict=True)))
+        return
+    data = pl.select(pl.lit(big_endian(times, _TIMESTAMP_BYTES)) + pl.lit(codec.encode(values))).to_series()
+    learn(store.value_serde, values.dtype)
+    columns = (keys, data, times)
+    store.overlay.put_columns(WrittenColumns(*(column.rechunk().to_arrow() for column in columns)))

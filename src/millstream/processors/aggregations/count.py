@@ -1,0 +1,44 @@
+"""count: how many values a key has had."""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import add
+from typing import TYPE_CHECKING, Any, Final
+
+from millstream.processors.aggregations.aggregation import Aggregation, Combiner
+from millstream.processors.aggregations.sum import SumColumns, sum_of
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    from millstream.processors.columns import lazy_polars as pl
+
+__all__ = ["COUNT"]
+
+
+def _one_more(key: Any, value: Any, count: int | None) -> int:
+    return 1 if count is None else count + 1
+
+
+def _one_less(key: Any, value: Any, count: int) -> int:
+    return count - 1
+
+
+class CountColumns(SumColumns):
+    """A sum of ones, whatever the values are."""
+
+    looks_at_values = False
+
+    def whole(self, value: pl.Expr) -> pl.Expr:
+        """See `ColumnForm.whole`."""
+        return pl.len().cast(pl.Int64)
+
+
+COUNT: Final = Aggregation(
+    fold=_one_more,
+    subtract=_one_less,
+    combiner=Combiner(lambda keys, _: Counter(keys), add),
+    columns=CountColumns(),
+    partials=sum_of(None),
+)
