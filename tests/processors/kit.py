@@ -8,6 +8,7 @@ from typing import Any
 from millstream import serdes
 from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator
+from millstream.processors.record_cache import RecordCache
 from millstream.record import Headers
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.stores.key_value import TimestampedKeyValueStore
@@ -24,13 +25,16 @@ class Notes:
         self.failures: list[tuple[int, Exception]] = []
         self.drops = 0
         self.backend = MemoryBackend()
-        self.table: TimestampedKeyValueStore[Any] = TimestampedKeyValueStore(
-            "table", Overlay(self.backend), serdes.string, serdes.json
-        )
+        self.cache = RecordCache()
+        self.table: Any = TimestampedKeyValueStore("table", Overlay(self.backend), serdes.string, serdes.json)
 
     def store(self, name: str) -> Any:
         assert name == "table"
         return self.table
+
+    def record_cache(self, store: str) -> RecordCache:
+        assert store == "table"
+        return self.cache
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         self.failures.append((row, error))

@@ -18,7 +18,8 @@ from millstream.processors.batch import Batch
 from millstream.processors.columns.column import are_many
 from millstream.processors.fold import Combine, PartialAggregate, Reducing, combine_for
 from millstream.processors.groups import Groups, fold_in_columns, group_rows, has_partials
-from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls
+from millstream.processors.table import TableOperator, Updates, drop_nulls
+from millstream.state.stores.cell_store import Cell
 
 
 class KeyedAggregation(TableOperator):
@@ -36,13 +37,15 @@ class KeyedAggregation(TableOperator):
         """See `Operator.process`."""
         batch = drop_nulls(self.context, batch)
         if self.caching and self.combine is not None:
-            if are_many(len(batch)) and fold_in_columns(self.store, batch, self.combine):
+            held = fold_in_columns(self.store, batch, self.combine) if are_many(len(batch)) else None
+            if held is not None:
+                self.cache.hold(held)
                 return None
             if self._fold_groups(batch, self.combine):
                 return None
         self._may_be_combined = self.combine is not None and has_partials(batch.values)
         keys, batch = self.with_key_bytes(batch)
-        cells = self.store.load_settled(keys)
+        cells = self.store.load_frozen(keys)
         fold = self._fold_to_last if self.caching else self._fold_each
         updates = fold(batch, keys, cells)
         return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
@@ -72,7 +75,7 @@ class KeyedAggregation(TableOperator):
         return True
 
     def _merged(self, keys: list[bytes], groups: Groups, combine: Combine) -> Updates:
-        cells = self.store.load_settled(keys)
+        cells = self.store.load_frozen(keys)
         updates = Updates()
         updates.key_bytes, updates.rows, updates.olds = keys, list(range(len(keys))), [None] * len(keys)
         add_new, add_time, merged = updates.news.append, updates.timestamps.append, combine.merged

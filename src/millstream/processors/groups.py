@@ -14,8 +14,9 @@ from typing import Any
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, are_many
 from millstream.processors.fold import Combine, Counting, PartialAggregate
+from millstream.processors.record_cache import HeldBack
 from millstream.serdes import Serde
-from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.state.stores.cell_store import CellStore
 
 __all__ = ["Groups", "fold_in_columns", "group_rows", "has_partials"]
 
@@ -62,11 +63,11 @@ def has_partials(values: Sequence[Any]) -> bool:
     return PartialAggregate in set(map(type, values))
 
 
-def fold_in_columns(store: TimestampedKeyValueStore[Any], batch: Batch, combine: Combine) -> bool:
-    """Fold a batch into a cached table as the column tier does. False if it can't: nothing has happened."""
+def fold_in_columns(store: CellStore[Any], batch: Batch, combine: Combine) -> HeldBack | None:
+    """Fold a batch into a cached table as the column tier does. None if it can't: nothing has happened."""
     kind = _kind_of(batch.keys, store.key_serde)
     if kind is None or kind is int:
-        return False
+        return None
     from millstream.processors.columns.row_folds import fold_rows  # noqa: PLC0415 - see above
 
     return fold_rows(store, batch, kind, combine)

@@ -9,7 +9,8 @@ from typing import Any
 from millstream.processors.aggregate import StreamAggregate
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
-from millstream.processors.table import Cell, TableOperator, Updates
+from millstream.processors.table import TableOperator, Updates
+from millstream.state.stores.cell_store import Cell
 
 
 class SendsFloats(TableOperator):

@@ -66,7 +66,7 @@ class ColumnAggregate(StreamAggregate):
             return super().process(batch)
         if not self.caching:
             return self._emitted(batch, groups)
-        groups.hold_back(self.store, batch)
+        self.cache.hold(groups.held_back(batch))
         return None
 
     def _grouped(self, batch: Batch) -> FoldedGroups:

@@ -13,7 +13,8 @@ from millstream.processors.columns.cells import load_cells, save_cells
 from millstream.processors.columns.column import Column
 from millstream.processors.columns.expressions import series_of
 from millstream.processors.columns.folds import ColumnFold
-from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.processors.record_cache import HeldBack
+from millstream.state.stores.cell_store import CellStore
 
 __all__ = ["FoldedGroups", "rows_by_key"]
 
@@ -27,9 +28,7 @@ def rows_by_key(keys: pl.Series, values: pl.Series, timestamps: Sequence[int]) -
 class FoldedGroups:
     """Read, folded, ready to be written: whatever can go wrong went wrong before anything has changed."""
 
-    def __init__(
-        self, fold: ColumnFold, frame: pl.DataFrame, store: TimestampedKeyValueStore[Any], *, each: bool
-    ) -> None:
+    def __init__(self, fold: ColumnFold, frame: pl.DataFrame, store: CellStore[Any], *, each: bool) -> None:
         self._fold = fold
         self.each = frame.clear()
         """The aggregate after every row, if `each` asks for it."""
@@ -43,11 +42,11 @@ class FoldedGroups:
             grouped = fold.grouped(frame)
             self.last = fold.last(grouped, _before(fold, frame, grouped["key"], store))
 
-    def save(self, store: TimestampedKeyValueStore[Any]) -> None:
+    def save(self, store: CellStore[Any]) -> None:
         """Write the new cells."""
         save_cells(store, self.last["key"], self._fold.values_of(self.last), self.last["time"])
 
-    def hold_back(self, store: TimestampedKeyValueStore[Any], batch: Batch) -> None:
+    def held_back(self, batch: Batch) -> HeldBack:
         """With caching: one update per key, in the order of their last rows."""
         last = self.last.sort("row")
         values = self._fold.values_of(last)
@@ -58,12 +57,10 @@ class FoldedGroups:
             olds=None,
             order=None,
         )
-        store.pending_updates.append((Column.of_series(last["key"]), held))
+        return Column.of_series(last["key"]), held
 
 
-def _before(
-    fold: ColumnFold, frame: pl.DataFrame, keys: pl.Series, store: TimestampedKeyValueStore[Any]
-) -> pl.DataFrame:
+def _before(fold: ColumnFold, frame: pl.DataFrame, keys: pl.Series, store: CellStore[Any]) -> pl.DataFrame:
     """The cells of keys in ascending order, as they are now."""
     values, times = load_cells(store, keys.to_list())
     columns = fold.columns_of(values, frame.schema["value"])

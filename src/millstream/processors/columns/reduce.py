@@ -18,8 +18,9 @@ from millstream.processors.columns.column import Column
 from millstream.processors.columns.expressions import Declared, series_of
 from millstream.processors.columns.key_columns import key_bytes
 from millstream.processors.columns.python_types import column_type
-from millstream.processors.table import Cell, Updates, drop_nulls
+from millstream.processors.table import Updates, drop_nulls
 from millstream.serdes.columns.types import canonical
+from millstream.state.stores.cell_store import Cell
 
 __all__ = ["ColumnReduce"]
 

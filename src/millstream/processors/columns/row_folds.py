@@ -15,7 +15,8 @@ from millstream.processors.columns.folds import ColumnFold, CountFold, LargestFo
 from millstream.processors.columns.key_columns import key_bytes
 from millstream.processors.fold import Builtin, Combine
 from millstream.processors.groups import has_partials
-from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.processors.record_cache import HeldBack
+from millstream.state.stores.cell_store import CellStore
 
 __all__ = ["fold_rows"]
 
@@ -28,28 +29,27 @@ _FOLDS: dict[Builtin, Callable[[], ColumnFold]] = {
 _TYPES: dict[type, pl.DataType] = {int: pl.Int64(), str: pl.String(), bytes: pl.Binary()}
 
 
-def fold_rows(store: TimestampedKeyValueStore[Any], batch: Batch, key_type: type, combine: Combine) -> bool:
-    """Fold a batch into a cached table; False if that has to be done otherwise: nothing has happened then."""
+def fold_rows(store: CellStore[Any], batch: Batch, key_type: type, combine: Combine) -> HeldBack | None:
+    """Fold a batch into a cached table. Its updates; None if it can't be done so: nothing has happened."""
     values = batch.values
     if has_partials(values):
         if not isinstance(values, Column):
-            return False  # some of them, perhaps: from several senders
+            return None  # some of them, perhaps: from several senders
         combine, values = combine.again, Column.of_series(values.series())
     name = combine.builtin
     if name is None:
-        return False
+        return None
     fold = _FOLDS[name]()
     try:
         operand = _operand(fold, values)
         if operand is None or _python_type(operand) not in store.exact_types:
-            return False
+            return None
         keys = key_bytes(store.key_serde, batch.keys, _TYPES[key_type])
         groups = FoldedGroups(fold, rows_by_key(keys, operand, batch.timestamps), store, each=False)
         groups.save(store)
     except (Exception, PanicException):  # noqa: BLE001 - row by row it fails again, and it is known where
-        return False
-    groups.hold_back(store, batch)
-    return True
+        return None
+    return groups.held_back(batch)
 
 
 def _operand(fold: ColumnFold, values: Sequence[Any]) -> pl.Series | None:

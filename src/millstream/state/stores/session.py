@@ -3,19 +3,22 @@
 A session is a window with its end inclusive, and is kept by its end. Results of one key come in the order of
 ends, then of starts; those of several keys come segment by segment, within a segment in the order of the
 keys' bytes, or of ends if the store is `time_ordered`.
+
+The timestamp of a session's cell is its end, and is not stored; the key of the cell is the key's bytes, the
+end (8) and the start (8), as `serdes.session_windowed` writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from millstream.record import Window, Windowed
-from millstream.serdes import Serde
+from millstream.serdes import Serde, session_windowed
 from millstream.state.stores.key_value import KeyValueIterator
-from millstream.state.stores.overlay import Overlay
-from millstream.state.stores.timed_store import MAX_TIME, Direction, TimedStore
-from millstream.state.stores.window_key_schema import SESSION, RowsByKey, RowsByTime, TimedRow
+from millstream.state.stores.overlay import Entry, Overlay
+from millstream.state.stores.window_key_schema import SESSION, RowsByKey, RowsByTime, WindowedRow
+from millstream.state.stores.windowed_store import MAX_TIME, Direction, WindowedCellStore
 
 __all__ = ["SessionStore"]
 
@@ -23,7 +26,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class SessionStore(TimedStore[K], Generic[K, V]):
+class SessionStore(WindowedCellStore[K], Generic[K, V]):
     """Values by key and session.
 
     >>> from millstream import serdes
@@ -81,7 +84,7 @@ class SessionStore(TimedStore[K], Generic[K, V]):
         """
         start, end = session.window.start, session.window.end
         key = self._key_bytes(session.key)
-        data = None if value is None else self._value_bytes(value)
+        data = self._encode(value)
         self._observe(end)
         self._put_row(key, (end, start), data)
 
@@ -197,13 +200,26 @@ class SessionStore(TimedStore[K], Generic[K, V]):
         """The same sessions, the last one first."""
         return self.backward_find_sessions_range(key_from, key_to, 0, MAX_TIME)
 
-    def _sessions(self, rows: Iterator[TimedRow], latest_start: int) -> KeyValueIterator[Windowed[K], V]:
+    def _sessions(self, rows: Iterator[WindowedRow], latest_start: int) -> KeyValueIterator[Windowed[K], V]:
         return KeyValueIterator(
             (Windowed(self.key_serde.deserialize(key), Window(start, end)), self._decode(data))
             for key, end, start, data in rows
             if start <= latest_start
         )
 
-    def _decode(self, data: bytes) -> V:
-        value: V = self.value_serde.deserialize(data)
-        return value
+    @property
+    def cell_key_serde(self) -> Serde[Any]:
+        """See `CellStore.cell_key_serde`."""
+        return session_windowed(self.key_serde)
+
+    def _place(self, cell_key: bytes) -> tuple[bytes, tuple[int, int]]:
+        return cell_key[:-16], SESSION.unpack_from(cell_key, len(cell_key) - 16)
+
+    def _by_cell(
+        self, keys: Iterable[bytes], expired: int, read: Callable[..., Mapping[bytes, bytes | None]]
+    ) -> dict[bytes, bytes | None]:
+        found = super()._by_cell(keys, expired, read)
+        return {key: None if data is None else key[-16:-8] + data for key, data in found.items()}
+
+    def _write(self, cells: Iterable[Entry]) -> None:
+        super()._write((key, None if data is None else data[8:]) for key, data in cells)

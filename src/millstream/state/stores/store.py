@@ -47,6 +47,14 @@ class StateStore(Generic[K]):
                 error, serde=self.key_serde, value=key, part="key", store=self.name
             ) from error
 
+    def _encode(self, value: Any) -> bytes | None:
+        """A value of the store's own kind as it is stored; None deletes."""
+        return None if value is None else self._value_bytes(value)
+
+    def _decode(self, data: bytes) -> Any:
+        """Undo `_encode`."""
+        return self.value_serde.deserialize(data)
+
     def _value_bytes(self, value: Any) -> bytes:
         try:
             return self.value_serde.serialize(value)

@@ -126,7 +126,7 @@ class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
         """
         self._checked_time(timestamp, "the timestamp of a version")
         row = self._key_bytes(key)
-        data = None if value is None else self._value_bytes(value)
+        data = self._encode(value)
         if timestamp < self._horizon():
             self.expired_puts += 1
             return self.NOT_PUT
@@ -295,10 +295,6 @@ class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
 
     def _record(self, version: _Version, data: bytes) -> VersionedRecord[V]:
         return VersionedRecord(self._decode(data), version.valid_from, version.valid_to)
-
-    def _decode(self, data: bytes) -> V:
-        value: V = self.value_serde.deserialize(data)
-        return value
 
 
 def _time_of(data: bytes) -> int:

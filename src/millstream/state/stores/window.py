@@ -8,30 +8,26 @@ segment by segment, within a segment in the order of the keys' bytes, or of time
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, TypeAlias, TypeVar, overload
+from collections.abc import Iterator
+from typing import Any, Final, Generic, TypeVar, overload
 
 from millstream.record import ValueAndTimestamp, Window, Windowed
-from millstream.serdes import Serde, deserialize_column, serialize_column
+from millstream.serdes import Serde, time_windowed
+from millstream.state.stores.cell_store import TimestampedStore
 from millstream.state.stores.key_value import KeyValueIterator
 from millstream.state.stores.overlay import Overlay
-from millstream.state.stores.timed_store import MAX_TIME, Direction, TimedStore
-from millstream.state.stores.window_key_schema import WINDOW, RowsByKey, RowsByTime, TimedRow
+from millstream.state.stores.window_key_schema import WINDOW, RowsByKey, RowsByTime, WindowedRow
+from millstream.state.stores.windowed_store import MAX_TIME, Direction, WindowedCellStore, WindowedStore
 
 __all__ = ["TimestampedWindowStore", "WindowStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-_TIMESTAMP: Final = struct.Struct(">q")
-
-CellKey: TypeAlias = tuple[bytes, int]
-"""The bytes of a key, and the start of a window."""
-Cell: TypeAlias = tuple[Any, int]
-"""A value and its timestamp."""
+_START: Final = struct.Struct(">q")
 
 
-class WindowStore(TimedStore[K], Generic[K, V]):
+class WindowStore(WindowedStore[K], Generic[K, V]):
     """Values by key and window.
 
     >>> from millstream import serdes
@@ -245,7 +241,7 @@ class WindowStore(TimedStore[K], Generic[K, V]):
         rows = self._rows_of_key(direction, key, time_from, time_to)
         return KeyValueIterator((start, self._decode(data)) for _, start, _, data in rows)
 
-    def _windowed(self, rows: Iterator[TimedRow]) -> KeyValueIterator[Windowed[K], V]:
+    def _windowed(self, rows: Iterator[WindowedRow]) -> KeyValueIterator[Windowed[K], V]:
         return KeyValueIterator(
             (
                 Windowed(
@@ -257,18 +253,13 @@ class WindowStore(TimedStore[K], Generic[K, V]):
             for key, start, _, data in rows
         )
 
-    def _encode(self, value: V | None) -> bytes | None:
-        return None if value is None else self._value_bytes(value)
 
-    def _decode(self, data: bytes) -> V:
-        value: V = self.value_serde.deserialize(data)
-        return value
+class TimestampedWindowStore(
+    WindowStore[K, ValueAndTimestamp[Any]], WindowedCellStore[K], TimestampedStore[K]
+):
+    r"""A window store that keeps a timestamp beside each value. Windowed tables live in one.
 
-
-class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[Any]]):
-    """A window store that keeps a timestamp beside each value. Windowed tables live in one.
-
-    `encode_keys`, `load` and `save` are for operators: whole columns, one read and one write of the backend.
+    The key of a cell is the key's bytes and the window's start (8), as `serdes.time_windowed` writes them.
 
     >>> from millstream import serdes
     >>> from millstream.state.backends.memory import MemoryBackend
@@ -283,85 +274,14 @@ class TimestampedWindowStore(WindowStore[K, ValueAndTimestamp[Any]]):
     >>> store.put("ann", ValueAndTimestamp(1, timestamp=7), 0)
     >>> store.fetch("ann", 0)
     ValueAndTimestamp(value=1, timestamp=7)
+    >>> store.load(store.encode_keys([Windowed("ann", Window(0, 10))]))
+    {b'ann\x00\x00\x00\x00\x00\x00\x00\x00': (1, 7)}
     """
 
-    def encode_keys(self, keys: Sequence[K]) -> list[bytes]:
-        """The bytes of a column of keys, none of them None.
+    @property
+    def cell_key_serde(self) -> Serde[Any]:
+        """See `CellStore.cell_key_serde`."""
+        return time_windowed(self.key_serde, self.window_size_ms)
 
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = TimestampedWindowStore(
-        ...     "clicks",
-        ...     Overlay(MemoryBackend()),
-        ...     serdes.string,
-        ...     serdes.int64,
-        ...     window_size_ms=10,
-        ...     retention_ms=100,
-        ... )
-        >>> store.encode_keys(["ann", "bob"])
-        [b'ann', b'bob']
-        """
-        return serialize_column(self.key_serde, keys)  # type: ignore[return-value]
-
-    def load(self, windows: Iterable[CellKey]) -> dict[CellKey, Cell | None]:
-        """Value and timestamp of each distinct window, as of now; None for those that have expired.
-
-        For operators: a window is the bytes of its key and its start, and the backend is read once.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = TimestampedWindowStore(
-        ...     "clicks",
-        ...     Overlay(MemoryBackend()),
-        ...     serdes.string,
-        ...     serdes.int64,
-        ...     window_size_ms=10,
-        ...     retention_ms=100,
-        ... )
-        >>> store.save({(b"ann", 0): (1, 7)})
-        >>> store.load([(b"ann", 0), (b"ann", 10)])
-        {(b'ann', 0): (1, 7), (b'ann', 10): None}
-        """
-        cells: dict[CellKey, Cell | None] = dict.fromkeys(windows)
-        row_key, segment = self._rows.row_key, self._segment
-        expired = self._expired_until()
-        rows = {
-            row_key(segment(start), key, (start, 0)): (key, start) for key, start in cells if start > expired
-        }
-        found = [(row, data) for row, data in self.overlay.get_many(rows).items() if data is not None]
-        values = deserialize_column(self.value_serde, [data[8:] for _, data in found])
-        for (row, data), value in zip(found, values, strict=True):
-            cells[rows[row]] = (value, _TIMESTAMP.unpack_from(data)[0])
-        return cells
-
-    def save(self, cells: Mapping[CellKey, Cell | None]) -> None:
-        """Write windows, in the order given; None deletes. Those that have expired by then are counted.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = TimestampedWindowStore(
-        ...     "clicks",
-        ...     Overlay(MemoryBackend()),
-        ...     serdes.string,
-        ...     serdes.int64,
-        ...     window_size_ms=10,
-        ...     retention_ms=100,
-        ... )
-        >>> store.save({(b"ann", 500): (1, 505), (b"ann", 0): (2, 7)})
-        >>> store.fetch("ann", 500), store.expired_puts
-        (ValueAndTimestamp(value=1, timestamp=505), 1)
-        """
-        present = [cell for cell in cells.values() if cell is not None]
-        encoded = iter(serialize_column(self.value_serde, [value for value, _ in present]))
-        for (key, start), cell in cells.items():
-            data = None if cell is None else _TIMESTAMP.pack(cell[1]) + (next(encoded) or b"")
-            self._observe(self._checked_time(start, "the start of a window"))
-            self._put_row(key, (start, 0), data)
-
-    def _encode(self, value: ValueAndTimestamp[Any] | None) -> bytes | None:
-        if value is None:
-            return None
-        return _TIMESTAMP.pack(value.timestamp) + self._value_bytes(value.value)
-
-    def _decode(self, data: bytes) -> ValueAndTimestamp[Any]:
-        return ValueAndTimestamp(self.value_serde.deserialize(data[8:]), _TIMESTAMP.unpack_from(data)[0])
+    def _place(self, cell_key: bytes) -> tuple[bytes, tuple[int, int]]:
+        return cell_key[:-8], (_START.unpack_from(cell_key, len(cell_key) - 8)[0], 0)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import chain
 from typing import Any, Final, TypeVar
 
 from millstream.serdes import Serde
-from millstream.state.stores.overlay import Overlay
+from millstream.state.stores.cell_store import CellStore
+from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.segmented import SegmentedStore
-from millstream.state.stores.window_key_schema import KeyBounds, Rows, Scan, TimedRow
+from millstream.state.stores.window_key_schema import KeyBounds, Rows, Scan, WindowedRow
+from millstream.state.stores.written_columns import WrittenColumns
 
-__all__ = ["MAX_TIME", "Direction", "TimedStore"]
+__all__ = ["MAX_TIME", "Direction", "WindowedCellStore", "WindowedStore"]
 
 K = TypeVar("K")
 
@@ -26,8 +28,8 @@ class Direction(Enum):
     BACKWARD = -1
 
 
-class TimedStore(SegmentedStore[K]):
-    """A store of rows that belong to a key and a time."""
+class WindowedStore(SegmentedStore[K]):
+    """A store of rows that belong to a key and a window or session."""
 
     def __init__(
         self,
@@ -63,7 +65,9 @@ class TimedStore(SegmentedStore[K]):
             return None
         return self.overlay.get(self._rows.row_key(self._segment(time), self._key_bytes(key), numbers))
 
-    def _rows_of_key(self, direction: Direction, key: K, time_from: int, time_to: int) -> Iterator[TimedRow]:
+    def _rows_of_key(
+        self, direction: Direction, key: K, time_from: int, time_to: int
+    ) -> Iterator[WindowedRow]:
         first, last = self._visible(time_from, time_to)
         scan, data = self._scan(direction), self._key_bytes(key)
         return chain.from_iterable(
@@ -75,7 +79,7 @@ class TimedStore(SegmentedStore[K]):
 
     def _rows_of_keys(
         self, direction: Direction, keys: KeyBounds, time_from: int, time_to: int
-    ) -> Iterator[TimedRow]:
+    ) -> Iterator[WindowedRow]:
         first, last = self._visible(time_from, time_to)
         scan = self._scan(direction)
         # All segments are asked now: an iterator sees the store as it was when it was made.
@@ -98,3 +102,46 @@ class TimedStore(SegmentedStore[K]):
             None if key_from is None else self._key_bytes(key_from),
             None if key_to is None else self._key_bytes(key_to),
         )
+
+
+class WindowedCellStore(WindowedStore[K], CellStore[K]):
+    """A store of cells by key and window. A cell that has expired is not there, and is not written."""
+
+    def load_encoded(self, keys: list[bytes]) -> list[bytes | None]:
+        """See `CellStore.load_encoded`."""
+        return list(self._read(keys).values())
+
+    def save_columns(self, written: WrittenColumns) -> None:
+        """See `CellStore.save_columns`."""
+        self._write(written.entries())
+
+    def _place(self, cell_key: bytes) -> tuple[bytes, tuple[int, int]]:
+        """The bytes of the key alone, and the two numbers of the row."""
+        raise NotImplementedError
+
+    def _read(self, keys: Iterable[bytes]) -> Mapping[bytes, bytes | None]:
+        return self._by_cell(keys, self._expired_until(), super()._read)
+
+    def _read_committed(self, keys: Iterable[bytes]) -> Mapping[bytes, bytes | None]:
+        return self._by_cell(keys, self._expired_until_before(), super()._read_committed)
+
+    def _by_cell(
+        self,
+        keys: Iterable[bytes],
+        expired: int,
+        read: Callable[[Iterable[bytes]], Mapping[bytes, bytes | None]],
+    ) -> dict[bytes, bytes | None]:
+        found: dict[bytes, bytes | None] = dict.fromkeys(keys)
+        cells: dict[bytes, bytes] = {}
+        for cell_key in found:
+            key, numbers = self._place(cell_key)
+            if numbers[0] > expired:
+                cells[self._rows.row_key(self._segment(numbers[0]), key, numbers)] = cell_key
+        found.update((cells[row], data) for row, data in read(cells).items())
+        return found
+
+    def _write(self, cells: Iterable[Entry]) -> None:
+        for cell_key, data in cells:
+            key, numbers = self._place(cell_key)
+            self._observe(self._checked_time(numbers[0], "the time of a window"))
+            self._put_row(key, numbers, data)
