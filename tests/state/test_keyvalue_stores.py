@@ -19,7 +19,8 @@ from millstream.state.backends import NAMES, supplier
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.specs import StoreBuilder, StoreKind
 from millstream.state.stores.factory import open_store
-from millstream.state.stores.key_value import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.key_value import KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.overlay import Overlay
 
 VALUES: dict[StoreKind, list[Any]] = {

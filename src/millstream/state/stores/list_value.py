@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from millstream.state.stores.key_value import KeyValueIterator
+from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.store import StateStore
 
 __all__ = ["ListValueStore"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from millstream.serdes import Serde
 from millstream.state.stores.cell_store import CellStore
@@ -14,11 +14,9 @@ from millstream.state.stores.segmented import SegmentedStore
 from millstream.state.stores.window_key_schema import KeyBounds, Rows, Scan, WindowedRow
 from millstream.state.stores.written_columns import WrittenColumns
 
-__all__ = ["MAX_TIME", "Direction", "WindowedCellStore", "WindowedStore"]
+__all__ = ["Direction", "WindowedCellStore", "WindowedStore"]
 
 K = TypeVar("K")
-
-MAX_TIME: Final = 2**63 - 1
 
 
 class Direction(Enum):
