@@ -11,7 +11,7 @@ from millstream import serdes
 from millstream.processors.columns.cells import load_cells, save_cells
 from millstream.serdes.columns import CannotError
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.changelog.rows import segment
+from millstream.state.changelog.rows import changelog_rows
 from millstream.state.specs import StoreKind
 from millstream.state.stores.key_value import TimestampedKeyValueStore
 from millstream.state.stores.overlay import Overlay
@@ -44,7 +44,7 @@ def test_cells_in_columns_have_the_bytes_of_single_ones(name: str) -> None:
     assert isinstance(written, WrittenColumns) is in_columns
     assert list(written) == list(expected)
     kind = StoreKind.TIMESTAMPED_KEY_VALUE
-    assert segment(written, kind, 9).equals(segment(expected, kind, 9))
+    assert changelog_rows(written, kind, 9).equals(changelog_rows(expected, kind, 9))
     found, times = load_cells(store, [b"", *KEYS])
     assert (list(found), times.to_list()) == ([None, *values], [None, *TIMES])
 

@@ -53,7 +53,7 @@ class Sealed:
 
     outputs: Sequence[OutputBatch]
     changelogs: Mapping[str, Sequence[Entry]]
-    """Per store the sorted writes of the epoch: changelog segment and write batch in one."""
+    """Per store the sorted writes of the epoch: changelog rows and write batch in one."""
     state: TaskState
     commit_requested: bool
     wants_wall_clock: bool

@@ -63,7 +63,7 @@ class StateStore(Generic[K]):
 
 
 def changes_of(store: StateStore[Any]) -> Sequence[Entry]:
-    """The sorted writes of an epoch: changelog segment and the backend's write batch in one."""
+    """The sorted writes of an epoch: changelog rows and the backend's write batch in one."""
     return store._changes()  # noqa: SLF001 - see above
 
 
