@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from millstream import serdes
+from millstream import serdes, stores
 from millstream.processors.columns.cells import load_cells, save_cells
 from millstream.serdes.columns import CannotError
 from millstream.state.backends.memory import MemoryBackend
@@ -17,6 +17,7 @@ from millstream.state.stores.key_value import TimestampedKeyValueStore
 from millstream.state.stores.overlay import Overlay
 from millstream.state.stores.written_columns import WrittenColumns
 
+TABLE = stores.timestamped_key_value("table")
 KEYS = [b"a", b"b", b"c"]
 TIMES = [5, 0, 2**40]
 SERDES: dict[str, tuple[Any, list[Any], bool]] = {
@@ -31,7 +32,7 @@ SERDES: dict[str, tuple[Any, list[Any], bool]] = {
 
 
 def store_of(value: Any) -> TimestampedKeyValueStore[bytes]:
-    return TimestampedKeyValueStore("table", Overlay(MemoryBackend()), serdes.bytes, value)
+    return TimestampedKeyValueStore(TABLE, Overlay(MemoryBackend()), serdes.bytes, value)
 
 
 @pytest.mark.parametrize("name", SERDES)

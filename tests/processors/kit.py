@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from millstream import serdes
+from millstream import serdes, stores
 from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator
 from millstream.processors.record_cache import RecordCache
 from millstream.record import Headers
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.stores.key_value import TimestampedKeyValueStore
-from millstream.state.stores.overlay import Overlay
+from millstream.state.stores.factory import open_store
+
+TABLE = stores.timestamped_key_value("table")
 
 
 class Notes:
@@ -26,7 +27,7 @@ class Notes:
         self.drops = 0
         self.backend = MemoryBackend()
         self.cache = RecordCache()
-        self.table: Any = TimestampedKeyValueStore("table", Overlay(self.backend), serdes.string, serdes.json)
+        self.table: Any = open_store(TABLE, self.backend, serdes.string, serdes.json)
 
     def store(self, name: str) -> Any:
         assert name == "table"

@@ -43,10 +43,10 @@ class Frozen:
 class CellStore(StateStore[K]):
     """A store of cells. Where a cell's key is not the key of its row, a subclass translates.
 
-    >>> from millstream import serdes
+    >>> from millstream import serdes, stores
     >>> from millstream.state.backends.memory import MemoryBackend
-    >>> from millstream.state.stores.overlay import Overlay
-    >>> lists = CellStore("lists", Overlay(MemoryBackend()), serdes.string, serdes.json)
+    >>> from millstream.state.stores.factory import open_store
+    >>> lists = open_store(stores.timestamped_key_value("lists"), MemoryBackend(), serdes.string, serdes.json)
     >>> lists.encode_keys(["a", "b"])
     [b'a', b'b']
     >>> lists.save({b"a": ([1], 5), b"b": None})

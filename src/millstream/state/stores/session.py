@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from millstream.record import Window, Windowed
 from millstream.serdes import Serde, session_windowed
 from millstream.state.stores.key_value_iterator import KeyValueIterator
-from millstream.state.stores.overlay import Entry, Overlay
+from millstream.state.stores.overlay import Entry
 from millstream.state.stores.read_only import MAX_TIME, ReadOnlySessionStore
-from millstream.state.stores.window_key_schema import SESSION, RowsByKey, RowsByTime, WindowedRow
+from millstream.state.stores.window_key_schema import SESSION, WindowedRow
 from millstream.state.stores.windowed_store import Direction, WindowedCellStore
 
 __all__ = ["SessionStore"]
@@ -42,26 +42,7 @@ class SessionStore(WindowedCellStore[K], ReadOnlySessionStore[K, V]):
     [3]
     """
 
-    def __init__(
-        self,
-        name: str,
-        overlay: Overlay,
-        key: Serde[K],
-        value: Serde[Any],
-        *,
-        retention_ms: int,
-        segment_interval_ms: int = 60_000,
-        time_ordered: bool = False,
-    ) -> None:
-        super().__init__(
-            name,
-            overlay,
-            key,
-            value,
-            rows=RowsByTime(SESSION) if time_ordered else RowsByKey(SESSION),
-            retention_ms=retention_ms,
-            segment_interval_ms=segment_interval_ms,
-        )
+    numbers = SESSION
 
     def put(self, session: Windowed[K], value: V | None) -> None:
         """Set the value of a session; None removes it.

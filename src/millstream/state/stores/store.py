@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from millstream.errors import StoreError
 from millstream.serdes import Serde, serde_failure
+from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry, Overlay
 
 __all__ = ["StateStore", "changes_of", "epoch_committed", "forget_epoch"]
@@ -21,8 +22,8 @@ K = TypeVar("K")
 class StateStore(Generic[K]):
     """A store of one task, of whatever kind: committed state and what the epoch has written."""
 
-    def __init__(self, name: str, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
-        self.name = name
+    def __init__(self, spec: StoreBuilder, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
+        self.name = spec.name
         self.overlay = overlay
         self.key_serde = key
         self.value_serde = value

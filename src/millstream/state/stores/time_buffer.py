@@ -24,6 +24,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from millstream.record import Headers
 from millstream.serdes import Serde
+from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.store import StateStore
 
@@ -66,9 +67,11 @@ class Buffered(Generic[K, V]):
 class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
     """Records by the time that they wait for.
 
-    >>> from millstream import serdes
+    >>> from millstream import serdes, stores
     >>> from millstream.state.backends.memory import MemoryBackend
-    >>> buffer = TimeOrderedBuffer("waiting", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+    >>> from millstream.state.stores.factory import open_store
+    >>> spec = stores.time_ordered_buffer("waiting")
+    >>> buffer = open_store(spec, MemoryBackend(), serdes.string, serdes.int64)
     >>> buffer.put(Buffered("bob", 1, timestamp=5, time=5))
     >>> buffer.put(Buffered("ann", 2, timestamp=7, time=7))
     >>> buffer.put(Buffered("bob", 3, timestamp=9, time=9))
@@ -80,17 +83,9 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
     (['ann'], True)
     """
 
-    def __init__(
-        self,
-        name: str,
-        overlay: Overlay,
-        key: Serde[K],
-        value: Serde[Any],
-        *,
-        retain_duplicates: bool = False,
-    ) -> None:
-        super().__init__(name, overlay, key, value)
-        self.retain_duplicates = retain_duplicates
+    def __init__(self, spec: StoreBuilder, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
+        super().__init__(spec, overlay, key, value)
+        self.retain_duplicates = spec.retain_duplicates
         self._records = self._bytes = self._number = 0
         self._note_before = b""
         self._lowest = _RECORD
@@ -157,11 +152,11 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
     def evict_until(self, time: int) -> list[Buffered[K, V]]:
         """Take all records out that wait for a time up to this one, inclusive.
 
-        >>> from millstream import serdes
+        >>> from millstream import serdes, stores
         >>> from millstream.state.backends.memory import MemoryBackend
-        >>> buffer = TimeOrderedBuffer(
-        ...     "waiting", Overlay(MemoryBackend()), serdes.string, serdes.int64, retain_duplicates=True
-        ... )
+        >>> from millstream.state.stores.factory import open_store
+        >>> spec = stores.time_ordered_buffer("waiting", retain_duplicates=True)
+        >>> buffer = open_store(spec, MemoryBackend(), serdes.string, serdes.int64)
         >>> for time in (5, 5, 9):
         ...     buffer.put(Buffered("ann", time, timestamp=time, time=time))
         >>> [record.value for record in buffer.evict_until(5)], len(buffer)

@@ -20,13 +20,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from millstream.record import VersionedRecord
-from millstream.serdes import Serde
 from millstream.state.backends.key_ranges import after_prefix
 from millstream.state.stores.key_value_iterator import KeyValueIterator
-from millstream.state.stores.overlay import Overlay
 from millstream.state.stores.read_only import ReadOnlyVersionedKeyValueStore
 from millstream.state.stores.segmented import SegmentedStore
 from millstream.state.stores.segments import SEGMENT_BYTES
@@ -79,25 +77,6 @@ class VersionedKeyValueStore(SegmentedStore[K], ReadOnlyVersionedKeyValueStore[K
     """What `put` gives for a version that is the latest."""
     NOT_PUT: ClassVar[int] = -(2**63)
     """What `put` gives for a version that was too old to be kept."""
-
-    def __init__(
-        self,
-        name: str,
-        overlay: Overlay,
-        key: Serde[K],
-        value: Serde[Any],
-        *,
-        history_retention_ms: int,
-        segment_interval_ms: int = 60_000,
-    ) -> None:
-        super().__init__(
-            name,
-            overlay,
-            key,
-            value,
-            retention_ms=history_retention_ms,
-            segment_interval_ms=segment_interval_ms,
-        )
 
     def put(self, key: K, value: V | None, timestamp: int) -> int:
         """Write a version; None deletes the key from that time on. Until when the version is valid.

@@ -8,11 +8,12 @@ from typing import Any, Final, TypeVar, overload
 
 from millstream.record import ValueAndTimestamp, Window, Windowed
 from millstream.serdes import Serde, time_windowed
+from millstream.state.specs import StoreBuilder
 from millstream.state.stores.cell_store import TimestampedStore
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.overlay import Overlay
 from millstream.state.stores.read_only import MAX_TIME, ReadOnlyWindowStore
-from millstream.state.stores.window_key_schema import WINDOW, RowsByKey, RowsByTime, WindowedRow
+from millstream.state.stores.window_key_schema import WINDOW, WindowedRow
 from millstream.state.stores.windowed_store import Direction, WindowedCellStore, WindowedStore
 
 __all__ = ["TimestampedWindowStore", "WindowStore"]
@@ -38,30 +39,12 @@ class WindowStore(WindowedStore[K], ReadOnlyWindowStore[K, V]):
     ([(50, 1), (50, 2)], 1)
     """
 
-    def __init__(
-        self,
-        name: str,
-        overlay: Overlay,
-        key: Serde[K],
-        value: Serde[Any],
-        *,
-        window_size_ms: int,
-        retention_ms: int,
-        segment_interval_ms: int = 60_000,
-        retain_duplicates: bool = False,
-        time_ordered: bool = False,
-    ) -> None:
-        super().__init__(
-            name,
-            overlay,
-            key,
-            value,
-            rows=RowsByTime(WINDOW) if time_ordered else RowsByKey(WINDOW),
-            retention_ms=retention_ms,
-            segment_interval_ms=segment_interval_ms,
-        )
-        self.window_size_ms = window_size_ms
-        self.retain_duplicates = retain_duplicates
+    numbers = WINDOW
+
+    def __init__(self, spec: StoreBuilder, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
+        super().__init__(spec, overlay, key, value)
+        self.window_size_ms = spec.window_size_ms or 0
+        self.retain_duplicates = spec.retain_duplicates
 
     def put(self, key: K, value: V | None, window_start: int) -> None:
         """Set the value of a window; None deletes it. With duplicates, add a value, and None does nothing.

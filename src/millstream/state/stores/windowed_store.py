@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from millstream.serdes import Serde
+from millstream.state.specs import StoreBuilder
 from millstream.state.stores.cell_store import CellStore
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.segmented import SegmentedStore
-from millstream.state.stores.window_key_schema import KeyBounds, Rows, Scan, WindowedRow
+from millstream.state.stores.window_key_schema import (
+    KeyBounds,
+    Rows,
+    RowsByKey,
+    RowsByTime,
+    Scan,
+    WindowedRow,
+)
 from millstream.state.stores.written_columns import WrittenColumns
 
 __all__ = ["Direction", "WindowedCellStore", "WindowedStore"]
@@ -29,26 +38,12 @@ class Direction(Enum):
 class WindowedStore(SegmentedStore[K]):
     """A store of rows that belong to a key and a window or session."""
 
-    def __init__(
-        self,
-        name: str,
-        overlay: Overlay,
-        key: Serde[K],
-        value: Serde[Any],
-        *,
-        rows: Rows,
-        retention_ms: int,
-        segment_interval_ms: int,
-    ) -> None:
-        super().__init__(
-            name,
-            overlay,
-            key,
-            value,
-            retention_ms=retention_ms,
-            segment_interval_ms=segment_interval_ms,
-        )
-        self._rows = rows
+    numbers: ClassVar[struct.Struct]
+    """The two numbers of a row: see `window_key_schema`."""
+
+    def __init__(self, spec: StoreBuilder, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
+        super().__init__(spec, overlay, key, value)
+        self._rows: Rows = RowsByTime(self.numbers) if spec.time_ordered else RowsByKey(self.numbers)
 
     def _put_row(self, key: bytes, numbers: tuple[int, int], data: bytes | None) -> None:
         """Write a row of a time that was observed; one that has expired is only counted."""
