@@ -148,8 +148,8 @@ class CellStore(StateStore[K]):
     def _cells(self, found: Mapping[bytes, bytes | None]) -> dict[bytes, Cell]:
         present = [data for data in found.values() if data is not None]
         values = deserialize_column(self.value_serde, [data[8:] for data in present])
-        times = struct.unpack(f">{len(present)}q", b"".join([data[:8] for data in present]))
-        pairs = zip(values, times, strict=True)
+        unpack = _TIMESTAMP.unpack_from
+        pairs = zip(values, [unpack(data)[0] for data in present], strict=True)
         if len(present) == len(found):
             return dict(zip(found, pairs, strict=True))
         return {key: None if data is None else next(pairs) for key, data in found.items()}

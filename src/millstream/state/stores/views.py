@@ -37,7 +37,7 @@ __all__ = [
 P = TypeVar("P")
 
 Pairs = KeyValueIterator[Any, Any]
-Sessions = KeyValueIterator[Windowed[Any], Any]
+WindowedPairs = KeyValueIterator[Windowed[Any], Any]
 
 
 class View(ABC):
@@ -94,11 +94,11 @@ class WindowView(View, ReadOnlyWindowStore[Any, Any]):
         """See `ReadOnlyWindowStore.backward_fetch`."""
         return self._pairs(lambda store: store.backward_fetch(key, time_from, time_to))
 
-    def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> Sessions:
+    def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> WindowedPairs:
         """See `ReadOnlyWindowStore.fetch_range`."""
         return self._pairs(lambda store: store.fetch_range(key_from, key_to, time_from, time_to))
 
-    def backward_fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> Sessions:
+    def backward_fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> WindowedPairs:
         """See `ReadOnlyWindowStore.backward_fetch_range`."""
         return self._pairs(lambda store: store.backward_fetch_range(key_from, key_to, time_from, time_to))
 
@@ -110,17 +110,17 @@ class SessionView(View, ReadOnlySessionStore[Any, Any]):
         """See `ReadOnlySessionStore.fetch_session`."""
         return self._one(lambda store: store.fetch_session(key, start, end))
 
-    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Sessions:
+    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> WindowedPairs:
         """See `ReadOnlySessionStore.find_sessions`."""
         return self._pairs(lambda store: store.find_sessions(key, earliest_end, latest_start))
 
-    def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Sessions:
+    def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> WindowedPairs:
         """See `ReadOnlySessionStore.backward_find_sessions`."""
         return self._pairs(lambda store: store.backward_find_sessions(key, earliest_end, latest_start))
 
     def find_sessions_range(
         self, key_from: Any, key_to: Any, earliest_end: int, latest_start: int
-    ) -> Sessions:
+    ) -> WindowedPairs:
         """See `ReadOnlySessionStore.find_sessions_range`."""
         return self._pairs(
             lambda store: store.find_sessions_range(key_from, key_to, earliest_end, latest_start)
@@ -128,7 +128,7 @@ class SessionView(View, ReadOnlySessionStore[Any, Any]):
 
     def backward_find_sessions_range(
         self, key_from: Any, key_to: Any, earliest_end: int, latest_start: int
-    ) -> Sessions:
+    ) -> WindowedPairs:
         """See `ReadOnlySessionStore.backward_find_sessions_range`."""
         return self._pairs(
             lambda store: store.backward_find_sessions_range(key_from, key_to, earliest_end, latest_start)
