@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.log.errors import TopicExistsError
 from millstream.state.backends import Backend, BackendSupplier, Row, supplier
-from millstream.state.changelog.rows import changelog_topic, segment
+from millstream.state.changelog.rows import changelog_rows, changelog_topic
 from millstream.state.local.directory import TaskDirectory, open_state_directory
 from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores
 from millstream.state.snapshots import SnapshotPlace, SnapshotStorage, open_storage
@@ -159,7 +159,7 @@ class OneTask:
             wanted,
             self.log,
             default_backend=self.maker or self.backend,
-            local_segments=lambda _store, _after, _to: None,
+            local_changes=lambda _store, _after, _to: None,
             snapshots=storage,
             newer=newer,
         )
@@ -178,7 +178,7 @@ class OneTask:
 
     def seal(self, entries: Sequence[Entry]) -> None:
         """Write a segment durably, and commit it."""
-        self.log.append(self.changelog, segment(entries, StoreKind.KEY_VALUE, 0))
+        self.log.append(self.changelog, changelog_rows(entries, StoreKind.KEY_VALUE, 0))
         self._committed()
 
     def write(self, keys: list[bytes]) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 
 import millstream
 from millstream import testing
-from millstream.state.stores.key_value import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.key_value import KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.task.metrics import Metrics
 from millstream.testing.stores import PlainValues
 

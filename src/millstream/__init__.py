@@ -26,14 +26,29 @@ from millstream.processors.api import (
     PunctuationType,
     ValueTransformerWithKey,
 )
-from millstream.record import FixedKeyRecord, Record, RecordMetadata, ValueAndTimestamp, Window, Windowed
+from millstream.record import (
+    FixedKeyRecord,
+    Record,
+    RecordMetadata,
+    ValueAndTimestamp,
+    VersionedRecord,
+    Window,
+    Windowed,
+)
 from millstream.state import specs as stores
 from millstream.state.specs import Store, StoreBuilder
-from millstream.state.stores.key_value import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.key_value import KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.list_value import ListValueStore
+from millstream.state.stores.read_only import (
+    ReadOnlyKeyValueStore,
+    ReadOnlySessionStore,
+    ReadOnlyVersionedKeyValueStore,
+    ReadOnlyWindowStore,
+)
 from millstream.state.stores.session import SessionStore
 from millstream.state.stores.time_buffer import Buffered, TimeOrderedBuffer
-from millstream.state.stores.versioned import VersionedKeyValueStore, VersionedRecord
+from millstream.state.stores.versioned import VersionedKeyValueStore
 from millstream.state.stores.window import TimestampedWindowStore, WindowStore
 from millstream.topology.topology import Topology
 
@@ -61,6 +76,10 @@ __all__ = [
     "Processor",
     "ProcessorContext",
     "PunctuationType",
+    "ReadOnlyKeyValueStore",
+    "ReadOnlySessionStore",
+    "ReadOnlyVersionedKeyValueStore",
+    "ReadOnlyWindowStore",
     "Record",
     "RecordMetadata",
     "SessionStore",

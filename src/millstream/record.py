@@ -17,6 +17,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "ValueAndTimestamp",
+    "VersionedRecord",
     "Window",
     "Windowed",
 ]
@@ -216,3 +217,17 @@ class ValueAndTimestamp(Generic[V_co]):
 
     value: V_co
     timestamp: int
+
+
+@_mend_frozen
+@dataclass(frozen=True, slots=True)
+class VersionedRecord(Generic[V_co]):
+    """A value, since when it is valid, and until when (exclusive; None: it is the latest).
+
+    >>> VersionedRecord("blue", timestamp=5, valid_to=9).valid_to
+    9
+    """
+
+    value: V_co
+    timestamp: int
+    valid_to: int | None = None

@@ -7,16 +7,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from millstream import serdes
+from millstream import serdes, stores
 from millstream.processors.aggregations.column_groups import load_cells, save_cells
 from millstream.serdes.columns import CannotError
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.changelog.rows import segment
+from millstream.state.changelog.rows import changelog_rows
 from millstream.state.specs import StoreKind
 from millstream.state.stores.key_value import TimestampedKeyValueStore
 from millstream.state.stores.overlay import Overlay
 from millstream.state.stores.written_columns import WrittenColumns
 
+TABLE = stores.timestamped_key_value("table")
 KEYS = [b"a", b"b", b"c"]
 TIMES = [5, 0, 2**40]
 SERDES: dict[str, tuple[Any, list[Any], bool]] = {
@@ -31,7 +32,7 @@ SERDES: dict[str, tuple[Any, list[Any], bool]] = {
 
 
 def store_of(value: Any) -> TimestampedKeyValueStore[bytes]:
-    return TimestampedKeyValueStore("table", Overlay(MemoryBackend()), serdes.bytes, value)
+    return TimestampedKeyValueStore(TABLE, Overlay(MemoryBackend()), serdes.bytes, value)
 
 
 @pytest.mark.parametrize("name", SERDES)
@@ -44,7 +45,7 @@ def test_cells_in_columns_have_the_bytes_of_single_ones(name: str) -> None:
     assert isinstance(written, WrittenColumns) is in_columns
     assert list(written) == list(expected)
     kind = StoreKind.TIMESTAMPED_KEY_VALUE
-    assert segment(written, kind, 9).equals(segment(expected, kind, 9))
+    assert changelog_rows(written, kind, 9).equals(changelog_rows(expected, kind, 9))
     found, times = load_cells(store, [b"", *KEYS])
     assert (list(found), times.to_list()) == ([None, *values], [None, *TIMES])
 

@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from millstream import serdes
+from millstream import serdes, stores
 from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator
+from millstream.processors.record_cache import RecordCache
 from millstream.record import Headers
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.stores.key_value import TimestampedKeyValueStore
-from millstream.state.stores.overlay import Overlay
+from millstream.state.stores.factory import open_store
+
+TABLE = stores.timestamped_key_value("table")
 
 
 class Notes:
@@ -26,13 +28,16 @@ class Notes:
         self.drops = 0
         self.fallen_back: Counter[str] = Counter()
         self.backend = MemoryBackend()
-        self.table: TimestampedKeyValueStore[Any] = TimestampedKeyValueStore(
-            "table", Overlay(self.backend), serdes.string, serdes.json
-        )
+        self.cache = RecordCache()
+        self.table: Any = open_store(TABLE, self.backend, serdes.string, serdes.json)
 
     def store(self, name: str) -> Any:
         assert name == "table"
         return self.table
+
+    def record_cache(self, store: str) -> RecordCache:
+        assert store == "table"
+        return self.cache
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         self.failures.append((row, error))

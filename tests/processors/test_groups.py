@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.processors.kit import Notes, batch_of, opened, updates_of
+from tests.processors.kit import TABLE, Notes, batch_of, opened, updates_of
 
 from millstream import serdes
 from millstream.processors.aggregations.aggregation import Aggregation
@@ -21,7 +21,7 @@ from millstream.processors.aggregations.min_max import min_max
 from millstream.processors.aggregations.sum import sum_of
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
-from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.state.stores.factory import open_store
 
 KEYS = st.one_of(
     st.sampled_from(["a", "b", "c", None]),
@@ -62,7 +62,7 @@ def outcome(name: str, batches: list[list[tuple[Any, Any, int]]], *, combines: b
     operator = KeyedAggregation("table", aggregation, caching=True, send_old=old)
     notes = _NotesOfOrigins()
     bind = serdes.auto.bind
-    notes.table = TimestampedKeyValueStore("table", notes.table.overlay, bind("keys"), bind("values"))
+    notes.table = open_store(TABLE, notes.backend, bind("keys"), bind("values"))
     opened(operator, notes)
     for rows in batches:
         batch = batch_of(*((key, value) for key, value, _ in rows), timestamps=[time for _, _, time in rows])

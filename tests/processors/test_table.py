@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.processors.kit import Notes, batch_of, opened, updates_of
 
+from millstream import StoreBuilder, Window, Windowed, serdes, stores
 from millstream.processors.table_source import StoredTableSource
+from millstream.state.stores.factory import open_store
 
 
 def cached(*, send_old: bool = True) -> tuple[StoredTableSource, Notes]:
@@ -83,3 +86,28 @@ def test_two_operators_over_one_store_flush_together() -> None:
     two.process(batch_of(("a", 2)))
     assert updates_of(one.flush()) == [("b", 1, None, 1), ("a", 2, None, 0)]
     assert two.flush() is None
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        stores.timestamped_window("table", window_size_ms=10, retention_ms=100),
+        stores.session("table", retention_ms=100),
+    ],
+    ids=lambda spec: spec.kind.value,
+)
+@pytest.mark.parametrize("caching", [False, True])
+def test_a_table_may_be_kept_by_window(spec: StoreBuilder, *, caching: bool) -> None:
+    notes = Notes()
+    notes.table = open_store(spec, notes.backend, serdes.string, serdes.int64)
+    operator = StoredTableSource("table", caching=caching, send_old=True)
+    opened(operator, notes)
+    early, late = Windowed("a", Window(0, 10)), Windowed("a", Window(10, 20))
+    sent = operator.process(batch_of((early, 1), (late, 2), (early, 3), timestamps=[10, 20, 10]))
+    if caching:
+        assert updates_of(operator.flush()) == [(late, 2, None, 20), (early, 3, None, 10)]
+    else:
+        assert updates_of(sent) == [(early, 1, None, 10), (late, 2, None, 20), (early, 3, 1, 10)]
+    assert notes.table.load(notes.table.encode_keys([early, late])) == dict(
+        zip(notes.table.encode_keys([early, late]), [(3, 10), (2, 20)], strict=True)
+    )

@@ -140,7 +140,7 @@ def aggregates_take_the_time_of_the_record(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def results_are_shared_with_the_table(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TimestampedKeyValueStore, "settled", lambda _self, value: value)
+    patch.setattr(TimestampedKeyValueStore, "frozen", lambda _self, value: value)
 
 
 @bug

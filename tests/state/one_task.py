@@ -11,7 +11,7 @@ from pathlib import Path
 from millstream.log import FileLog, TopicPartition
 from millstream.state.backends import Backend, Row, memory
 from millstream.state.changelog.follow import NO_LISTENER, Progress, RestoreListener
-from millstream.state.changelog.rows import changelog_topic, segment
+from millstream.state.changelog.rows import changelog_rows, changelog_topic
 from millstream.state.local.directory import TaskDirectory
 from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores
 from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
@@ -80,7 +80,7 @@ class OneTask:
             self.digests[self.version] = f"{self.history}{self.version}"
         for name, entries in writes.items():
             if self.stores[name].logging:
-                rows = segment(sorted(entries.items()), StoreKind.KEY_VALUE, 0)
+                rows = changelog_rows(sorted(entries.items()), StoreKind.KEY_VALUE, 0)
                 self.log.append(self.changelog(name), rows)
             else:
                 self.sealed.setdefault(self.version, {})[name] = sorted(entries.items())
@@ -118,7 +118,7 @@ class OneTask:
             wanted or self.head(),
             self.log,
             default_backend=self.backend,
-            local_segments=self.segments,
+            local_changes=self.local_changes,
             lock_timeout_ms=lock_timeout_ms,
             listener=listener,
             is_known=self.is_known,
@@ -144,7 +144,7 @@ class OneTask:
         shutil.rmtree(self.directory.path)
         memory._kept.clear()
 
-    def segments(self, store: str, after: Version, to: Version) -> list[list[Entry]] | None:
+    def local_changes(self, store: str, after: Version, to: Version) -> list[list[Entry]] | None:
         """What `sealed` holds for a store; None if a file is missing."""
         wanted = range(after + 1, to + 1)
         if not all(version in self.sealed for version in wanted):

@@ -102,7 +102,7 @@ def test_a_task_that_restores_meanwhile_gets_the_right_state(
         TaskVersion("app", Partition(0), Version(3), {"s": end}),
         changelog.log,
         default_backend=backend,
-        local_segments=lambda *_: None,
+        local_changes=lambda *_: None,
         listener=listener,
     ) as stores:
         assert dict(stores["s"].scan()) == changelog.versions[-1]

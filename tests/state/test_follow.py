@@ -36,7 +36,7 @@ log, directory, backend = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), 
 wanted = TaskVersion("{APPLICATION}", 0, {BATCHES}, {{"counts": {ROWS * BATCHES}}})
 with open_task_stores(
     TaskDirectory(directory), {{"counts": key_value("counts")}}, wanted, FileLog(log),
-    default_backend=backend, local_segments=lambda *_: None,
+    default_backend=backend, local_changes=lambda *_: None,
 ):
     pass
 """

@@ -12,14 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from millstream import serdes
+from millstream import serdes, stores
 from millstream.errors import StoreError
 from millstream.record import ValueAndTimestamp
 from millstream.state.backends import NAMES, supplier
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.specs import StoreBuilder, StoreKind
 from millstream.state.stores.factory import open_store
-from millstream.state.stores.key_value import KeyValueIterator, KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.key_value import KeyValueStore, TimestampedKeyValueStore
+from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.overlay import Overlay
 
 VALUES: dict[StoreKind, list[Any]] = {
@@ -156,7 +157,9 @@ def test_a_store_answers_as_a_dictionary_does(kind: StoreKind, backend: str) -> 
 def stock() -> KeyValueStore[str, int]:
     """Three committed pairs and a fourth that is not."""
     backend = MemoryBackend()
-    store: KeyValueStore[str, int] = KeyValueStore("stock", Overlay(backend), serdes.string, serdes.int64)
+    store: KeyValueStore[str, int] = KeyValueStore(
+        stores.key_value("stock"), Overlay(backend), serdes.string, serdes.int64
+    )
     store.put_all([("a", 1), ("b", 2), ("c", 3)])
     backend.write(store.overlay.sorted_entries(), marker=b"1")
     store.overlay.clear()
@@ -191,7 +194,7 @@ def test_a_range_whose_start_is_behind_its_end_is_empty(stock: KeyValueStore[str
 
 def test_changing_an_object_after_it_was_put_changes_nothing_in_the_store() -> None:
     store: KeyValueStore[str, Any] = KeyValueStore(
-        "lists", Overlay(MemoryBackend()), serdes.string, serdes.json
+        stores.key_value("lists"), Overlay(MemoryBackend()), serdes.string, serdes.json
     )
     words = ["to", "the"]
     store.put("k", words)
@@ -218,7 +221,7 @@ def test_a_key_that_is_none_is_refused_naming_the_store(stock: Any, use: Any) ->
 
 def test_bulk_calls_read_and_write_what_single_calls_do() -> None:
     store: TimestampedKeyValueStore[str] = TimestampedKeyValueStore(
-        "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64
+        stores.timestamped_key_value("prices"), Overlay(MemoryBackend()), serdes.string, serdes.int64
     )
     store.save({b"a": (1, 5), b"b": (2, 6), b"c": None})
     assert store.get("a") == ValueAndTimestamp(1, 5)

@@ -4,7 +4,7 @@
 
     blocks of section 0 | blocks of section 1 | ... | directory | length of the directory (8) | magic (8)
 
-A section is a row of log blocks for one topic partition: outputs, and the changelog segment of each
+A section is a row of log blocks for one topic partition: outputs, and the changelog rows of each
 store. Publishing points the topic's index at a section, so nothing is copied. The directory is a framed
 record that says where each section is. The file is created exclusively, with the attempt in its name,
 and is durable before the task reports it; a file that no manifest names is garbage.
@@ -50,9 +50,9 @@ class SealedContent:
     task_id: str
     epoch: Epoch
     published: Mapping[tuple[str, Partition], pa.RecordBatch]
-    """Outputs and changelog segments by topic partition."""
+    """Outputs and changelog rows by topic partition."""
     local: Mapping[str, pa.RecordBatch]
-    """Segments of stores without a changelog: applied here, published nowhere."""
+    """Writes to stores without a changelog: applied here, published nowhere."""
     append_time: int
 
 
@@ -137,7 +137,7 @@ class SealedReader:
         return self._directory.sections
 
     def local(self, store: str) -> Iterator[pa.RecordBatch]:
-        """The segment of a store without a changelog."""
+        """The writes to a store without a changelog."""
         for name, section in self._directory.local:
             if name == store:
                 yield from self.rows(section)

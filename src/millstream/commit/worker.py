@@ -24,7 +24,7 @@ from millstream.log.api import Log, TopicPartition
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
-from millstream.state.changelog.rows import changelog_topic, entries_of, segment
+from millstream.state.changelog.rows import changelog_rows, changelog_topic, entries_of
 from millstream.state.errors import ZombieTaskError
 from millstream.state.local.directory import StateDirectory
 from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores, versions_on_disk
@@ -72,7 +72,7 @@ def run_task(
 
     3. Open the stores at the version that the head names; on the wrong instance and cold: say so.
     4. Process against overlays.
-    5. Seal: one durable file with all outputs and changelog segments.
+    5. Seal: one durable file with all outputs and changelog rows.
     6. Report.
     """
     stages = StageTimer()
@@ -280,12 +280,12 @@ def opened_stores(
             return True
         return is_known(worker, planned.task_id, version, sealed)
 
-    def local_segments(store: str, after: Version, to: Version) -> list[list[Entry]] | None:
+    def local_changes(store: str, after: Version, to: Version) -> list[list[Entry]] | None:
         is_next = entry is not None and entry.previous[0] == after
         try:
             if entry is not None and is_next:
                 return _sealed_locally(worker, entry, store)
-            return _local_segments(worker, planned.task_id, store, after, to)
+            return _local_changes(worker, planned.task_id, store, after, to)
         except FileNotFoundError as error:
             _refuse_zombie(worker, planned.task_id, to)
             if is_next:
@@ -298,7 +298,7 @@ def opened_stores(
         wanted,
         worker.log,
         default_backend=worker.backend,
-        local_segments=local_segments,
+        local_changes=local_changes,
         is_known=is_ours,
         lock_timeout_ms=worker.lock_timeout_ms,
         listener=worker.listener,
@@ -317,17 +317,17 @@ def is_known(worker: Worker, task_id: str, version: Version, sealed: str) -> boo
     return entry is not None and entry.digest == sealed
 
 
-def _local_segments(
+def _local_changes(
     worker: Worker, task_id: str, store: str, after: Version, to: Version
 ) -> list[list[Entry]]:
     """Writes of an unlogged store from the sealed files of the epochs in between."""
     chain = ManifestChain(worker.folder)
-    segments: list[list[Entry]] = []
+    changes: list[list[Entry]] = []
     for number in range(after + 1, to + 1):
         manifest = chain.read(Epoch(number))
         if task_id in manifest.sealed:
-            segments += _sealed_locally(worker, manifest.tasks[task_id], store)
-    return segments
+            changes += _sealed_locally(worker, manifest.tasks[task_id], store)
+    return changes
 
 
 def _refuse_zombie(worker: Worker, task_id: str, version: Version) -> None:
@@ -390,7 +390,7 @@ def _seal(
     for name, spec in sub.stores.items():
         if not sealed.changelogs[name] or spec.source_topic is not None:
             continue
-        rows = segment(sealed.changelogs[name], spec.kind, sealed.state.stream_time)
+        rows = changelog_rows(sealed.changelogs[name], spec.kind, sealed.state.stream_time)
         if spec.logging:
             published[changelog_topic(job.application_id, name), planned.partition] = rows
         else:

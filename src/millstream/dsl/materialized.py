@@ -26,13 +26,22 @@ class Materialized:
     queryable: bool
     """The user named it."""
     store: Store
+    kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE
+    """A kind of `CellStore`: tables are kept by key, by window or by session."""
+    window_size_ms: int | None = None
 
     @classmethod
-    def of(cls, graph: Graph, store: Store, prefix: str) -> Materialized:
+    def of(
+        cls,
+        graph: Graph,
+        store: Store,
+        prefix: str,
+        kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE,
+        window_size_ms: int | None = None,
+    ) -> Materialized:
         """The store with the user's name, or with a numbered one."""
-        if store.name is not None:
-            return cls(store.name, True, store)
-        return cls(graph.new_store_name(prefix), False, store)
+        name = graph.new_store_name(prefix) if store.name is None else store.name
+        return cls(name, store.name is not None, store, kind, window_size_ms)
 
     @property
     def queryable_name(self) -> str | None:
@@ -49,10 +58,12 @@ class Materialized:
         """The store as the topology knows it: one object, however many operators share it."""
         return StoreBuilder(
             name=self.name,
-            kind=StoreKind.TIMESTAMPED_KEY_VALUE,
+            kind=self.kind,
             key=self.store.key,
             value=self.store.value,
             caching=self.store.caching,
             logging=self.store.logging,
             backend=self.store.backend,
+            retention_ms=self.store.retention_ms,
+            window_size_ms=self.window_size_ms,
         )

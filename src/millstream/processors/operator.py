@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 from millstream.processors.batch import Batch
+from millstream.processors.record_cache import RecordCache
 
 T = TypeVar("T")
 
@@ -36,6 +37,9 @@ class OperatorContext(Protocol):
 
     def store(self, name: str) -> Any:
         """A state store of the task, with bulk access."""
+
+    def record_cache(self, store: str) -> RecordCache:
+        """What the cached tables of a store hold back."""
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         """A user's function failed on a row: raise, or return to go on without the row."""

@@ -15,11 +15,9 @@ from millstream.errors import SerdeError
 from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns.column import Column
 from millstream.processors.operator import Operator, OperatorContext
+from millstream.processors.record_cache import HeldBack
 from millstream.serdes import ColumnError, serde_failure
-from millstream.state.stores.key_value import Frozen, TimestampedKeyValueStore
-
-Cell = tuple[Any, int] | None
-"""A value and its timestamp, or nothing."""
+from millstream.state.stores.cell_store import Cell, CellStore, Frozen
 
 
 class Updates:
@@ -51,7 +49,7 @@ class Updates:
 
 
 class TableOperator(Operator):
-    """An operator that keeps its result in a timestamped store."""
+    """An operator that keeps its result in a store of cells."""
 
     def __init__(self, store: str, *, caching: bool, send_old: bool) -> None:
         self.store_name = store
@@ -61,7 +59,8 @@ class TableOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         """See `Operator.open`."""
         super().open(context)
-        self.store: TimestampedKeyValueStore[Any] = context.store(self.store_name)
+        self.store: CellStore[Any] = context.store(self.store_name)
+        self.cache = context.record_cache(self.store_name)
 
     def with_key_bytes(self, batch: Batch) -> tuple[list[bytes], Batch]:
         """The keys as the store's bytes, and the rows, to be gone through one by one.
@@ -73,7 +72,7 @@ class TableOperator(Operator):
             return self.store.encode_keys(batch.keys), batch
         except ColumnError:
             pass  # go through them one by one: there may be several
-        serde = self.store.key_serde
+        serde = self.store.cell_key_serde
         encoded: list[bytes] = []
         kept: list[int] = []
         for row, key in enumerate(batch.keys):
@@ -112,11 +111,10 @@ class TableOperator(Operator):
 
     def flush(self) -> Batch | None:
         """See `Operator.flush`."""
-        # Held back by the store, not by the operator: the operators of a cogroup share one.
-        pending_updates, self.store.pending_updates = self.store.pending_updates, []
-        if not pending_updates:
+        held = self.cache.take()
+        if not held:
             return None
-        data, batch = _last_of_each(pending_updates)
+        data, batch = _last_of_each(held)
         olds: list[Any] | None = None
         if self.send_old or None in batch.values:
             before = self.store.load_committed(data)
@@ -170,18 +168,16 @@ class TableOperator(Operator):
             news = list(map(self.store.frozen, news))
         held = batch if rows == list(range(len(batch))) else batch.take(rows)
         held = replace(held, values=news, timestamps=timestamps, olds=None, order=None)
-        self.store.pending_updates.append((keys, held))
+        self.cache.hold((keys, held))
 
 
-def _last_of_each(
-    pending_updates: Sequence[tuple[Sequence[bytes], Batch]],
-) -> tuple[Sequence[bytes], Batch]:
+def _last_of_each(updates: Sequence[HeldBack]) -> HeldBack:
     """The last update of each key, in the order of these last updates."""
-    if len(pending_updates) == 1:
-        return pending_updates[0]
-    keys = [key for data, _ in pending_updates for key in data]
+    if len(updates) == 1:
+        return updates[0]
+    keys = [key for data, _ in updates for key in data]
     last = sorted(dict(zip(keys, range(len(keys)), strict=True)).values())
-    return [keys[row] for row in last], concatenate([batch for _, batch in pending_updates]).take(last)
+    return [keys[row] for row in last], concatenate([batch for _, batch in updates]).take(last)
 
 
 def drop_null_keys(context: OperatorContext, batch: Batch) -> Batch:

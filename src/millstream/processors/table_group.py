@@ -11,7 +11,8 @@ from typing import Any
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator, as_pair, collect, each_row, rest
-from millstream.processors.table import Cell, TableOperator, Updates, olds_of
+from millstream.processors.table import TableOperator, Updates, olds_of
+from millstream.state.stores.cell_store import Cell
 
 _Mapped = tuple[Any, Any, Any]
 """Group, new value, old value."""
@@ -78,7 +79,7 @@ class TableAggregation(TableOperator):
         """See `Operator.process`."""
         keys, batch = self.with_key_bytes(batch)
         olds = olds_of(batch)
-        cells = self.store.load_settled(keys)
+        cells = self.store.load_frozen(keys)
         updates = Updates()
 
         def apply_row(row: int) -> None:

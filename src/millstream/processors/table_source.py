@@ -24,7 +24,7 @@ class StoredTableSource(TableOperator):
         keys, batch = self.with_key_bytes(batch)
         # With caching the old value is read at the flush; without it only if somebody wants it.
         wants_old = self.send_old and not self.caching
-        cells = self.store.load_settled(keys) if wants_old else dict.fromkeys(keys)
+        cells = self.store.load_frozen(keys) if wants_old else dict.fromkeys(keys)
         updates = Updates()
 
         def put_row(row: int) -> None:

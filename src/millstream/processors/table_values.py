@@ -116,7 +116,7 @@ class StoredTableValues(TableOperator):
         """See `Operator.process`."""
         news, batch = collect(self.context, batch, lambda start: self.results(batch, start))
         keys, batch = self.with_key_bytes(batch.with_values(news))
-        cells = self.store.load_settled(keys) if self.send_old else dict.fromkeys(keys)
+        cells = self.store.load_frozen(keys) if self.send_old else dict.fromkeys(keys)
         updates = Updates()
 
         def put_row(row: int) -> None:

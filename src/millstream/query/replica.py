@@ -7,16 +7,14 @@ committed versions only, and every answer belongs to one of them (`version`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Final, overload
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.plan_changes import check_store
 from millstream.errors import UnknownStoreError
 from millstream.log.api import Log
-from millstream.record import ValueAndTimestamp, Windowed
-from millstream.serdes import Serde
 from millstream.serdes.descriptor import describe
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog.follow import StorePosition, Target, follow
@@ -24,8 +22,17 @@ from millstream.state.changelog.source_changelog import target_of
 from millstream.state.errors import ChangelogCompactedError, DamagedStoreError
 from millstream.state.specs import StoreBuilder, StoreKind
 from millstream.state.stores.factory import open_store
+from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.store import StateStore
-from millstream.state.stores.versioned import VersionedRecord
+from millstream.state.stores.views import (
+    KeyValueView,
+    SessionView,
+    VersionedView,
+    View,
+    WindowView,
+    plain,
+    plain_pairs,
+)
 from millstream.task.serde_book import SerdeBook
 from millstream.topology.plan import Plan, SubTopology
 from millstream.topology.stored_types import KeyValueTypes
@@ -34,7 +41,7 @@ from millstream.types import Epoch, Offset, Partition, Version
 __all__ = ["Replica", "SessionReplica", "StoreReplica", "VersionedReplica", "WindowReplica"]
 
 
-class Replica:
+class Replica(View):
     """One store over all its partitions, at the last commit. Its kind decides what it can be asked."""
 
     kinds: ClassVar[frozenset[StoreKind]]
@@ -56,24 +63,23 @@ class Replica:
         self.version = Epoch(0)
         """The commit that the last answer comes from."""
 
-    def _first(self, ask: Callable[[Any], Any]) -> Any:
-        """The first answer that is not None, of the partitions in turn: a key is in one of them only."""
+    def _one(self, ask: Callable[[Any], Any]) -> Any:
+        # The partitions in turn: a key is in one of them only.
         with self._answering:
             self._refresh()
             for store in self._stores:
                 value = ask(store)
                 if value is not None:
-                    return _plain(value)
+                    return plain(value)
         return None
 
-    def _pairs(self, scan: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
-        found: list[tuple[Any, Any]] = []
+    def _pairs(self, scan: Callable[[Any], KeyValueIterator[Any, Any]]) -> KeyValueIterator[Any, Any]:
+        # Taken now: all of them belong to one version, however late they are looked at.
         with self._answering:
             self._refresh()
-            for store in self._stores:
-                with scan(store) as pairs:
-                    found += [(key, _plain(value)) for key, value in pairs]
-        return iter(found)
+            return KeyValueIterator(
+                iter([pair for store in self._stores for pair in plain_pairs(scan(store))])
+            )
 
     def _refresh(self) -> None:
         head = self._published()
@@ -134,118 +140,40 @@ class Replica:
             follow(self._backends[partition], target, self._log)
 
 
-class StoreReplica(Replica):
-    """A key-value store over all its partitions, at the last commit. Timestamped ones show plain values."""
+class StoreReplica(Replica, KeyValueView):
+    """A key-value store over all its partitions, at the last commit. Timestamped ones show plain values.
+
+    Pairs are ordered by key bytes within each partition.
+    """
 
     kinds = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
 
-    def get(self, key: Any) -> Any:
-        """The value of a key at the last commit, or None."""
-        return self._first(lambda store: store.get(key))
-
-    def range(self, start: Any, end: Any) -> Iterator[tuple[Any, Any]]:
-        """Pairs from `start` to `end`, both inclusive, ordered by key bytes within each partition.
-
-        All of them belong to one version, however late they are looked at.
-        """
-        return self._pairs(lambda store: store.range(start, end))
-
-    def prefix_scan(self, prefix: Any, prefix_serde: Serde[Any]) -> Iterator[tuple[Any, Any]]:
-        """Pairs whose key bytes begin with the serialized prefix."""
-        return self._pairs(lambda store: store.prefix_scan(prefix, prefix_serde))
-
-    def all(self) -> Iterator[tuple[Any, Any]]:
-        """All pairs."""
-        return self.range(None, None)
+    def approximate_num_entries(self) -> int:
+        """See `ReadOnlyKeyValueStore.approximate_num_entries`."""
+        with self._answering:
+            self._refresh()
+            return sum(store.approximate_num_entries() for store in self._stores)
 
     def __len__(self) -> int:
         return sum(1 for _ in self.all())
 
 
-class WindowReplica(Replica):
+class WindowReplica(Replica, WindowView):
     """A window store over all its partitions, at the last commit. Timestamped ones show plain values."""
 
     kinds = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW})
 
-    @overload
-    def fetch(self, key: Any, time_from: int) -> Any: ...
-    @overload
-    def fetch(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]: ...
-    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """The value of the window that starts at a time; or the windows that start between two, by start."""
-        if time_to is None:
-            return self._first(lambda store: store.fetch(key, time_from))
-        return self._pairs(lambda store: store.fetch(key, time_from, time_to))
 
-    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
-        """The same windows of a key, the last one first."""
-        return self._pairs(lambda store: store.backward_fetch(key, time_from, time_to))
-
-    def fetch_range(
-        self, key_from: Any, key_to: Any, time_from: int, time_to: int
-    ) -> Iterator[tuple[Windowed[Any], Any]]:
-        """Windows of a range of keys that start between two times, partition by partition."""
-        return self._pairs(lambda store: store.fetch_range(key_from, key_to, time_from, time_to))
-
-    def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed[Any], Any]]:
-        """Windows of all keys that start between two times, partition by partition."""
-        return self.fetch_range(None, None, time_from, time_to)
-
-    def all(self) -> Iterator[tuple[Windowed[Any], Any]]:
-        """All windows that have not expired, partition by partition."""
-        return self._pairs(lambda store: store.all())
-
-
-class SessionReplica(Replica):
+class SessionReplica(Replica, SessionView):
     """A session store over all its partitions, at the last commit."""
 
     kinds = frozenset({StoreKind.SESSION})
 
-    def fetch_session(self, key: Any, start: int, end: int) -> Any:
-        """The value of the session with exactly these bounds, or None."""
-        return self._first(lambda store: store.fetch_session(key, start, end))
 
-    def find_sessions(
-        self, key: Any, earliest_end: int, latest_start: int
-    ) -> Iterator[tuple[Windowed[Any], Any]]:
-        """The sessions of a key that end at `earliest_end` or later and start at `latest_start` or before."""
-        return self._pairs(lambda store: store.find_sessions(key, earliest_end, latest_start))
-
-    def backward_find_sessions(
-        self, key: Any, earliest_end: int, latest_start: int
-    ) -> Iterator[tuple[Windowed[Any], Any]]:
-        """The same sessions, the last one first."""
-        return self._pairs(lambda store: store.backward_find_sessions(key, earliest_end, latest_start))
-
-    def fetch(self, key: Any) -> Iterator[tuple[Windowed[Any], Any]]:
-        """All sessions of a key that have not expired."""
-        return self._pairs(lambda store: store.fetch(key))
-
-    def fetch_range(self, key_from: Any, key_to: Any) -> Iterator[tuple[Windowed[Any], Any]]:
-        """All sessions of a range of keys, partition by partition; None leaves a side open."""
-        return self._pairs(lambda store: store.fetch_range(key_from, key_to))
-
-
-class VersionedReplica(Replica):
+class VersionedReplica(Replica, VersionedView):
     """A versioned store over all its partitions, at the last commit."""
 
     kinds = frozenset({StoreKind.VERSIONED_KEY_VALUE})
-
-    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord[Any] | None:
-        """The latest version of a key, or the one that was valid at a time; None if there is none."""
-        found: VersionedRecord[Any] | None = self._first(lambda store: store.get(key, as_of))
-        return found
-
-    def versions(self, key: Any, time_from: int, time_to: int) -> list[VersionedRecord[Any]]:
-        """The versions of a key that were valid at some time between two, oldest first."""
-        found: list[VersionedRecord[Any]] | None = self._first(
-            lambda store: store.versions(key, time_from, time_to) or None
-        )
-        return found or []
-
-    def all(self) -> Iterator[tuple[Any, VersionedRecord[Any]]]:
-        """The latest version of every key, partition by partition."""
-        return self._pairs(lambda store: store.all())
 
 
 _METHODS: Final = {
@@ -275,7 +203,3 @@ def _find(plan: Plan, store: str) -> tuple[SubTopology, StoreBuilder]:
             return sub, spec
     known = ", ".join(sorted(name for sub in plan.subtopologies for name in sub.stores)) or "none"
     raise UnknownStoreError(f"the topology has no store {store!r}. Stores are: {known}")
-
-
-def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, ValueAndTimestamp) else value

@@ -8,6 +8,7 @@ store) do rows really go one at a time, depth first.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from millstream.errors import MillstreamError, ProcessingError
 from millstream.processors.batch import Batch, interleave
 from millstream.processors.operator import Emission, Form, Operator
 from millstream.processors.operator_chain import OperatorChain
+from millstream.processors.record_cache import RecordCache
 from millstream.task.chaining import chains_of
 from millstream.task.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
 from millstream.task.outputs import Sink
@@ -40,8 +42,11 @@ class Host(TaskServices, Protocol):
 class NodeContext:
     """`OperatorContext` of one node."""
 
-    def __init__(self, host: Host, sub: SubTopology, node: str) -> None:
+    def __init__(
+        self, host: Host, sub: SubTopology, node: str, caches: defaultdict[str, RecordCache]
+    ) -> None:
         self._host = host
+        self._caches = caches
         self.node = node
         self.children = sub.children[node]
         self._ordered = sub.ordered
@@ -50,6 +55,10 @@ class NodeContext:
     def store(self, name: str) -> Any:
         """See `OperatorContext.store`."""
         return self._host.operator_store(name)
+
+    def record_cache(self, store: str) -> RecordCache:
+        """See `OperatorContext.record_cache`."""
+        return self._caches[store]
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         """See `OperatorContext.failed`."""
@@ -94,6 +103,7 @@ class Pipeline:
         self._flushed = 0
         self.is_opening = False
         self._contexts: dict[str, NodeContext] = {}
+        self._caches: defaultdict[str, RecordCache] = defaultdict(RecordCache)
         self._operators: dict[str, Operator] = {}
         self._chains: dict[str, OperatorChain] = {}
         self._chained = chains_of(sub)
@@ -113,7 +123,7 @@ class Pipeline:
         self.is_opening = False
 
     def _open_node(self, node: ProcessorNode) -> None:
-        context = self._contexts[node.name] = NodeContext(self._host, self._sub, node.name)
+        context = self._contexts[node.name] = NodeContext(self._host, self._sub, node.name, self._caches)
         try:
             operator = node.make()
             operator.open(context)
@@ -138,6 +148,7 @@ class Pipeline:
                 first_error = first_error or error
         self._operators.clear()
         self._contexts.clear()
+        self._caches.clear()
         if first_error is not None:
             raise first_error
 
@@ -238,9 +249,9 @@ class Pipeline:
         for _, name, batch, row in sorted(waiting, key=lambda entry: entry[0]):
             self._step(name, batch.take((row,)))
         for name in unit:
-            pending_updates = flush(name)
-            if pending_updates is not None:
-                self._dispatch(name, pending_updates, None)
+            flushed = flush(name)
+            if flushed is not None:
+                self._dispatch(name, flushed, None)
 
     def _step(self, name: str, row: Batch) -> None:
         emission = self._process(name, row)

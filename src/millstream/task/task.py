@@ -19,9 +19,9 @@ from millstream.handlers import ErrorContext, ErrorKind
 from millstream.processors.api import Cancellable, PunctuationType
 from millstream.processors.batch import NO_ORIGIN, Batch, OrderKey
 from millstream.record import RecordMetadata
-from millstream.state.stores.key_value import ReadOnlyStore
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.store import StateStore, changes_of, forget_epoch
+from millstream.state.stores.views import global_store
 from millstream.task.column_codec import largest
 from millstream.task.context import unknown_store
 from millstream.task.failures import Failures
@@ -54,7 +54,7 @@ class Sealed:
 
     outputs: Sequence[OutputBatch]
     changelogs: Mapping[str, Sequence[Entry]]
-    """Per store the sorted writes of the epoch: changelog segment and write batch in one."""
+    """Per store the sorted writes of the epoch: changelog rows and write batch in one."""
     state: TaskState
     commit_requested: bool
     wants_wall_clock: bool
@@ -176,7 +176,7 @@ class Task:
         if name in connected:
             return self._environment.stores[name]
         if name in self._environment.global_stores:
-            return ReadOnlyStore(self._environment.global_stores[name])
+            return global_store(self._environment.global_stores[name])
         raise unknown_store(node, name, connected)
 
     def operator_store(self, name: str) -> Any:

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from millstream.record import ValueAndTimestamp
-from millstream.serdes import Serde
-from millstream.state.stores.key_value import KeyValueIterator, TimestampedKeyValueStore
-from millstream.state.stores.window import TimestampedWindowStore
+from millstream.state.stores.key_value_iterator import KeyValueIterator
+from millstream.state.stores.views import KeyValueView, View, WindowView, plain, plain_pairs
 
 
-class PlainValues:
+class _PlainStore(View):
+    """A timestamped store that is read and written without timestamps."""
+
+    def __init__(self, store: Any, clock: Callable[[], int]) -> None:
+        self._store = store
+        self._clock = clock
+        self.name: str = store.name
+
+    def _one(self, ask: Callable[[Any], Any]) -> Any:
+        return plain(ask(self._store))
+
+    def _pairs(self, scan: Callable[[Any], KeyValueIterator[Any, Any]]) -> KeyValueIterator[Any, Any]:
+        return KeyValueIterator(plain_pairs(scan(self._store)))
+
+    def _stamped(self, value: Any) -> ValueAndTimestamp[Any] | None:
+        return None if value is None else ValueAndTimestamp(value, self._clock())
+
+
+class PlainValues(_PlainStore, KeyValueView):
     """Reads and writes plain values; a written one gets the driver's wall clock as its timestamp.
 
     >>> from millstream import StreamsBuilder, serdes
@@ -33,63 +50,24 @@ class PlainValues:
     [('flour', 5)]
     """
 
-    def __init__(self, store: TimestampedKeyValueStore[Any], clock: Callable[[], int]) -> None:
-        self._store = store
-        self._clock = clock
-        self.name = store.name
-
-    def get(self, key: Any) -> Any:
-        """The value of a key, or None."""
-        cell = self._store.get(key)
-        return None if cell is None else cell.value
-
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key; None deletes it."""
-        self._store.put(key, None if value is None else ValueAndTimestamp(value, self._clock()))
+        self._store.put(key, self._stamped(value))
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
         """Set the value of a key that has none. The value that was there, or None."""
-        current = self.get(key)
-        if current is None:
-            self.put(key, value)
-        return current
+        return plain(self._store.put_if_absent(key, self._stamped(value)))
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
         """Set many values; None deletes."""
-        for key, value in entries:
-            self.put(key, value)
+        self._store.put_all((key, self._stamped(value)) for key, value in entries)
 
     def delete(self, key: Any) -> Any:
         """Remove a key. The value that was there, or None."""
-        cell = self._store.delete(key)
-        return None if cell is None else cell.value
-
-    def range(self, start: Any, end: Any) -> KeyValueIterator[Any, Any]:
-        """Pairs from `start` to `end`, both inclusive; None leaves a side open."""
-        return _plain(self._store.range(start, end))
-
-    def reverse_range(self, start: Any, end: Any) -> KeyValueIterator[Any, Any]:
-        """The same pairs, last key first."""
-        return _plain(self._store.reverse_range(start, end))
-
-    def prefix_scan(self, prefix: Any, prefix_serde: Serde[Any]) -> KeyValueIterator[Any, Any]:
-        """Pairs whose key bytes begin with the serialized prefix."""
-        return _plain(self._store.prefix_scan(prefix, prefix_serde))
-
-    def all(self) -> KeyValueIterator[Any, Any]:
-        """All pairs."""
-        return _plain(self._store.all())
-
-    def reverse_all(self) -> KeyValueIterator[Any, Any]:
-        """All pairs, last key first."""
-        return _plain(self._store.reverse_all())
-
-    def approximate_num_entries(self) -> int:
-        """How many pairs there are."""
-        return self._store.approximate_num_entries()
+        return plain(self._store.delete(key))
 
 
-class PlainWindows:
+class PlainWindows(_PlainStore, WindowView):
     """Reads and writes plain values of windows; a written one gets the driver's wall clock as its timestamp.
 
     >>> from millstream import Processor, StreamsBuilder, serdes, stores
@@ -129,60 +107,6 @@ class PlainWindows:
     [('bob', 4), ('ann', 3)]
     """
 
-    def __init__(self, store: TimestampedWindowStore[Any], clock: Callable[[], int]) -> None:
-        self._store = store
-        self._clock = clock
-        self.name = store.name
-
     def put(self, key: Any, value: Any, window_start: int) -> None:
         """Set the value of a window; None deletes it."""
-        cell = None if value is None else ValueAndTimestamp(value, self._clock())
-        self._store.put(key, cell, window_start)
-
-    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """The value of the window that starts at a time; or the windows that start between two, by start."""
-        if time_to is not None:
-            return _plain(self._store.fetch(key, time_from, time_to))
-        cell = self._store.fetch(key, time_from)
-        return None if cell is None else cell.value
-
-    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> KeyValueIterator[int, Any]:
-        """The same windows of a key, the last one first."""
-        return _plain(self._store.backward_fetch(key, time_from, time_to))
-
-    def fetch_range(
-        self, key_from: Any, key_to: Any, time_from: int, time_to: int
-    ) -> KeyValueIterator[Any, Any]:
-        """Windows of a range of keys that start between two times."""
-        return _plain(self._store.fetch_range(key_from, key_to, time_from, time_to))
-
-    def backward_fetch_range(
-        self, key_from: Any, key_to: Any, time_from: int, time_to: int
-    ) -> KeyValueIterator[Any, Any]:
-        """The same windows, the last one first."""
-        return _plain(self._store.backward_fetch_range(key_from, key_to, time_from, time_to))
-
-    def fetch_all(self, time_from: int, time_to: int) -> KeyValueIterator[Any, Any]:
-        """Windows of all keys that start between two times."""
-        return _plain(self._store.fetch_all(time_from, time_to))
-
-    def backward_fetch_all(self, time_from: int, time_to: int) -> KeyValueIterator[Any, Any]:
-        """The same windows, the last one first."""
-        return _plain(self._store.backward_fetch_all(time_from, time_to))
-
-    def all(self) -> KeyValueIterator[Any, Any]:
-        """All windows."""
-        return _plain(self._store.all())
-
-    def backward_all(self) -> KeyValueIterator[Any, Any]:
-        """All windows, the last one first."""
-        return _plain(self._store.backward_all())
-
-
-def _plain(pairs: KeyValueIterator[Any, ValueAndTimestamp[Any]]) -> KeyValueIterator[Any, Any]:
-    def values() -> Iterator[tuple[Any, Any]]:
-        with pairs:
-            for key, cell in pairs:
-                yield key, cell.value
-
-    return KeyValueIterator(values())
+        self._store.put(key, self._stamped(value), window_start)

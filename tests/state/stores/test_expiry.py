@@ -26,7 +26,7 @@ from millstream.errors import StoreError, TopologyError
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.state.backends import NAMES, Row, supplier
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.changelog.rows import changelog_topic, segment
+from millstream.state.changelog.rows import changelog_rows, changelog_topic
 from millstream.state.local.task_stores import TaskVersion
 from millstream.state.specs import StoreBuilder, StoreKind
 from millstream.state.stores.factory import open_store
@@ -49,7 +49,7 @@ def opened(spec: StoreBuilder, backend: Any) -> Any:
 
 
 def commit(store: Any, backend: Any, marker: bytes = b"") -> list[Any]:
-    """Commit an epoch. What its changelog segment holds."""
+    """Commit an epoch. What its changelog rows hold."""
     changes = changes_of(store)
     apply_changes(backend, changes, marker, segmented=True)
     epoch_committed(store)
@@ -131,7 +131,7 @@ def test_stores_of_a_task_expire_when_they_follow_their_changelog(task: OneTask)
             store = opened(WINDOWS, backends["windows"])
             for start in starts:
                 store.put("k", str(start), start)
-            rows = segment(changes_of(store), StoreKind.WINDOW, 0)
+            rows = changelog_rows(changes_of(store), StoreKind.WINDOW, 0)
         task.log.append(task.changelog("windows"), rows)
     with task.opened(wanted(task, 4)) as backends:
         followed = rows_of(backends)

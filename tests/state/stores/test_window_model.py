@@ -207,7 +207,7 @@ class TimestampedWorld(WindowWorld):
             value = cells[cell]
             return None if value is None else (value, cell[1] + 1)
 
-        self.each(lambda store: store.save({cell: stamped(cell) for cell in cells}))
+        self.each(lambda store: store.save({cell_key(cell): stamped(cell) for cell in cells}))
         for (key, start), value in cells.items():
             self.put_in_model(key, value, start)
 
@@ -216,9 +216,10 @@ class TimestampedWorld(WindowWorld):
         wanted = [*wanted, *((key, start) for key, start, _ in sorted(self.rows)[::3])]
         visible = {(key, start): value for key, start, _, value in self.visible(lambda _key, _start: True)}
         expected = {
-            cell: (visible[cell], cell[1] + 1) if cell in visible else None for cell in dict.fromkeys(wanted)
+            cell_key(cell): (visible[cell], cell[1] + 1) if cell in visible else None
+            for cell in dict.fromkeys(wanted)
         }
-        self.expect(expected, lambda store: store.load(wanted))
+        self.expect(expected, lambda store: store.load(map(cell_key, wanted)))
 
     def expect(self, expected: object, ask: Callable[[Any], object]) -> None:
         super().expect(expected, lambda store: self.seen(ask(store)))
@@ -229,6 +230,12 @@ class TimestampedWorld(WindowWorld):
     def order(self, row: tuple[bytes, int, int, bytes]) -> Any:
         key, start, number, _ = row
         return start, number, key
+
+
+def cell_key(cell: tuple[bytes, int]) -> bytes:
+    """The key's bytes and the window's start."""
+    key, start = cell
+    return key + start.to_bytes(8, "big")
 
 
 def plain(answer: Any) -> Any:

@@ -3,7 +3,7 @@
 The distinct keys of a batch are read from the store in one go, folded in one go, and written in one go:
 Python sees each key once, not each record. State, updates and timestamps are those of the row form.
 
-A stored cell is the eight bytes of its timestamp and then the value's own (see `state.stores.key_value`). If
+A stored cell is the eight bytes of its timestamp and then the value's own (see `CellStore`). If
 the store's value serde has a column form, cells are taken apart and put together without a Python object for
 value or timestamp; else they go through the store's own bulk calls.
 """
@@ -26,7 +26,7 @@ from millstream.processors.columns.expressions import series_of
 from millstream.processors.table import TableOperator, Updates
 from millstream.serdes.columns import CannotError, codec_of, codec_to_write, learn
 from millstream.serdes.columns.primitive_codecs import big_endian
-from millstream.state.stores.key_value import TimestampedKeyValueStore
+from millstream.state.stores.cell_store import CellStore
 from millstream.state.stores.written_columns import WrittenColumns
 
 __all__ = [
@@ -62,7 +62,7 @@ def fold_in_columns(table: TableOperator, batch: Batch, aggregation: Aggregation
     return True
 
 
-def _plain_rows(form: ColumnForm, batch: Batch, store: TimestampedKeyValueStore[Any]) -> pl.DataFrame:
+def _plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any]) -> pl.DataFrame:
     """Rows whose keys and values Python could compare as well as columns can. Raises if they are others."""
     values, kind = batch.values, key_type(batch.keys, store.key_serde)
     if kind is None or kind is int:
@@ -103,9 +103,7 @@ def operand(form: ColumnForm, values: Sequence[Any], declared: pl.DataType | Non
 class ColumnGroups:
     """Read, folded, ready to be written: whatever can go wrong went wrong before anything has changed."""
 
-    def __init__(
-        self, form: ColumnForm, frame: pl.DataFrame, store: TimestampedKeyValueStore[Any], *, each: bool
-    ) -> None:
+    def __init__(self, form: ColumnForm, frame: pl.DataFrame, store: CellStore[Any], *, each: bool) -> None:
         self._form = form
         self.each = frame.clear()
         """The aggregate after every row, if `each` asks for it."""
@@ -120,7 +118,7 @@ class ColumnGroups:
             grouped = form.grouped(frame).sort("key")
             self.last = form.last(frame, grouped, _before(form, frame, grouped["key"], store))
 
-    def save(self, store: TimestampedKeyValueStore[Any]) -> None:
+    def save(self, store: CellStore[Any]) -> None:
         """Write the new cells."""
         save_cells(store, self.last["key"], self._form.values_of(self.last), self.last["time"])
 
@@ -139,7 +137,7 @@ class ColumnGroups:
             olds=None,
             order=None,
         )
-        table.store.pending_updates.append((Column.of_series(last["key"]), held))
+        table.cache.hold((Column.of_series(last["key"]), held))
 
 
 def _updates(last: pl.DataFrame, news: list[Any]) -> Updates:
@@ -149,9 +147,7 @@ def _updates(last: pl.DataFrame, news: list[Any]) -> Updates:
     return updates
 
 
-def _before(
-    form: ColumnForm, frame: pl.DataFrame, keys: pl.Series, store: TimestampedKeyValueStore[Any]
-) -> pl.DataFrame:
+def _before(form: ColumnForm, frame: pl.DataFrame, keys: pl.Series, store: CellStore[Any]) -> pl.DataFrame:
     """The cells of keys in ascending order, as they are now."""
     values, times = load_cells(store, keys.to_list())
     columns = form.columns_of(values, frame.schema["value"])
@@ -160,16 +156,14 @@ def _before(
     return before
 
 
-def load_cells(
-    store: TimestampedKeyValueStore[Any], keys: list[bytes]
-) -> tuple[Sequence[Any] | pl.Series, pl.Series]:
+def load_cells(store: CellStore[Any], keys: list[bytes]) -> tuple[Sequence[Any] | pl.Series, pl.Series]:
     """Values and timestamps of distinct keys in ascending order; None where there is nothing."""
     codec = codec_of(store.value_serde)
     if codec is None or codec.dtype is None:
         cells = list(store.load(keys).values())
         times = pl.Series([None if cell is None else cell[1] for cell in cells], dtype=pl.Int64)
         return [None if cell is None else cell[0] for cell in cells], times
-    data = pl.Series(store.overlay.get_ascending(keys), dtype=pl.Binary)
+    data = pl.Series(store.load_encoded(keys), dtype=pl.Binary)
     if (data.bin.size() < _TIMESTAMP_BYTES).any():
         raise CannotError("a cell without a timestamp")
     times = data.bin.slice(0, _TIMESTAMP_BYTES).bin.reinterpret(dtype=pl.Int64, endianness="big")
@@ -177,7 +171,7 @@ def load_cells(
 
 
 def save_cells(
-    store: TimestampedKeyValueStore[Any], keys: pl.Series, values: Sequence[Any] | pl.Series, times: pl.Series
+    store: CellStore[Any], keys: pl.Series, values: Sequence[Any] | pl.Series, times: pl.Series
 ) -> None:
     """Write values and timestamps of distinct keys in ascending order; None deletes."""
     codec = codec_to_write(store.value_serde, values.dtype) if isinstance(values, pl.Series) else None
@@ -188,4 +182,4 @@ def save_cells(
     data = pl.select(pl.lit(big_endian(times, _TIMESTAMP_BYTES)) + pl.lit(codec.encode(values))).to_series()
     learn(store.value_serde, values.dtype)
     columns = (keys, data, times)
-    store.overlay.put_columns(WrittenColumns(*(column.rechunk().to_arrow() for column in columns)))
+    store.save_columns(WrittenColumns(*(column.rechunk().to_arrow() for column in columns)))

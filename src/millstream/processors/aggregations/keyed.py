@@ -19,7 +19,8 @@ from millstream.processors.aggregations.aggregation import Aggregation, Fold, Pa
 from millstream.processors.aggregations.groups import Groups, group_rows
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import are_many
-from millstream.processors.table import Cell, TableOperator, Updates, drop_nulls
+from millstream.processors.table import TableOperator, Updates, drop_nulls
+from millstream.state.stores.cell_store import Cell
 
 __all__ = ["KeyedAggregation"]
 
@@ -47,7 +48,7 @@ class KeyedAggregation(TableOperator):
             self.context.fell_back("partials", len(batch))
         fold = self._fold_of(batch.values)
         keys, batch = self.with_key_bytes(batch)
-        cells = self.store.load_settled(keys)
+        cells = self.store.load_frozen(keys)
         run = self._fold_to_last if self.caching else self._fold_each
         updates = run(fold, batch, keys, cells)
         return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
@@ -106,7 +107,7 @@ class KeyedAggregation(TableOperator):
 
     def _merged(self, keys: list[bytes], groups: Groups) -> Updates:
         assert self.aggregation.combiner is not None  # there are groups
-        cells, merge = self.store.load_settled(keys), self.aggregation.combiner.merge
+        cells, merge = self.store.load_frozen(keys), self.aggregation.combiner.merge
         updates = Updates()
         updates.key_bytes, updates.rows, updates.olds = keys, list(range(len(keys))), [None] * len(keys)
         add_new, add_time = updates.news.append, updates.timestamps.append

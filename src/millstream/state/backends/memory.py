@@ -1,8 +1,8 @@
 """State in memory: a dictionary, and its keys in order when somebody scans.
 
 It is the oracle of the other backends, the store of the test driver, and a cache over the changelog: what a
-process has closed it finds again when it opens the store again, so that the next epoch has only the last
-segment to apply. Another process starts empty (marker None), and so does this one when the store's folder was
+process has closed it finds again when it opens the store again, so that the next epoch has only the writes
+of the last to apply. Another process starts empty (marker None), and so does this one when its folder was
 removed. It promises no bound: all of the state is in the process.
 
 What a process has closed it finds again also after an error. So a write that an exception ends half-way (an

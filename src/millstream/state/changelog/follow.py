@@ -388,11 +388,11 @@ class Watch:
         )
 
 
-def apply_segments(
-    backend: Backend, segments: Iterable[list[Entry]], wanted: StorePosition, *, segmented: bool
+def apply_local_changes(
+    backend: Backend, changes: Iterable[list[Entry]], wanted: StorePosition, *, segmented: bool
 ) -> None:
     """Apply writes that come from elsewhere than the changelog, and arrive at a version."""
     merged: dict[bytes, bytes | None] = {}
-    for entries in segments:
+    for entries in changes:
         merged.update(entries)
     apply_changes(backend, sorted(merged.items()), wanted.encoded(), segmented=segmented)

@@ -1,6 +1,6 @@
 """A store's writes as rows of its changelog topic, and back.
 
-The sorted writes of an epoch are the changelog segment and the backend's write batch, byte for byte: the
+The sorted writes of an epoch are rows of its changelog and the backend's write batch, byte for byte: the
 value of a row is what the store holds, a null value deletes. The row's timestamp is that of the stored
 value, where it has one, so that tools and retention see event time; it is not needed to restore.
 """
@@ -20,7 +20,7 @@ from millstream.state.specs import StoreKind
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.written_columns import WrittenColumns
 
-__all__ = ["changelog_topic", "entries_of", "last_of_each_key", "segment", "sorted_as_columns"]
+__all__ = ["changelog_rows", "changelog_topic", "entries_of", "last_of_each_key", "sorted_as_columns"]
 
 _TIMESTAMP: Final = struct.Struct(">q")
 _MANY: Final = 100_000
@@ -37,7 +37,7 @@ def changelog_topic(application_id: str, store: str) -> str:
     return f"{application_id}-{store}-changelog"
 
 
-def segment(entries: Sequence[Entry], kind: StoreKind, time: int) -> pa.RecordBatch:
+def changelog_rows(entries: Sequence[Entry], kind: StoreKind, time: int) -> pa.RecordBatch:
     """Sorted writes as changelog rows. `time` is the timestamp of rows whose value has none."""
     if isinstance(entries, WrittenColumns):
         return record_batch(entries.key_column, entries.value_column, entries.time_column)
@@ -61,11 +61,11 @@ def entries_of(rows: pa.RecordBatch) -> list[Entry]:
 def last_of_each_key(parts: Sequence[pa.RecordBatch]) -> list[Entry]:
     """Changelog rows as sorted, distinct writes.
 
-    The segment of one epoch is that already. Many rows are sorted as columns: that is faster, and their
+    The rows of one epoch are that already. Many rows are sorted as columns: that is faster, and their
     objects then lie in memory in the order in which they are used.
 
     >>> writes = [(b"b", b"1"), (b"a", b"2"), (b"b", None)]
-    >>> last_of_each_key([segment([write], StoreKind.KEY_VALUE, 0) for write in writes])
+    >>> last_of_each_key([changelog_rows([write], StoreKind.KEY_VALUE, 0) for write in writes])
     [(b'a', b'2'), (b'b', None)]
     """
     rows = pa.Table.from_batches(parts).select([0, 1])

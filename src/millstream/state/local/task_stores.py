@@ -26,7 +26,7 @@ from millstream.state.changelog.follow import (
     RestoreListener,
     StorePosition,
     Target,
-    apply_segments,
+    apply_local_changes,
     follow,
     half_restored,
     marker_of,
@@ -43,10 +43,10 @@ from millstream.state.stores.overlay import Entry
 from millstream.state.stores.segments import SEGMENT_BYTES
 from millstream.types import Offset, Partition, Version
 
-__all__ = ["LocalSegments", "NewerStores", "TaskVersion", "maker_of", "open_task_stores", "versions_on_disk"]
+__all__ = ["LocalChanges", "NewerStores", "TaskVersion", "maker_of", "open_task_stores", "versions_on_disk"]
 
 
-LocalSegments = Callable[[str, Version, Version], list[list[Entry]] | None]
+LocalChanges = Callable[[str, Version, Version], list[list[Entry]] | None]
 """Writes of an unlogged store after one version up to another; None if they are not to be had."""
 
 
@@ -91,7 +91,7 @@ def open_task_stores(
     log: Log,
     *,
     default_backend: str | BackendSupplier,
-    local_segments: LocalSegments,
+    local_changes: LocalChanges,
     is_known: IsKnown = _trust,
     lock_timeout_ms: int = 60_000,
     listener: RestoreListener = NO_LISTENER,
@@ -112,7 +112,7 @@ def open_task_stores(
                 spec=spec,
                 wanted=wanted,
                 log=log,
-                local_segments=local_segments,
+                local_changes=local_changes,
                 listener=listener,
                 is_known=is_known,
                 newer=newer,
@@ -242,7 +242,7 @@ def _bring_to_version(
     spec: StoreBuilder,
     wanted: TaskVersion,
     log: Log,
-    local_segments: LocalSegments,
+    local_changes: LocalChanges,
     listener: RestoreListener,
     is_known: IsKnown,
     newer: NewerStores,
@@ -260,11 +260,11 @@ def _bring_to_version(
     refuse_newer(name, wanted.partition, here, StorePosition(wanted.version, here.position))
     if here.version == RESTORING:
         raise half_restored(name, f"at version {wanted.version} it has no log to go on with")
-    segments = [] if spec.logging else local_segments(name, here.version, wanted.version)
-    if segments is None:
-        segments = [[(key, None) for key, _ in backend.scan()]]
+    changes = [] if spec.logging else local_changes(name, here.version, wanted.version)
+    if changes is None:
+        changes = [[(key, None) for key, _ in backend.scan()]]
     marker = StorePosition(wanted.version, Offset(0), wanted.sealed)
-    apply_segments(backend, segments, marker, segmented=spec.is_segmented)
+    apply_local_changes(backend, changes, marker, segmented=spec.is_segmented)
 
 
 def _is_newer(here: StorePosition, wanted: TaskVersion, is_known: IsKnown) -> bool:

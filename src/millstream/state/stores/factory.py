@@ -32,20 +32,4 @@ def open_store(
     spec: StoreBuilder, committed: CommittedReader, key: Serde[Any], value: Serde[Any]
 ) -> StateStore[Any]:
     """The store of one task over what is committed."""
-    return _FACES[spec.kind](spec.name, Overlay(committed), key, value, **_settings(spec))
-
-
-def _settings(spec: StoreBuilder) -> dict[str, Any]:
-    """What a kind of store wants to know besides its name and serdes."""
-    settings: dict[str, Any] = {}
-    if spec.is_segmented:
-        versioned = spec.kind is StoreKind.VERSIONED_KEY_VALUE
-        settings["history_retention_ms" if versioned else "retention_ms"] = spec.retention_ms
-        settings["segment_interval_ms"] = spec.segment_ms
-    if spec.kind in {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW}:
-        settings["window_size_ms"] = spec.window_size_ms
-    if spec.kind in {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_BUFFER}:
-        settings["retain_duplicates"] = spec.retain_duplicates
-    if spec.kind in {StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.SESSION}:
-        settings["time_ordered"] = spec.time_ordered
-    return settings
+    return _FACES[spec.kind](spec, Overlay(committed), key, value)

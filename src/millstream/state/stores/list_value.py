@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from millstream.state.stores.key_value import KeyValueIterator
+from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.store import StateStore
 
 __all__ = ["ListValueStore"]
@@ -27,10 +27,10 @@ _VARIABLE_SIZES: Final = 1
 class ListValueStore(StateStore[K], Generic[K, V]):
     """Lists of values by key.
 
-    >>> from millstream import serdes
+    >>> from millstream import serdes, stores
     >>> from millstream.state.backends.memory import MemoryBackend
-    >>> from millstream.state.stores.overlay import Overlay
-    >>> store = ListValueStore("waiting", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+    >>> from millstream.state.stores.factory import open_store
+    >>> store = open_store(stores.list_value("waiting"), MemoryBackend(), serdes.string, serdes.int64)
     >>> store.put("ann", 1)
     >>> store.put("ann", 2)
     >>> store.put("bob", 3)

@@ -1,7 +1,7 @@
 """What an epoch has written so far, over what was committed before it.
 
 Readers see both as one store. The backend is not touched: the overlay, sorted, becomes the changelog
-segment and the backend's write batch when the epoch is committed, and is forgotten when it is not.
+rows and the backend's write batch when the epoch is committed, and is forgotten when it is not.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Overlay:
         return next(_merge(writes, self.committed.scan(start, end), ascending=True), None)
 
     def sorted_entries(self) -> Sequence[Entry]:
-        """All writes by key: the changelog segment and the backend's write batch."""
+        """All writes by key: the changelog rows and the backend's write batch."""
         if self._columns is not None:
             return self._columns
         return [(key, self._writes[key]) for key in self._in_order()]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from millstream.errors import StoreError
 from millstream.serdes import Serde
+from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.segments import (
     NOTE_KEY,
@@ -31,21 +32,12 @@ K = TypeVar("K")
 class SegmentedStore(StateStore[K]):
     """A store whose rows belong to a time and expire."""
 
-    def __init__(
-        self,
-        name: str,
-        overlay: Overlay,
-        key: Serde[K],
-        value: Serde[Any],
-        *,
-        retention_ms: int,
-        segment_interval_ms: int,
-    ) -> None:
-        super().__init__(name, overlay, key, value)
-        self.retention_ms = retention_ms
+    def __init__(self, spec: StoreBuilder, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
+        super().__init__(spec, overlay, key, value)
+        self.retention_ms = spec.retention_ms or 0
         self.expired_puts = 0
         """How many writes came too late to be kept."""
-        self._interval_ms = segment_interval_ms
+        self._interval_ms = spec.segment_ms
         self._note = self._note_before = self._committed_note()
 
     @property
@@ -66,6 +58,10 @@ class SegmentedStore(StateStore[K]):
     def _expired_until(self) -> int:
         """Rows of this time and before are not to be seen any more."""
         return max(self._note.observed - self.retention_ms, UNKNOWN_TIME)
+
+    def _expired_until_before(self) -> int:
+        """The same as of the end of the last epoch."""
+        return max(self._note_before.observed - self.retention_ms, UNKNOWN_TIME)
 
     def _segment(self, time: int) -> bytes:
         return segment_prefix(time // self._note.interval_ms)

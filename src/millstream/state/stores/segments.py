@@ -9,7 +9,7 @@ So all rows of a segment lie together, and a segment that is past the store's re
 range of keys, however many rows it has.
 
 How far time has come is itself state, and what has expired is a function of it. Both are in the **note**,
-the row with the empty key, which is the first of every changelog segment that moves it. Whoever applies
+the row with the empty key, which is the first changelog row of every epoch that moves it. Whoever applies
 changes, the task itself, a restore, a standby or a replica, reads the note first and drops what it says
 (:func:`apply_changes`). So no tombstone is ever written for an expired row, and a replay ends with the same
 bytes as the store, at every version.

@@ -1,21 +1,22 @@
 """Session stores: a value per key and session, for as long as the retention says.
 
-A session is a window with its end inclusive, and is kept by its end. Results of one key come in the order of
-ends, then of starts; those of several keys come segment by segment, within a segment in the order of the
-keys' bytes, or of ends if the store is `time_ordered`.
+A session is a window with its end inclusive, and is kept by its end. The timestamp of its cell is its end,
+and is not stored; the key of the cell is the key's bytes, the end (8) and the start (8), as
+`serdes.session_windowed` writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from millstream.record import Window, Windowed
-from millstream.serdes import Serde
-from millstream.state.stores.key_value import KeyValueIterator
-from millstream.state.stores.overlay import Overlay
-from millstream.state.stores.timed_store import MAX_TIME, Direction, TimedStore
-from millstream.state.stores.window_key_schema import SESSION, RowsByKey, RowsByTime, TimedRow
+from millstream.serdes import Serde, session_windowed
+from millstream.state.stores.key_value_iterator import KeyValueIterator
+from millstream.state.stores.overlay import Entry
+from millstream.state.stores.read_only import MAX_TIME, ReadOnlySessionStore
+from millstream.state.stores.window_key_schema import SESSION, WindowedRow
+from millstream.state.stores.windowed_store import Direction, WindowedCellStore
 
 __all__ = ["SessionStore"]
 
@@ -23,56 +24,25 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class SessionStore(TimedStore[K], Generic[K, V]):
+class SessionStore(WindowedCellStore[K], ReadOnlySessionStore[K, V]):
     """Values by key and session.
 
-    >>> from millstream import serdes
+    >>> from millstream import serdes, stores
     >>> from millstream.state.backends.memory import MemoryBackend
-    >>> store = SessionStore(
-    ...     "visits", Overlay(MemoryBackend()), serdes.string, serdes.int64, retention_ms=100
-    ... )
-    >>> store.put(Windowed("ann", Window(0, 5)), 1)
-    >>> store.put(Windowed("ann", Window(20, 30)), 2)
-    >>> store.fetch_session("ann", 20, 30)
-    2
-    >>> with store.find_sessions("ann", earliest_end=4, latest_start=10) as sessions:
-    ...     list(sessions)
-    [(Windowed(key='ann', window=Window(start=0, end=5)), 1)]
-    >>> store.remove(Windowed("ann", Window(0, 5)))
-    >>> [value for _, value in store.fetch("ann")], [value for _, value in store.backward_fetch("ann")]
-    ([2], [2])
-
-    Every query has a backward variant, which gives the same sessions the other way round.
-
-    >>> store.put(Windowed("bob", Window(7, 7)), 3)
-    >>> [value for _, value in store.fetch_range("a", "b")]
-    [2]
-    >>> [value for _, value in store.backward_fetch_range("a", None)]
-    [3, 2]
-    >>> [value for _, value in store.backward_find_sessions_range("b", None, 0, 9)]
+    >>> from millstream.state.stores.factory import open_store
+    >>> spec = stores.session("visits", retention_ms=100, time_ordered=True)
+    >>> store = open_store(spec, MemoryBackend(), serdes.string, serdes.int64)
+    >>> store.put(Windowed("bob", Window(0, 5)), 1)
+    >>> store.put(Windowed("ann", Window(2, 9)), 2)
+    >>> store.put(Windowed("ann", Window(30, 30)), 3)
+    >>> [value for _, value in store.find_ended(0, 9)]
+    [1, 2]
+    >>> store.remove(Windowed("ann", Window(2, 9)))
+    >>> [value for _, value in store.fetch("ann")]
     [3]
     """
 
-    def __init__(
-        self,
-        name: str,
-        overlay: Overlay,
-        key: Serde[K],
-        value: Serde[Any],
-        *,
-        retention_ms: int,
-        segment_interval_ms: int = 60_000,
-        time_ordered: bool = False,
-    ) -> None:
-        super().__init__(
-            name,
-            overlay,
-            key,
-            value,
-            rows=RowsByTime(SESSION) if time_ordered else RowsByKey(SESSION),
-            retention_ms=retention_ms,
-            segment_interval_ms=segment_interval_ms,
-        )
+    numbers = SESSION
 
     def put(self, session: Windowed[K], value: V | None) -> None:
         """Set the value of a session; None removes it.
@@ -81,7 +51,7 @@ class SessionStore(TimedStore[K], Generic[K, V]):
         """
         start, end = session.window.start, session.window.end
         key = self._key_bytes(session.key)
-        data = None if value is None else self._value_bytes(value)
+        data = self._encode(value)
         self._observe(end)
         self._put_row(key, (end, start), data)
 
@@ -90,50 +60,26 @@ class SessionStore(TimedStore[K], Generic[K, V]):
         self.put(session, None)
 
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
-        """The value of the session with exactly these bounds, or None."""
+        """See `ReadOnlySessionStore.fetch_session`."""
         data = self._row(key, (end, start))
         return None if data is None else self._decode(data)
 
     def find_sessions(self, key: K, earliest_end: int, latest_start: int) -> KeyValueIterator[Windowed[K], V]:
-        """The sessions of a key that end at `earliest_end` or later and start at `latest_start` or before."""
+        """See `ReadOnlySessionStore.find_sessions`."""
         rows = self._rows_of_key(Direction.FORWARD, key, earliest_end, MAX_TIME)
         return self._sessions(rows, latest_start)
 
     def backward_find_sessions(
         self, key: K, earliest_end: int, latest_start: int
     ) -> KeyValueIterator[Windowed[K], V]:
-        """The same sessions, the last one first.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = SessionStore(
-        ...     "visits", Overlay(MemoryBackend()), serdes.string, serdes.int64, retention_ms=100
-        ... )
-        >>> store.put(Windowed("ann", Window(0, 5)), 1)
-        >>> store.put(Windowed("ann", Window(20, 30)), 2)
-        >>> [value for _, value in store.backward_find_sessions("ann", 0, 20)]
-        [2, 1]
-        """
+        """See `ReadOnlySessionStore.backward_find_sessions`."""
         rows = self._rows_of_key(Direction.BACKWARD, key, earliest_end, MAX_TIME)
         return self._sessions(rows, latest_start)
 
     def find_sessions_range(
         self, key_from: K | None, key_to: K | None, earliest_end: int, latest_start: int
     ) -> KeyValueIterator[Windowed[K], V]:
-        """The same for a range of keys; None leaves a side open.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = SessionStore(
-        ...     "visits", Overlay(MemoryBackend()), serdes.string, serdes.int64, retention_ms=100
-        ... )
-        >>> for key in ("ann", "bob"):
-        ...     store.put(Windowed(key, Window(0, 5)), 1)
-        >>> [session.key for session, _ in store.find_sessions_range("ann", "az", 0, 9)]
-        ['ann']
-        >>> [session.key for session, _ in store.backward_find_sessions_range(None, None, 0, 9)]
-        ['bob', 'ann']
-        """
+        """See `ReadOnlySessionStore.find_sessions_range`."""
         bounds = self._bounds(key_from, key_to)
         rows = self._rows_of_keys(Direction.FORWARD, bounds, earliest_end, MAX_TIME)
         return self._sessions(rows, latest_start)
@@ -141,69 +87,36 @@ class SessionStore(TimedStore[K], Generic[K, V]):
     def backward_find_sessions_range(
         self, key_from: K | None, key_to: K | None, earliest_end: int, latest_start: int
     ) -> KeyValueIterator[Windowed[K], V]:
-        """The same sessions, the last one first."""
+        """See `ReadOnlySessionStore.backward_find_sessions_range`."""
         bounds = self._bounds(key_from, key_to)
         rows = self._rows_of_keys(Direction.BACKWARD, bounds, earliest_end, MAX_TIME)
         return self._sessions(rows, latest_start)
 
     def find_ended(self, earliest_end: int, latest_end: int) -> KeyValueIterator[Windowed[K], V]:
-        """The sessions of all keys that end between two times, both inclusive: those that have closed.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = SessionStore(
-        ...     "visits",
-        ...     Overlay(MemoryBackend()),
-        ...     serdes.string,
-        ...     serdes.int64,
-        ...     retention_ms=100,
-        ...     time_ordered=True,
-        ... )
-        >>> store.put(Windowed("bob", Window(0, 5)), 1)
-        >>> store.put(Windowed("ann", Window(2, 9)), 2)
-        >>> store.put(Windowed("ann", Window(30, 30)), 3)
-        >>> [value for _, value in store.find_ended(0, 9)]
-        [1, 2]
-        """
+        """The sessions of all keys that end between two times, both inclusive: those that have closed."""
         rows = self._rows_of_keys(Direction.FORWARD, (None, None), earliest_end, latest_end)
         return self._sessions(rows, MAX_TIME)
 
-    def fetch(self, key: K) -> KeyValueIterator[Windowed[K], V]:
-        """All sessions of a key that have not expired."""
-        return self.find_sessions(key, 0, MAX_TIME)
-
-    def backward_fetch(self, key: K) -> KeyValueIterator[Windowed[K], V]:
-        """The same sessions, the last one first."""
-        return self.backward_find_sessions(key, 0, MAX_TIME)
-
-    def fetch_range(self, key_from: K | None, key_to: K | None) -> KeyValueIterator[Windowed[K], V]:
-        """All sessions of a range of keys; None leaves a side open.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = SessionStore(
-        ...     "visits", Overlay(MemoryBackend()), serdes.string, serdes.int64, retention_ms=100
-        ... )
-        >>> for key in ("ann", "bob"):
-        ...     store.put(Windowed(key, Window(0, 5)), 1)
-        >>> [session.key for session, _ in store.fetch_range(None, None)]
-        ['ann', 'bob']
-        >>> [session.key for session, _ in store.backward_fetch_range("b", None)]
-        ['bob']
-        """
-        return self.find_sessions_range(key_from, key_to, 0, MAX_TIME)
-
-    def backward_fetch_range(self, key_from: K | None, key_to: K | None) -> KeyValueIterator[Windowed[K], V]:
-        """The same sessions, the last one first."""
-        return self.backward_find_sessions_range(key_from, key_to, 0, MAX_TIME)
-
-    def _sessions(self, rows: Iterator[TimedRow], latest_start: int) -> KeyValueIterator[Windowed[K], V]:
+    def _sessions(self, rows: Iterator[WindowedRow], latest_start: int) -> KeyValueIterator[Windowed[K], V]:
         return KeyValueIterator(
             (Windowed(self.key_serde.deserialize(key), Window(start, end)), self._decode(data))
             for key, end, start, data in rows
             if start <= latest_start
         )
 
-    def _decode(self, data: bytes) -> V:
-        value: V = self.value_serde.deserialize(data)
-        return value
+    @property
+    def cell_key_serde(self) -> Serde[Any]:
+        """See `CellStore.cell_key_serde`."""
+        return session_windowed(self.key_serde)
+
+    def _place(self, cell_key: bytes) -> tuple[bytes, tuple[int, int]]:
+        return cell_key[:-16], SESSION.unpack_from(cell_key, len(cell_key) - 16)
+
+    def _by_cell(
+        self, keys: Iterable[bytes], expired: int, read: Callable[..., Mapping[bytes, bytes | None]]
+    ) -> dict[bytes, bytes | None]:
+        found = super()._by_cell(keys, expired, read)
+        return {key: None if data is None else key[-16:-8] + data for key, data in found.items()}
+
+    def _write(self, cells: Iterable[Entry]) -> None:
+        super()._write((key, None if data is None else data[8:]) for key, data in cells)

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from millstream.errors import StoreError
 from millstream.serdes import Serde, serde_failure
+from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry, Overlay
 
 __all__ = ["StateStore", "changes_of", "epoch_committed", "forget_epoch"]
@@ -21,8 +22,8 @@ K = TypeVar("K")
 class StateStore(Generic[K]):
     """A store of one task, of whatever kind: committed state and what the epoch has written."""
 
-    def __init__(self, name: str, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
-        self.name = name
+    def __init__(self, spec: StoreBuilder, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
+        self.name = spec.name
         self.overlay = overlay
         self.key_serde = key
         self.value_serde = value
@@ -47,6 +48,14 @@ class StateStore(Generic[K]):
                 error, serde=self.key_serde, value=key, part="key", store=self.name
             ) from error
 
+    def _encode(self, value: Any) -> bytes | None:
+        """A value of the store's own kind as it is stored; None deletes."""
+        return None if value is None else self._value_bytes(value)
+
+    def _decode(self, data: bytes) -> Any:
+        """Undo `_encode`."""
+        return self.value_serde.deserialize(data)
+
     def _value_bytes(self, value: Any) -> bytes:
         try:
             return self.value_serde.serialize(value)
@@ -55,7 +64,7 @@ class StateStore(Generic[K]):
 
 
 def changes_of(store: StateStore[Any]) -> Sequence[Entry]:
-    """The sorted writes of an epoch: changelog segment and the backend's write batch in one."""
+    """The sorted writes of an epoch: changelog rows and the backend's write batch in one."""
     return store._changes()  # noqa: SLF001 - see above
 
 

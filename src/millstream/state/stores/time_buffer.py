@@ -24,6 +24,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from millstream.record import Headers
 from millstream.serdes import Serde
+from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.store import StateStore
 
@@ -66,9 +67,11 @@ class Buffered(Generic[K, V]):
 class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
     """Records by the time that they wait for.
 
-    >>> from millstream import serdes
+    >>> from millstream import serdes, stores
     >>> from millstream.state.backends.memory import MemoryBackend
-    >>> buffer = TimeOrderedBuffer("waiting", Overlay(MemoryBackend()), serdes.string, serdes.int64)
+    >>> from millstream.state.stores.factory import open_store
+    >>> spec = stores.time_ordered_buffer("waiting")
+    >>> buffer = open_store(spec, MemoryBackend(), serdes.string, serdes.int64)
     >>> buffer.put(Buffered("bob", 1, timestamp=5, time=5))
     >>> buffer.put(Buffered("ann", 2, timestamp=7, time=7))
     >>> buffer.put(Buffered("bob", 3, timestamp=9, time=9))
@@ -80,17 +83,9 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
     (['ann'], True)
     """
 
-    def __init__(
-        self,
-        name: str,
-        overlay: Overlay,
-        key: Serde[K],
-        value: Serde[Any],
-        *,
-        retain_duplicates: bool = False,
-    ) -> None:
-        super().__init__(name, overlay, key, value)
-        self.retain_duplicates = retain_duplicates
+    def __init__(self, spec: StoreBuilder, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
+        super().__init__(spec, overlay, key, value)
+        self.retain_duplicates = spec.retain_duplicates
         self._records = self._bytes = self._number = 0
         self._note_before = b""
         self._lowest = _RECORD
@@ -114,21 +109,21 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
         key = self._key_bytes(record.key)
         if self.retain_duplicates:
             self._number = (self._number + 1) & 0x7FFFFFFF
-            self._put_row(key, record.time, self._number, self._encode(record))
+            self._put_row(key, record.time, self._number, self._record_bytes(record))
             return
         waiting = self.overlay.get(_INDEX + key)
         if waiting is None:
             self.overlay.put(_INDEX + key, _TIME.pack(record.time))
-            self._put_row(key, record.time, 0, self._encode(record))
+            self._put_row(key, record.time, 0, self._record_bytes(record))
             return
         (time,) = _TIME.unpack(waiting)
         row = _RECORD + waiting + key + _NUMBER.pack(0)
         before = self.overlay.get(row)
         assert before is not None  # the index and the records change together
         self._count(-1, row, before)
-        old = self._decode(row, before).old_value
+        old = self._record(row, before).old_value
         kept = Buffered(record.key, record.value, record.timestamp, time, record.headers, old)
-        self._put_row(key, time, 0, self._encode(kept))
+        self._put_row(key, time, 0, self._record_bytes(kept))
 
     def get(self, key: K) -> Buffered[K, V] | None:
         """The record of a key that waits; None if there is none. Only with one record per key."""
@@ -138,7 +133,7 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
             return None
         row = _RECORD + waiting + data + _NUMBER.pack(0)
         found = self.overlay.get(row)
-        return None if found is None else self._decode(row, found)
+        return None if found is None else self._record(row, found)
 
     def earliest_time(self) -> int | None:
         """The time of the record that leaves next; None if nothing waits."""
@@ -157,11 +152,11 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
     def evict_until(self, time: int) -> list[Buffered[K, V]]:
         """Take all records out that wait for a time up to this one, inclusive.
 
-        >>> from millstream import serdes
+        >>> from millstream import serdes, stores
         >>> from millstream.state.backends.memory import MemoryBackend
-        >>> buffer = TimeOrderedBuffer(
-        ...     "waiting", Overlay(MemoryBackend()), serdes.string, serdes.int64, retain_duplicates=True
-        ... )
+        >>> from millstream.state.stores.factory import open_store
+        >>> spec = stores.time_ordered_buffer("waiting", retain_duplicates=True)
+        >>> buffer = open_store(spec, MemoryBackend(), serdes.string, serdes.int64)
         >>> for time in (5, 5, 9):
         ...     buffer.put(Buffered("ann", time, timestamp=time, time=time))
         >>> [record.value for record in buffer.evict_until(5)], len(buffer)
@@ -174,7 +169,7 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
 
     def all(self) -> Iterator[Buffered[K, V]]:
         """All records that wait, in order."""
-        return (self._decode(row, data) for row, data in self.overlay.scan(_RECORD, _INDEX))
+        return (self._record(row, data) for row, data in self.overlay.scan(_RECORD, _INDEX))
 
     def _first(self) -> tuple[bytes, bytes] | None:
         return self.overlay.first(self._lowest, _INDEX)
@@ -185,7 +180,7 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
         if not self.retain_duplicates:
             self.overlay.put(_INDEX + row[9:-4], None)
         self._count(-1, row, data)
-        return self._decode(row, data)
+        return self._record(row, data)
 
     def _put_row(self, key: bytes, time: int, number: int, data: bytes) -> None:
         row = _RECORD + _TIME.pack(time) + key + _NUMBER.pack(number)
@@ -197,7 +192,7 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
         self._records += sign
         self._bytes += sign * (len(row) + len(data))
 
-    def _encode(self, record: Buffered[K, V]) -> bytes:
+    def _record_bytes(self, record: Buffered[K, V]) -> bytes:
         parts: list[bytes | None] = []
         for name, value in record.headers:
             parts += (name.encode(), value)
@@ -212,18 +207,14 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
             _NUMBER.pack(_MISSING) if part is None else _NUMBER.pack(len(part)) + part for part in parts
         )
 
-    def _decode(self, row: bytes, data: bytes) -> Buffered[K, V]:
+    def _record(self, row: bytes, data: bytes) -> Buffered[K, V]:
         timestamp, flags, headers = _HEAD.unpack_from(data)
         parts = _parts(data)
         named = tuple(((next(parts) or b"").decode(), next(parts)) for _ in range(headers))
-        value = self._value(next(parts)) if flags & _HAS_VALUE else None
-        old = self._value(next(parts)) if flags & _HAS_OLD else None
+        value = self._decode(next(parts) or b"") if flags & _HAS_VALUE else None
+        old = self._decode(next(parts) or b"") if flags & _HAS_OLD else None
         key = self.key_serde.deserialize(row[9:-4])
         return Buffered(key, value, timestamp, _time_of(row), named, old)
-
-    def _value(self, data: bytes | None) -> V:
-        value: V = self.value_serde.deserialize(data or b"")
-        return value
 
     def _changes(self) -> Sequence[Entry]:
         entries = super()._changes()

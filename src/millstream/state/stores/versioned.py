@@ -20,16 +20,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import ClassVar, Final, TypeVar
 
-from millstream.serdes import Serde
+from millstream.record import VersionedRecord
 from millstream.state.backends.key_ranges import after_prefix
-from millstream.state.stores.key_value import KeyValueIterator
-from millstream.state.stores.overlay import Overlay
+from millstream.state.stores.key_value_iterator import KeyValueIterator
+from millstream.state.stores.read_only import ReadOnlyVersionedKeyValueStore
 from millstream.state.stores.segmented import SegmentedStore
 from millstream.state.stores.segments import SEGMENT_BYTES
 
-__all__ = ["VersionedKeyValueStore", "VersionedRecord"]
+__all__ = ["VersionedKeyValueStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -42,19 +42,6 @@ _HEAD: Final = struct.Struct(">q?")
 
 
 @dataclass(frozen=True, slots=True)
-class VersionedRecord(Generic[V]):
-    """A value, since when it is valid, and until when (exclusive; None: it is the latest).
-
-    >>> VersionedRecord("blue", timestamp=5, valid_to=9).valid_to
-    9
-    """
-
-    value: V
-    timestamp: int
-    valid_to: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Version:
     """A version that was replaced; a deletion has no data."""
 
@@ -63,24 +50,27 @@ class _Version:
     data: bytes | None
 
 
-class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
+class VersionedKeyValueStore(SegmentedStore[K], ReadOnlyVersionedKeyValueStore[K, V]):
     """Values by key and time.
 
-    >>> from millstream import serdes
+    >>> from millstream import serdes, stores
     >>> from millstream.state.backends.memory import MemoryBackend
-    >>> store = VersionedKeyValueStore(
-    ...     "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64, history_retention_ms=100
-    ... )
+    >>> from millstream.state.stores.factory import open_store
+    >>> spec = stores.versioned_key_value("prices", history_retention_ms=100)
+    >>> store = open_store(spec, MemoryBackend(), serdes.string, serdes.int64)
     >>> store.put("bread", 3, timestamp=10) == store.VALID_TO_UNDEFINED
     True
     >>> store.put("bread", 4, timestamp=30) == store.VALID_TO_UNDEFINED
     True
-    >>> store.get("bread")
-    VersionedRecord(value=4, timestamp=30, valid_to=None)
-    >>> store.get("bread", as_of=29)
-    VersionedRecord(value=3, timestamp=10, valid_to=30)
     >>> store.put("bread", 5, timestamp=20)
     30
+    >>> store.delete("bread", 40)
+    VersionedRecord(value=4, timestamp=30, valid_to=None)
+    >>> store.get("bread") is None, store.get("bread", as_of=39).value
+    (True, 4)
+    >>> _ = store.put("bread", 6, 200)
+    >>> store.put("bread", 2, 99) == store.NOT_PUT, store.expired_puts
+    (True, 1)
     """
 
     VALID_TO_UNDEFINED: ClassVar[int] = -1
@@ -88,45 +78,15 @@ class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
     NOT_PUT: ClassVar[int] = -(2**63)
     """What `put` gives for a version that was too old to be kept."""
 
-    def __init__(
-        self,
-        name: str,
-        overlay: Overlay,
-        key: Serde[K],
-        value: Serde[Any],
-        *,
-        history_retention_ms: int,
-        segment_interval_ms: int = 60_000,
-    ) -> None:
-        super().__init__(
-            name,
-            overlay,
-            key,
-            value,
-            retention_ms=history_retention_ms,
-            segment_interval_ms=segment_interval_ms,
-        )
-
     def put(self, key: K, value: V | None, timestamp: int) -> int:
         """Write a version; None deletes the key from that time on. Until when the version is valid.
 
         That is `VALID_TO_UNDEFINED` if it is the latest, and `NOT_PUT` if it is older than the history
         retention, and was not kept.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = VersionedKeyValueStore(
-        ...     "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64, history_retention_ms=100
-        ... )
-        >>> _ = store.put("bread", 3, 200)
-        >>> store.put("bread", 2, 99) == store.NOT_PUT, store.expired_puts
-        (True, 1)
-        >>> store.put("bread", None, 150)
-        200
         """
         self._checked_time(timestamp, "the timestamp of a version")
         row = self._key_bytes(key)
-        data = None if value is None else self._value_bytes(value)
+        data = self._encode(value)
         if timestamp < self._horizon():
             self.expired_puts += 1
             return self.NOT_PUT
@@ -143,26 +103,12 @@ class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
         """Delete a key from a time on. The version that was valid then, or None.
 
         None, too, if the time is older than the history retention: then nothing is deleted.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = VersionedKeyValueStore(
-        ...     "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64, history_retention_ms=100
-        ... )
-        >>> _ = store.put("bread", 3, 10)
-        >>> store.delete("bread", 20)
-        VersionedRecord(value=3, timestamp=10, valid_to=None)
-        >>> store.get("bread") is None, store.get("bread", as_of=19).value
-        (True, 3)
         """
         found = self.get(key, timestamp)
         return None if self.put(key, None, timestamp) == self.NOT_PUT else found
 
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
-        """The latest version of a key, or the one that was valid at a time; None if there is none.
-
-        Of times before the history retention only the latest version is known, if it is as old as that.
-        """
+        """See `ReadOnlyVersionedKeyValueStore.get`."""
         row = self._key_bytes(key)
         latest = self.overlay.get(_LATEST + row)
         if latest is not None and (as_of is None or _time_of(latest) <= as_of):
@@ -173,18 +119,7 @@ class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
         return None if version is None or version.data is None else self._record(version, version.data)
 
     def versions(self, key: K, time_from: int, time_to: int) -> list[VersionedRecord[V]]:
-        """The versions of a key that were valid at some time between two, both inclusive, oldest first.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = VersionedKeyValueStore(
-        ...     "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64, history_retention_ms=100
-        ... )
-        >>> for time in (10, 20, 30):
-        ...     _ = store.put("bread", time, time)
-        >>> [version.value for version in store.versions("bread", 15, 20)]
-        [10, 20]
-        """
+        """See `ReadOnlyVersionedKeyValueStore.versions`."""
         row = self._key_bytes(key)
         first = max(time_from, self._horizon())
         found = [
@@ -197,17 +132,7 @@ class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
         return found if latest is None or latest.timestamp > time_to else [*found, latest]
 
     def all(self) -> KeyValueIterator[K, VersionedRecord[V]]:
-        """The latest version of every key.
-
-        >>> from millstream import serdes
-        >>> from millstream.state.backends.memory import MemoryBackend
-        >>> store = VersionedKeyValueStore(
-        ...     "prices", Overlay(MemoryBackend()), serdes.string, serdes.int64, history_retention_ms=100
-        ... )
-        >>> _ = store.put("bread", 3, 10)
-        >>> [(key, version.value) for key, version in store.all()]
-        [('bread', 3)]
-        """
+        """See `ReadOnlyVersionedKeyValueStore.all`."""
         rows = self.overlay.scan(_LATEST, after_prefix(_LATEST))
         return KeyValueIterator(
             (
@@ -295,10 +220,6 @@ class VersionedKeyValueStore(SegmentedStore[K], Generic[K, V]):
 
     def _record(self, version: _Version, data: bytes) -> VersionedRecord[V]:
         return VersionedRecord(self._decode(data), version.valid_from, version.valid_to)
-
-    def _decode(self, data: bytes) -> V:
-        value: V = self.value_serde.deserialize(data)
-        return value
 
 
 def _time_of(data: bytes) -> int:

@@ -25,7 +25,7 @@ from millstream.state.backends.key_ranges import after_prefix
 from millstream.state.stores.overlay import Overlay
 from millstream.state.stores.segments import SEGMENT_BYTES
 
-__all__ = ["SESSION", "WINDOW", "KeyBounds", "Rows", "RowsByKey", "RowsByTime", "Scan", "TimedRow"]
+__all__ = ["SESSION", "WINDOW", "KeyBounds", "Rows", "RowsByKey", "RowsByTime", "Scan", "WindowedRow"]
 
 WINDOW: Final = struct.Struct(">qI")
 SESSION: Final = struct.Struct(">qq")
@@ -34,7 +34,7 @@ _HIGHEST: Final = {WINDOW.format: 2**32 - 1, SESSION.format: 2**63 - 1}
 _ROW: Final = b"\0"
 _INDEX: Final = b"\1"
 
-TimedRow: TypeAlias = tuple[bytes, int, int, bytes]
+WindowedRow: TypeAlias = tuple[bytes, int, int, bytes]
 """Key, time, second number, value."""
 KeyBounds: TypeAlias = tuple[bytes | None, bytes | None]
 """The first and the last key, both inclusive; None leaves a side open."""
@@ -55,12 +55,12 @@ class Rows(Protocol):
 
     def of_key(
         self, overlay: Overlay, scan: Scan, segment: bytes, key: bytes, first: int, last: int
-    ) -> Iterator[TimedRow]:
+    ) -> Iterator[WindowedRow]:
         """The rows of a key between two times, both inclusive, by time."""
 
     def of_keys(
         self, scan: Scan, segment: bytes, keys: KeyBounds, first: int, last: int
-    ) -> Iterator[TimedRow]:
+    ) -> Iterator[WindowedRow]:
         """The rows of a range of keys between two times, in the order of the rows."""
 
 
@@ -83,7 +83,7 @@ class RowsByKey:
 
     def of_key(
         self, overlay: Overlay, scan: Scan, segment: bytes, key: bytes, first: int, last: int
-    ) -> Iterator[TimedRow]:
+    ) -> Iterator[WindowedRow]:
         """See `Rows.of_key`."""
         del overlay
         numbers, start = self._numbers, segment + key
@@ -95,7 +95,7 @@ class RowsByKey:
 
     def of_keys(
         self, scan: Scan, segment: bytes, keys: KeyBounds, first: int, last: int
-    ) -> Iterator[TimedRow]:
+    ) -> Iterator[WindowedRow]:
         """See `Rows.of_keys`."""
         low, high = keys
         end = after_prefix(segment) if high is None else segment + self._behind(high, last)
@@ -103,7 +103,7 @@ class RowsByKey:
 
     def _between(
         self, rows: Iterator[tuple[bytes, bytes]], keys: KeyBounds, first: int, last: int
-    ) -> Iterator[TimedRow]:
+    ) -> Iterator[WindowedRow]:
         for row, value in rows:
             split = len(row) - self._numbers.size
             time, second = self._numbers.unpack_from(row, split)
@@ -137,7 +137,7 @@ class RowsByTime:
 
     def of_key(
         self, overlay: Overlay, scan: Scan, segment: bytes, key: bytes, first: int, last: int
-    ) -> Iterator[TimedRow]:
+    ) -> Iterator[WindowedRow]:
         """See `Rows.of_key`."""
         pack = self._numbers.pack
         found = {
@@ -151,13 +151,13 @@ class RowsByTime:
 
     def of_keys(
         self, scan: Scan, segment: bytes, keys: KeyBounds, first: int, last: int
-    ) -> Iterator[TimedRow]:
+    ) -> Iterator[WindowedRow]:
         """See `Rows.of_keys`."""
         start = segment + _ROW
         rows = scan(start + _TIME.pack(first), start + _TIME.pack(last + 1))
         return self._between(rows, keys)
 
-    def _between(self, rows: Iterator[tuple[bytes, bytes]], keys: KeyBounds) -> Iterator[TimedRow]:
+    def _between(self, rows: Iterator[tuple[bytes, bytes]], keys: KeyBounds) -> Iterator[WindowedRow]:
         numbers = self._numbers
         head = SEGMENT_BYTES + 1
         split = head + numbers.size

@@ -16,7 +16,7 @@ Entry = tuple[bytes, bytes | None]
 class WrittenColumns(Sequence[Entry]):
     """Values for distinct keys in ascending order, none of them a delete.
 
-    A sequence of entries like a list of them, which it makes when somebody looks; a changelog segment is made
+    A sequence of entries like a list of them, which it makes when somebody looks; changelog rows are made
     of the columns.
 
     >>> list(WrittenColumns(pa.array([b"a", b"b"]), pa.array([b"1", b"2"]), pa.array([5, 6])))

@@ -1,0 +1,31 @@
+"""`RecordCache`: the updates of a cached table that wait for the end of the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from millstream.processors.batch import Batch
+
+__all__ = ["HeldBack", "RecordCache"]
+
+HeldBack: TypeAlias = tuple[Sequence[bytes], Batch]
+"""One update per key: the keys of their cells, and their rows."""
+
+
+class RecordCache:
+    """One per store of a task, not per operator: those of a cogroup share a store, and flush as one."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: list[HeldBack] = []
+
+    def hold(self, held: HeldBack) -> None:
+        """Hold updates back; those of keys that wait already take their place."""
+        self._held.append(held)
+
+    def take(self) -> list[HeldBack]:
+        """All that was held back, in order."""
+        held, self._held = self._held, []
+        return held
