@@ -1,18 +1,17 @@
-"""The coordinator's part of the commit: steps 1, 2, 7, 8 and 9.
+"""The coordinator's part of the commit: steps 1, 2, 7 and 8 of :mod:`millstream.commit.epoch`.
 
 The manifest is the only truth. What it names is durable before it is written; what it does not name is
 never read; what it names is published, in epoch order and exactly once, before the next one is written.
 
-BackgroundScheduler this file: the topics that an application needs (:mod:`.application_topics`), the records
-that an epoch reads (:mod:`.source_offsets`), and what is refused (:mod:`.commit_checks`,
-:mod:`.plan_changes`).
+Beside this file: the topics that an application needs (:mod:`.application_topics`), the records that an epoch
+reads (:mod:`.source_offsets`), and what is refused (:mod:`.checks`, :mod:`.plan_changes`).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
@@ -212,6 +211,16 @@ class CommitCoordinator:
         if self._lease is not None:
             self._lease.release()
 
+    def resume(self) -> None:
+        """Step 1 of every epoch: renew the lease, and publish the head if that failed after the commit."""
+        self.lease.renew_if_due()
+        if self._published != self.head.epoch:
+            self.publish(self.head)  # for want of space perhaps
+
+    def verify(self) -> None:
+        """Raise if another coordinator has taken over."""
+        self.lease.verify()
+
     # Step 2 -------------------------------------------------------------------------------------------
 
     def plan_epoch(
@@ -220,11 +229,8 @@ class CommitCoordinator:
         """Choose what the next epoch reads; None if there is nothing to do.
 
         2. The cut begins where the head ends. All tasks that may get records are planned, and get a folder
-           to seal in.
+           to seal in. `instances` are those that hold the tasks' state, as far as it is known.
         """
-        self.lease.renew_if_due()
-        if self._published != self.head.epoch:
-            self.publish(self.head)  # it failed after the commit, for want of space perhaps
         if self._topics.have_grown():
             self._topics.create(self.head)
         cut = self._sources.cut(self.head)
@@ -255,6 +261,12 @@ class CommitCoordinator:
         )
         self._folder.ensure_epoch(job.epoch)
         failpoints.hit("commit.planned")
+        return job
+
+    def plan_again(self, job: EpochJob, error: Exception, tries: int) -> EpochJob:
+        """The same epoch once more. If tasks were misplaced twice, they run anywhere: a host may be gone."""
+        if tries > 1 and isinstance(error, WrongInstanceError):
+            return replace(job, tasks=tuple(replace(task, expected_instance=None) for task in job.tasks))
         return job
 
     # Step 7 -------------------------------------------------------------------------------------------
@@ -322,17 +334,6 @@ class CommitCoordinator:
             raise
         self._published = manifest.epoch
         failpoints.hit("commit.published")
-
-    # Step 9 -------------------------------------------------------------------------------------------
-
-    def end(self, manifest: Manifest, listeners: Iterable[Callable[[Manifest], None]] = ()) -> None:
-        """Tell listeners that the epoch is over.
-
-        9. From here on the next one may be planned.
-        """
-        for listener in listeners:
-            listener(manifest)
-        failpoints.hit("commit.ended")
 
     # Step 10 ------------------------------------------------------------------------------------------
 

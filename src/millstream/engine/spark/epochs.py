@@ -179,7 +179,6 @@ class EpochLoop:
         stages.ended("publish")
         appended = self.coordinator.newest_append_time(job)
         latency_ms = None if appended is None else max(0, now_ms() - appended)
-        self.coordinator.end(manifest)
         if self._snapshots is not None:
             self._snapshots.after(job, manifest, reports)
         self._ticks.ended(reports, ticked=due)
