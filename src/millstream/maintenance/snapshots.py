@@ -21,6 +21,7 @@ from millstream.state.local.task_stores import NewerStores, maker_of
 from millstream.state.snapshots import (
     SnapshotPlace,
     SnapshotStorage,
+    absolute_location,
     newest_versions,
     open_storage,
     retained_versions,
@@ -45,7 +46,8 @@ _LOCK_WAIT_MS: Final = 10_000
 
 def storage_of(config: StreamsConfig, files: FileLayer = OS_FILES) -> SnapshotStorage | None:
     """Where an application's snapshots go; None if it takes none."""
-    return None if config.snapshot_uri is None else open_storage(str(config.snapshot_uri), files=files)
+    uri = config.snapshot_uri
+    return None if uri is None else open_storage(absolute_location(uri), files=files)
 
 
 def snapshot_task(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> list[Outcome]:

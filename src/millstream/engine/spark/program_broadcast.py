@@ -22,8 +22,10 @@ from millstream.engine.restore_notes import RestoreNotes
 from millstream.log.embedded.file_log import FileLog
 from millstream.maintenance.snapshots import storage_of
 from millstream.state.backends.api import BackendSupplier
+from millstream.state.backends.config_setter import config_setter
 from millstream.state.local.directory import open_state_directory
 from millstream.state.local.log_note import note_log
+from millstream.state.snapshots import absolute_location
 from millstream.task.metrics import Metrics
 from millstream.topology.topology import Topology
 
@@ -45,6 +47,16 @@ class Program:
     log_root: Path
     state_dir: Path
     backend: str | BackendSupplier
+
+    @classmethod
+    def of(cls, topology: Topology, application_id: str, log_root: Path, config: StreamsConfig) -> Program:
+        """A program that means the same in every process."""
+        config_setter(config.rocksdb_config_setter)  # refused here, and not by the first worker
+        if config.snapshot_uri is not None:
+            config = replace(config, snapshot_uri=absolute_location(config.snapshot_uri))
+        return cls(
+            topology, config, application_id, log_root.resolve(), config.state_dir.resolve(), config.backend
+        )
 
 
 @dataclass(frozen=True, slots=True)
