@@ -111,7 +111,7 @@ class EpochRunner:
         return self._application.tasks
 
     @property
-    def outputs(self) -> dict[str, deque[MemoryRecord]]:
+    def outputs(self) -> Mapping[str, deque[MemoryRecord]]:
         """What was written to each topic of the log: per epoch, task by task, in the order of each task."""
         return self._application.outputs
 

@@ -26,12 +26,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from time import perf_counter
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from millstream import failpoints
 from millstream.commit.epoch_job import WrongInstance
-from millstream.task.stage_timer import StageTimer
 
 __all__ = ["CommittedEpoch", "Coordinator", "TaskRunner", "run_epoch"]
 
@@ -40,9 +39,10 @@ R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
 M = TypeVar("M")
 
+_NO_HEARTBEAT = nullcontext()
 
-@dataclass(frozen=True, slots=True)
-class CommittedEpoch(Generic[J, R, M]):
+
+class CommittedEpoch(NamedTuple, Generic[J, R, M]):
     """An epoch that is committed and published."""
 
     job: J
@@ -98,7 +98,7 @@ def run_epoch(
     *,
     tick: bool = False,
     listeners: Iterable[Callable[[CommittedEpoch[J, R, M]], None]] = (),
-    heartbeat: Callable[[], AbstractContextManager[None]] = nullcontext,
+    heartbeat: Callable[[], AbstractContextManager[None]] | None = None,
 ) -> CommittedEpoch[J, R, M] | None:
     """Run one epoch; None if there is nothing to do.
 
@@ -114,27 +114,31 @@ def run_epoch(
     9. Tell the listeners. From here on the next epoch may be planned.
     10. Apply: local stores follow their changelogs to the commit.
     """
-    stages = StageTimer()
+    began = perf_counter()
     coordinator.resume()  # 1.
     job = coordinator.plan_epoch(tick=tick, instances=engine.instances)  # 2.
     if job is None:
         return None
-    stages.ended("plan")
+    planned = perf_counter()
     tries = 0
     while True:
         try:
-            with heartbeat():
+            with _NO_HEARTBEAT if heartbeat is None else heartbeat():
                 answers = engine.run_tasks(job)  # 3. 4. 5. 6.
             manifest = coordinator.commit(job, answers)  # 7.
             break
         except Exception as error:  # noqa: BLE001 - raised again, unless it may be run again
             tries += 1
             job = _job_to_run_again(coordinator, engine, job, error, tries)
-    stages.ended("job and commit")
+    committed = perf_counter()
     coordinator.publish(manifest)  # 8.
-    stages.ended("publish")
+    stages = {
+        "plan": planned - began,
+        "job and commit": committed - planned,
+        "publish": perf_counter() - committed,
+    }
     reports = [answer for answer in answers if not isinstance(answer, WrongInstance)]
-    epoch = CommittedEpoch(job, reports, manifest, stages.seconds)
+    epoch = CommittedEpoch(job, reports, manifest, stages)
     for listener in listeners:  # 9.
         listener(epoch)
     failpoints.hit("commit.ended")

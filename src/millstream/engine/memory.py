@@ -6,10 +6,10 @@ own. An epoch takes what a queue has ready: one record in the test driver, whate
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from itertools import chain, repeat
+from typing import Any, NamedTuple, Protocol, cast
 
 from millstream.commit.epoch import CommittedEpoch, run_epoch
 from millstream.commit.epoch_job import WrongInstance
@@ -78,7 +78,7 @@ class MemoryCoordinator:
     """Plans what is queued, commits into the tasks' own memory, and publishes to lists."""
 
     def __init__(self, tasks: Sequence[MemoryTask], queue: RecordQueue, shuffled: Collection[str]) -> None:
-        self.outputs: dict[str, deque[MemoryRecord]] = {}
+        self.outputs: defaultdict[str, deque[MemoryRecord]] = defaultdict(deque)
         """What was written to each topic: per epoch, task by task, in the order of each task."""
         self._tasks = tasks
         self._queue = queue
@@ -108,7 +108,7 @@ class MemoryCoordinator:
     ) -> Sequence[MemoryReport]:
         """See `Coordinator.commit`."""
         del job
-        made = [report for report in reports if isinstance(report, MemoryReport)]
+        made = cast("Sequence[MemoryReport]", reports)  # nobody is at the wrong place
         for task, sealed in made:
             task.commit(sealed)
         return made
@@ -118,8 +118,8 @@ class MemoryCoordinator:
         for task, sealed in manifest:
             for batch in sealed.outputs:
                 if batch.topic not in self._shuffled:
-                    rows = _records_of(task.task_id, batch)
-                    self.outputs.setdefault(batch.topic, deque()).extend(rows)
+                    rows = list(_records_of(task.task_id, batch))
+                    self.outputs[batch.topic].extend(rows)
                     if self.readers_of(batch.topic):
                         self._queue.put(batch.topic, rows)
 
@@ -273,7 +273,7 @@ class MemoryApplication:
         return [*self._globals, *self._tasks]
 
     @property
-    def outputs(self) -> dict[str, deque[MemoryRecord]]:
+    def outputs(self) -> Mapping[str, deque[MemoryRecord]]:
         """What was written to each topic: per epoch, task by task, in the order of each task."""
         return self._coordinator.outputs
 
@@ -317,16 +317,7 @@ def _run_task(task: MemoryTask, raws: Sequence[RawBatch], tick: bool) -> Sealed:
     return task.run(raws, tick=tick)
 
 
-def _records_of(task_id: str, batch: OutputBatch) -> list[MemoryRecord]:
-    chosen = batch.partitions
-    return [
-        MemoryRecord(
-            batch.keys[row],
-            batch.values[row],
-            batch.timestamps[row],
-            batch.headers_of(row),
-            task_id,
-            None if chosen is None else chosen[row],
-        )
-        for row in range(len(batch))
-    ]
+def _records_of(task_id: str, batch: OutputBatch) -> Iterable[MemoryRecord]:
+    headers = repeat(()) if batch.headers is None else batch.headers
+    chosen = repeat(None) if batch.partitions is None else batch.partitions
+    return map(MemoryRecord, batch.keys, batch.values, batch.timestamps, headers, repeat(task_id), chosen)

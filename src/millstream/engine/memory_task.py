@@ -48,7 +48,10 @@ class MemoryTask:
         self.version = 0
         self.state = TaskState()
         self._environment = environment
-        self._backends = backends
+        self._committed = [
+            (name, environment.stores[name], backend, sub.stores[name].is_segmented)
+            for name, backend in backends.items()
+        ]
         self._topics: dict[str, bool] = {}
         self._task = self._open()
 
@@ -80,10 +83,10 @@ class MemoryTask:
     def commit(self, sealed: Sealed) -> None:
         """Apply what an epoch made."""
         self.version += 1
-        for name, entries in sealed.changelogs.items():
-            segmented = self.sub.stores[name].is_segmented
-            apply_changes(self._backends[name], entries, str(self.version).encode(), segmented=segmented)
-            epoch_committed(self.stores[name])
+        for name, store, backend, segmented in self._committed:
+            marker = str(self.version).encode()
+            apply_changes(backend, sealed.changelogs[name], marker, segmented=segmented)
+            epoch_committed(store)
         self.state = sealed.state
 
     def abandon(self) -> None:

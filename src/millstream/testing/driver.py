@@ -162,7 +162,7 @@ class TopologyTestDriver:
 
         def records() -> deque[MemoryRecord]:
             self._check_open()
-            return self._application.outputs.setdefault(name, deque())
+            return self._application.outputs[name]
 
         return TestOutputTopic(name, key, value, records)
 
