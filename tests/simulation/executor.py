@@ -22,8 +22,9 @@ from millstream.durable import OS_FILES, FileLayer
 from millstream.engine.api import DurableEpoch
 from millstream.engine.local import LocalEngine
 from millstream.log.embedded.file_log import FileLog, Limits
-from millstream.maintenance.maintenance import MaintenanceReport
-from millstream.maintenance.snapshots import pinned_epochs, schedule_of, snapshot_task, storage_of, warn_of
+from millstream.maintenance.maintenance import Maintenance, MaintenanceReport
+from millstream.maintenance.snapshot_schedule import schedule_of
+from millstream.maintenance.snapshots import pinned_epochs, snapshot_task, storage_of, warn_of
 from millstream.state.backends.api import BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
 from millstream.state.local.directory import open_state_directory
@@ -66,7 +67,9 @@ class InProcessExecutor(LocalEngine):
             plan,
             clock=clock,
             settings=settings,
-            pinned=lambda: pinned_epochs(self.worker.snapshots, application_id),
+        )
+        self.maintenance = Maintenance(
+            self.coordinator, lambda: pinned_epochs(self.worker.snapshots, application_id)
         )
         worker = Worker(
             plan=plan,
@@ -102,7 +105,7 @@ class InProcessExecutor(LocalEngine):
 
     def run_maintenance(self, *, min_entries: int = 1) -> MaintenanceReport:
         """Tidy up, as step 10 does now and then."""
-        return self.coordinator.run_maintenance(min_entries=min_entries)
+        return self.maintenance.run(min_entries=min_entries)
 
     def take_due_snapshots(self, epoch: DurableEpoch) -> list[Outcome]:
         """Snapshots of the tasks that are due."""

@@ -12,6 +12,7 @@ from millstream.commit.reports import EpochMismatchError, WrongInstanceError
 from millstream.commit.targets import Targets
 from millstream.commit.worker import Worker, apply_commit, run_task
 from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.types import Attempt
 
@@ -96,6 +97,7 @@ def run_level(
     taken = Targets(worker.plan, planned).by_task(blocks)
     for task in planned:
         report, out = run_task(worker, job, task, taken.get(task.task_id, ()), next_attempt())
+        clean_now_and_then(worker.directory, worker.config.state_cleanup_delay_ms, job)
         reports.append(report)
         sent += out
     return reports, sent

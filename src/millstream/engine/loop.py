@@ -18,8 +18,11 @@ from millstream.engine.snapshots import Snapshots
 from millstream.engine.ticks import Ticks, now_ms
 from millstream.log.api import SealedLog
 from millstream.maintenance.background import BackgroundScheduler
-from millstream.maintenance.snapshots import PinnedEpochs, pinned_epochs, schedule_of, storage_of
-from millstream.threads import Impatient
+from millstream.maintenance.maintenance import Maintenance
+from millstream.maintenance.retention import PinnedEpochs
+from millstream.maintenance.snapshot_schedule import schedule_of
+from millstream.maintenance.snapshots import pinned_epochs, storage_of
+from millstream.threads import with_timeout
 from millstream.topology.plan import Plan
 
 __all__ = ["EpochLoop"]
@@ -58,14 +61,15 @@ class EpochLoop:
                 default_partitions=config.default_partitions,
                 offset_reset=config.offset_reset,
             ),
-            pinned=Impatient(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots"),
         )
         self._ticks = Ticks(plan, config.tick_ms)
+        pinned = with_timeout(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots")
+        maintenance = Maintenance(self.coordinator, pinned)
         self._maintenance = BackgroundScheduler(
             "maintenance",
-            self.coordinator.run_maintenance,
+            maintenance.run,
             interval=config.maintenance_interval_epochs,
-            urgency=self.coordinator.maintenance_urgency,
+            urgency=maintenance.urgency,
             while_waiting=self._kept_alive,
         )
 

@@ -14,7 +14,8 @@ from typing import Final
 from millstream.commit.epoch_job import PlannedTask
 from millstream.engine.api import DurableEpoch, Engine, homes_after
 from millstream.maintenance.background import BackgroundScheduler
-from millstream.maintenance.snapshots import SnapshotSchedule, snapshot_task, warn_of
+from millstream.maintenance.snapshot_schedule import SnapshotSchedule
+from millstream.maintenance.snapshots import snapshot_task, warn_of
 
 __all__ = ["Snapshots"]
 

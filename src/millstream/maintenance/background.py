@@ -7,10 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from enum import IntEnum
 from typing import Final
 
-__all__ = ["BackgroundScheduler", "Urgency"]
+from millstream.commit.manifest_retention import Urgency
+
+__all__ = ["BackgroundScheduler"]
 
 _LOGGER = logging.getLogger("millstream")
 _RESTS_TIMES: Final = 4
@@ -23,16 +24,6 @@ _LONG_S: Final = 1.0
 _PATIENCE_TIMES: Final = 2
 _PATIENCE_S: Final = 1.0
 """How many times as long as it took the last time it is waited for, and how long at least."""
-
-
-class Urgency(IntEnum):
-    """How much there is to do."""
-
-    NONE = 0
-    WORTH_IT = 1
-    """Enough to come early."""
-    BACKPRESSURE = 2
-    """So much that it does not rest, and is waited for."""
 
 
 class BackgroundScheduler:
