@@ -23,9 +23,9 @@ from millstream.durable import DiskFullError
 from millstream.engine.api import EpochFailedError
 from millstream.engine.epoch_result import EpochResult
 from millstream.engine.loop import EpochLoop
+from millstream.engine.program import Program
 from millstream.engine.restore_notes import restores_in, restores_told
 from millstream.engine.spark.engine import SparkEngine
-from millstream.engine.spark.program_broadcast import Program
 from millstream.engine.ticks import now_ms
 from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError

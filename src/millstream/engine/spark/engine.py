@@ -17,10 +17,11 @@ from millstream.commit.manifest import TaskEntry
 from millstream.commit.reports import EpochMismatchError, WrongInstanceError
 from millstream.durable import DiskFullError
 from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.engine.program import Program
 from millstream.engine.spark.failures import SparkGoneError, given_up, not_started
 from millstream.engine.spark.job import run_epoch_job
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
-from millstream.engine.spark.program_broadcast import Program, ship
+from millstream.engine.spark.program_broadcast import ship
 from millstream.engine.spark.session import (
     check_context,
     context_of,
