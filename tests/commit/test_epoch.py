@@ -60,8 +60,9 @@ class Recorded:
     def plan_again(self, job: str, error: Exception, tries: int) -> str:
         return f"{job} after {error} ({tries})"
 
-    def given_up(self, job: str, error: Exception, tries: int) -> Exception | None:
-        return MillstreamError(f"given up: {job}") if tries > 2 else None if tries else error
+    def failed(self, job: str, error: Exception, tries: int) -> None:
+        if tries > 2:
+            raise MillstreamError(f"given up: {job}") from error
 
     def apply(self, epoch: Epoch) -> None:
         self.calls.append(f"apply {epoch.manifest}")

@@ -85,8 +85,8 @@ class TaskRunner(Protocol[J, R, M]):
     def run_tasks(self, job: J) -> Sequence[R | WrongInstance]:
         """Steps 3 to 6: run all tasks, level by level."""
 
-    def given_up(self, job: J, error: Exception, tries: int) -> Exception | None:
-        """What to raise after an epoch has failed so many times; None: it is run again."""
+    def failed(self, job: J, error: Exception, tries: int) -> None:
+        """Raise, unless an epoch that has failed so many times is run again."""
 
     def apply(self, epoch: CommittedEpoch[J, R, M]) -> None:
         """Step 10: bring local stores to the commit, now or when they are opened next."""
@@ -151,9 +151,5 @@ def _job_to_run_again(
 ) -> J:
     """The retry of an epoch: the job to run next. Raises if there is none."""
     coordinator.verify()  # one that was overtaken says so, whatever else went wrong because of it
-    raised = engine.given_up(job, error, tries)
-    if raised is error:
-        raise error
-    if raised is not None:
-        raise raised from error
+    engine.failed(job, error, tries)
     return coordinator.plan_again(job, error, tries)

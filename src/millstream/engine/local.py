@@ -57,11 +57,11 @@ class LocalEngine:
         """A number that no other attempt of this term has."""
         return Attempt(next(self._attempts))
 
-    def given_up(self, job: EpochJob, error: Exception, tries: int) -> Exception | None:
-        """See `TaskRunner.given_up`."""
+    def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
+        """See `TaskRunner.failed`."""
         del job
-        disagree = isinstance(error, EpochMismatchError | WrongInstanceError)
-        return None if disagree and tries < MAX_RUNS else error
+        if tries >= MAX_RUNS or not isinstance(error, EpochMismatchError | WrongInstanceError):
+            raise error
 
     def apply(self, epoch: DurableEpoch) -> None:
         """See `TaskRunner.apply`."""

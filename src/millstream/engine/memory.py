@@ -169,10 +169,10 @@ class MemoryEngine:
             self._offsets_after = shuffle.offsets
         return reports
 
-    def given_up(self, job: MemoryJob, error: Exception, tries: int) -> Exception | None:
-        """See `TaskRunner.given_up`. What fails here is the user's program."""
+    def failed(self, job: MemoryJob, error: Exception, tries: int) -> None:
+        """See `TaskRunner.failed`. What fails here is the user's program."""
         del job, tries
-        return error
+        raise error
 
     def apply(self, epoch: MemoryEpoch) -> None:
         """The commit has applied all. Fresh tasks take the place of those that ran."""

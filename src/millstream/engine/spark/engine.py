@@ -102,14 +102,15 @@ class SparkEngine:
         context, slots, make_worker = self._running()
         return run_epoch_job(context, slots, job, make_worker)
 
-    def given_up(self, job: EpochJob, error: Exception, tries: int) -> Exception | None:
-        """See `TaskRunner.given_up`."""
-        alive = is_alive(self._running()[0])
-        if alive and not isinstance(error, _RUN_AGAIN):
-            return error
-        if not alive or tries > self._config.max_epoch_retries:
-            return given_up(job, error, tries, spark_is_alive=alive)
-        return None
+    def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
+        """See `TaskRunner.failed`."""
+        if not is_alive(self._running()[0]):
+            _LOGGER.debug("Spark is gone", exc_info=error)
+            raise given_up(job, error, tries, spark_is_alive=False) from None
+        if not isinstance(error, _RUN_AGAIN):
+            raise error
+        if tries > self._config.max_epoch_retries:
+            raise given_up(job, error, tries, spark_is_alive=True) from error
 
     def apply(self, epoch: DurableEpoch) -> None:
         """Stores follow the commit when they are opened next: a job of its own would cost more."""
