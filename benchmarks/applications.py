@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import SparkContext
 
 from millstream import Streams, StreamsBuilder, StreamsConfig, Topology, serdes, value
-from millstream.engine.spark.epochs import EpochResult
+from millstream.engine.epoch_result import EpochResult
 from millstream.engine.spark.session import make_context
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.errors import TopicExistsError

@@ -119,12 +119,11 @@ class _Table:
             state_dir=folder / "state",
             backend=backend,
         )
-        driver = self._executor.coordinator
         self.maintenance = BackgroundScheduler(
             "maintenance",
             self._tend,
             interval=StreamsConfig().maintenance_interval_epochs,
-            urgency=driver.maintenance_urgency,
+            urgency=self._executor.maintenance.urgency,
         )
         self.after_maintenance: list[int] = []
 
@@ -155,7 +154,7 @@ class _Table:
         return time.perf_counter() - began
 
     def _tend(self) -> None:
-        self._executor.coordinator.run_maintenance()
+        self._executor.maintenance.run()
         self.after_maintenance.append(_bytes_on_disk(self._folder))
 
 

@@ -51,7 +51,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dsl": {"base", "serdes", "state", "processors", "topology"},
     "task": {"base", "serdes", "log", "state", "processors", "topology"},
     "commit": {"base", "serdes", "durable", "log", "state", "processors", "topology", "task"},
-    "engine": {"base", "serdes", "durable", "log", "state", "processors", "topology", "task", "commit"},
+    "maintenance": {"base", "serdes", "durable", "log", "state", "topology", "commit"},
+    "engine": {
+        "base",
+        "serdes",
+        "durable",
+        "log",
+        "state",
+        "processors",
+        "topology",
+        "task",
+        "commit",
+        "maintenance",
+    },
     "query": {"base", "serdes", "durable", "log", "state", "processors", "topology", "task", "commit"},
     "app": {
         "base",
@@ -185,7 +197,7 @@ def layer_of(parts: tuple[str, ...]) -> str:
     """Return the layer of a module, given the parts of its name below the package."""
     if not parts or parts == ("__init__",):
         return "package"
-    return "base" if parts[0] in BASE else "commit" if parts[0] == "maintenance" else parts[0]
+    return "base" if parts[0] in BASE else parts[0]
 
 
 def library_violation(path: Path, found: Import, source: Path) -> str | None:

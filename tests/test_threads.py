@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from millstream.threads import Impatient
+from millstream.threads import with_timeout
 
 
 class Storage:
@@ -25,7 +25,7 @@ class Storage:
 
 def test_an_answer_that_does_not_come_is_a_timeout_and_nobody_asks_again_meanwhile() -> None:
     storage = Storage()
-    ask = Impatient(storage, 0.05, "The storage")
+    ask = with_timeout(storage, 0.05, "The storage")
     for _ in range(3):
         with pytest.raises(TimeoutError, match=r"^The storage has not answered within 0\.05 s\.$"):
             ask()
@@ -35,13 +35,13 @@ def test_an_answer_that_does_not_come_is_a_timeout_and_nobody_asks_again_meanwhi
 
 def test_an_answer_that_comes_too_late_is_thrown_away() -> None:
     storage = Storage()
-    ask = Impatient(storage, 0.05, "The storage")
+    ask = with_timeout(storage, 0.05, "The storage")
     with pytest.raises(TimeoutError):
         ask()
     late = next(thread for thread in threading.enumerate() if thread.name == "millstream-question")
     storage.may_answer.set()
     late.join()
-    assert Impatient(storage, 30, "The storage")() == 2
+    assert with_timeout(storage, 30, "The storage")() == 2
     assert ask() == 3, "and not 1"
 
 
@@ -50,4 +50,4 @@ def test_an_error_is_raised_to_whom_has_asked() -> None:
         raise PermissionError("the bucket is not yours")
 
     with pytest.raises(PermissionError, match="the bucket is not yours"):
-        Impatient(ask, 30, "The storage")()
+        with_timeout(ask, 30, "The storage")()

@@ -20,11 +20,16 @@ from millstream.commit.lease import check_not_run
 from millstream.config import StreamsConfig, check_application_id
 from millstream.console import Figures
 from millstream.durable import DiskFullError
+from millstream.engine.api import EpochFailedError
+from millstream.engine.epoch_result import EpochResult
+from millstream.engine.loop import EpochLoop
+from millstream.engine.program import Program
 from millstream.engine.restore_notes import restores_in, restores_told
-from millstream.engine.spark.epochs import EpochFailedError, EpochLoop, EpochResult
+from millstream.engine.spark.engine import SparkEngine
 from millstream.engine.ticks import now_ms
 from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
+from millstream.log.embedded.file_log import FileLog
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
 from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
@@ -100,8 +105,17 @@ class Streams:
         self._config = config if config is not None else StreamsConfig()
         self._log_root = _log_root(log)
         self._state_folder = self._config.state_dir / app_id
+        self._storage = ApplicationStorage(self._log_root, app_id)
+        self._log = FileLog(self._log_root)
+        self._totals = Totals()
+        program = Program.of(topology, app_id, self._log_root, self._config)
         self._loop = EpochLoop(
-            topology, application_id=app_id, log_root=self._log_root, spark=spark, config=self._config
+            self._storage,
+            self._log,
+            topology.plan(),
+            SparkEngine(program, spark),
+            self._config,
+            listeners=(self._totals.note, self._tell),
         )
         self._state = State.CREATED
         self._changing = threading.RLock()
@@ -113,7 +127,6 @@ class Streams:
         self._epoch_listeners: list[Callable[[EpochResult], None]] = []
         self._restore_listeners: list[Callable[[Progress], None]] = []
         self._uncaught: Callable[[Exception], Answer] = _shut_down
-        self._totals = Totals()
 
     @property
     def state(self) -> State:
@@ -368,9 +381,12 @@ class Streams:
     def _replica(self, kind: type[R], name: str) -> R:
         replica = self._replicas.get(name)
         if not isinstance(replica, kind):
-            folder = ApplicationStorage(self._log_root, self.app_id)
-            replica = self._replicas[name] = kind(folder, self._loop.log, self._topology.plan(), name)
+            replica = self._replicas[name] = kind(self._storage, self._log, self._topology.plan(), name)
         return replica
+
+    def _tell(self, result: EpochResult) -> None:
+        for listener in self._epoch_listeners:
+            listener(result)
 
     def _run_quietly(self) -> None:
         try:
@@ -418,11 +434,7 @@ class Streams:
         while not self._stop.is_set():
             began = time.monotonic()
             result = self._loop.run_epoch(tick=until != "caught-up")
-            if result is not None:
-                self._totals.note(result)
-                for listener in self._epoch_listeners:
-                    listener(result)
-            elif until == "caught-up" and not self._loop.has_backlog:
+            if result is None and until == "caught-up" and not self._loop.has_backlog:
                 return
             if callable(until) and until(self):
                 return

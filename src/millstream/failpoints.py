@@ -62,7 +62,7 @@ REGISTRY: Final[dict[str, str]] = {
     "log.partitions_built": "New partitions of a topic are durable; the topic does not count them.",
     "log.partitions_counted": "The topic counts its new partitions; nobody has been told.",
     "log.topic_unnamed": "A deleted topic has lost its name; its folder still exists.",
-    # runtime/: the ten steps of the commit
+    # commit/: the ten steps of an epoch, see millstream.commit.epoch
     "commit.leased": "Step 1: the coordinator holds the lease and knows the head.",
     "commit.fenced": "Step 1: its own manifest follows the head; nobody else can take its place.",
     "commit.planned": "Step 2: the cut and the tasks of the epoch are chosen.",

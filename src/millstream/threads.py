@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-__all__ = ["Impatient", "repeated"]
+__all__ = ["repeated", "with_timeout"]
 
 T = TypeVar("T")
 
@@ -38,38 +38,35 @@ def repeated(action: Callable[[], None], every_s: float, name: str) -> Iterator[
         thread.join()
 
 
-class Impatient(Generic[T]):
-    """Asks a question, but does not wait for the answer for ever.
+def with_timeout(ask: Callable[[], T], timeout_s: float, whom: str) -> Callable[[], T]:
+    """A function that asks a question, and raises a TimeoutError if the answer takes too long.
 
     As long as one is not answered, no other one is asked. An answer that comes too late is thrown away.
 
-    >>> Impatient(lambda: 7, 60, "The storage")()
+    >>> with_timeout(lambda: 7, 60, "The storage")()
     7
     """
+    asking: threading.Thread | None = None
 
-    def __init__(self, ask: Callable[[], T], timeout_s: float, whom: str) -> None:
-        self._ask = ask
-        self._timeout_s = timeout_s
-        self._whom = whom
-        self._asking: threading.Thread | None = None
-
-    def __call__(self) -> T:
-        """Return the answer; raise what the question raises, or a TimeoutError."""
+    def ask_in_time() -> T:
+        nonlocal asking
         answers: list[T] = []
         errors: list[BaseException] = []
 
-        def ask() -> None:
+        def answer() -> None:
             try:
-                answers.append(self._ask())
+                answers.append(ask())
             except BaseException as error:  # noqa: BLE001 - raised below
                 errors.append(error)
 
-        if self._asking is None or not self._asking.is_alive():
-            self._asking = threading.Thread(target=ask, name="millstream-question", daemon=True)
-            self._asking.start()
-            self._asking.join(self._timeout_s)
+        if asking is None or not asking.is_alive():
+            asking = threading.Thread(target=answer, name="millstream-question", daemon=True)
+            asking.start()
+            asking.join(timeout_s)
         if answers:
             return answers[0]
         if errors:
             raise errors[0]
-        raise TimeoutError(f"{self._whom} has not answered within {self._timeout_s:g} s.")
+        raise TimeoutError(f"{whom} has not answered within {timeout_s:g} s.")
+
+    return ask_in_time

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.simulation.executor import MAX_RUNS, InProcessExecutor
+from tests.simulation.executor import InProcessExecutor
 from tests.simulation.fault_executor import Executor
 from tests.simulation.fault_programs import APPLICATIONS
 from tests.simulation.fault_world import World
@@ -20,6 +20,7 @@ from millstream.commit.coordinator import (
 from millstream.commit.epoch_job import EpochJob, Sent, TaskReport, WrongInstance
 from millstream.commit.lease import LeaseLostError
 from millstream.durable import DiskFullError
+from millstream.engine.local import MAX_RUNS
 from millstream.log.embedded.file_log import FileLog
 
 

@@ -33,8 +33,9 @@ from millstream.commit.sealed_file import SealedContent, write_sealed
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.api import LogRecordBatch, SealedRange, Stamp
 from millstream.log.embedded.file_log import Limits
-from millstream.maintenance.maintenance import Maintenance, MaintenanceReport
-from millstream.maintenance.snapshots import PinnedEpochs
+from millstream.maintenance import maintenance
+from millstream.maintenance.maintenance import maintain
+from millstream.maintenance.retention import PinnedEpochs
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog.follow import StorePosition, Target, follow
 from millstream.state.errors import DamagedStoreError
@@ -221,7 +222,7 @@ class CollectorMachine(RuleBasedStateMachine):
         since = min((version for _, version in self.at_work), default=None)
         pinned = PinnedEpochs({entry.version for _, entry in self.snapshots}, since)
         before = self._epochs_on_disk()
-        Maintenance(self.folder, self.log, self.plan, min_entries=min_entries).run(head, pinned)
+        maintain(self.folder, self.log, self.plan, head, pinned, min_entries=min_entries)
         kept = {manifest.epoch for manifest in self._kept()}
         idle = {entry.version for entry in head.tasks.values()} - kept
         needed: set[int] = set(sorted(idle, reverse=True)[: self.standing])
@@ -349,12 +350,7 @@ TestNothingThatIsNeededIsDeleted.settings = settings(
 
 
 def the_collector_ignores_what_is_pinned(patch: pytest.MonkeyPatch) -> None:
-    def run(self: Maintenance, head: Manifest, pinned: object = ()) -> MaintenanceReport:
-        del pinned
-        return real(self, head)
-
-    real = Maintenance.run
-    patch.setattr(Maintenance, "run", run)
+    patch.setattr(maintenance, "remove_manifests", lambda chain, head, _pinned: chain.fold(head, ()))
 
 
 def a_snapshot_at_work_pins_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,9 @@ from tests.state.small_app import FastFiles
 
 from millstream import Store, StreamsBuilder, Topology, serdes
 from millstream.commit.coordinator import CoordinatorSettings
+from millstream.commit.manifest_retention import Urgency
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.maintenance.background import BackgroundScheduler, Urgency
+from millstream.maintenance.background import BackgroundScheduler
 from millstream.types import Partition
 
 INPUT = TopicPartition("users", Partition(0))
@@ -84,14 +85,13 @@ def test_state_takes_three_times_its_live_bytes_at_most(tmp_path: Path, backend:
     chance.shuffle(everybody)
     after: list[float] = []
     with application(tmp_path / "app", backend, topology()) as executor:
-        coordinator = executor.coordinator
 
         def run_maintenance() -> None:
-            coordinator.run_maintenance()
+            executor.maintenance.run()
             after.append(disk(tmp_path / "app") / LIVE_BYTES)
 
         maintenance = BackgroundScheduler(
-            "maintenance", run_maintenance, interval=100, urgency=coordinator.maintenance_urgency
+            "maintenance", run_maintenance, interval=100, urgency=executor.maintenance.urgency
         )
         for at in range(0, KEYS, 5_000):
             write(log, everybody[at : at + 5_000], chance)
@@ -114,7 +114,7 @@ def test_few_epochs_are_kept_if_they_are_large_and_many_if_they_are_small(tmp_pa
         for size in (KEYS, 1, 1):
             write(log, list(range(size)), chance)
             executor.run_epoch()
-        executor.coordinator.run_maintenance()
+        executor.maintenance.run()
         found: list[int] = []
         for size, number in ((KEYS // 50, 10), (KEYS // 5, 10), (3, 110)):
             for _ in range(number):
@@ -132,11 +132,11 @@ def test_a_driver_knows_what_the_one_before_it_has_left(tmp_path: Path) -> None:
         for _ in range(5):
             write(log, chance.sample(range(KEYS), 3_000), chance)
             executor.run_epoch()
-        assert executor.coordinator.maintenance_urgency() is Urgency.WORTH_IT
+        assert executor.maintenance.urgency() is Urgency.WORTH_IT
     with application(tmp_path / "app", "memory", topology(), spare_bytes=1 << 20) as executor:
-        assert executor.coordinator.maintenance_urgency() is Urgency.WORTH_IT
-        executor.coordinator.run_maintenance()
-        assert executor.coordinator.maintenance_urgency() is Urgency.NONE
+        assert executor.maintenance.urgency() is Urgency.WORTH_IT
+        executor.maintenance.run()
+        assert executor.maintenance.urgency() is Urgency.NONE
 
 
 def test_an_application_that_never_runs_for_long_is_tidied_up_too(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_an_application_that_never_runs_for_long_is_tidied_up_too(tmp_path: Path
         with application(tmp_path / "app", "memory", topology(), spare_bytes=1 << 20) as executor:
             write(log, chance.sample(range(KEYS), 3), chance)
             executor.run_epoch()
-            if executor.coordinator.maintenance_urgency() >= Urgency.WORTH_IT:
-                executor.coordinator.run_maintenance()
+            if executor.maintenance.urgency() >= Urgency.WORTH_IT:
+                executor.maintenance.run()
         found.append(sum(1 for path in (tmp_path / "app").rglob("*") if path.is_file()))
     assert max(found[100:]) <= 1.1 * max(found[:100]), "files stay as many"
 

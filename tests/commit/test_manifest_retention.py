@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from millstream.commit.manifest import Manifest, Section, TaskEntry
-from millstream.commit.manifest_retention import ManifestRetention
-from millstream.maintenance.background import Urgency
+from millstream.commit.manifest_retention import ManifestRetention, Urgency
 from millstream.types import Epoch, Partition, Term
 
 CHANGELOG = "app-counts-changelog"

@@ -20,6 +20,7 @@ from millstream import KStream, Processor, Record, Store, StreamsBuilder, Topolo
 from millstream.commit import worker as step
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator, EpochMismatchError
+from millstream.commit.epoch import CommittedEpoch
 from millstream.commit.lease import Lease, LeaseHeldError, LeaseLostError
 from millstream.commit.manifest import Manifest
 from millstream.durable import Chunk, FileLayer, create_exclusive, publish_exclusive
@@ -248,7 +249,7 @@ def two_attempts_get_different_answers(world: World) -> None:
     except EpochMismatchError:
         manifest = app.coordinator.commit(job, app.run_tasks(job))
     app.coordinator.publish(manifest)
-    app.apply(job, manifest)
+    app.apply(CommittedEpoch(job, (), manifest, {}))
     prices = [int(price.split(b":")[1]) for price in rows_of(world, "prices")]
     sums = [int.from_bytes(total[8:], "big") for total in rows_of(world, "sum")]
     assert prices

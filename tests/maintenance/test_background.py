@@ -10,7 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from millstream.maintenance.background import BackgroundScheduler, Urgency
+from millstream.commit.manifest_retention import Urgency
+from millstream.maintenance.background import BackgroundScheduler
 
 NONE, WORTH_IT, BACKPRESSURE = Urgency
 

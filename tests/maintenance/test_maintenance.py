@@ -21,7 +21,7 @@ from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import ManifestChain
 from millstream.commit.worker import apply_commit
 from millstream.log import FileLog, Limits, TopicConfig, TopicPartition, record_batch
-from millstream.maintenance.maintenance import Maintenance
+from millstream.maintenance.maintenance import maintain
 from millstream.query.replica import StoreReplica
 from millstream.state.backends import supplier
 from millstream.state.backends.memory import MemoryBackend
@@ -115,7 +115,7 @@ def test_pinned_manifests_stay_and_do_not_disturb(tmp_path: Path) -> None:
             app.append("to")
             executor.run_epoch()
         head = executor.coordinator.head
-        Maintenance(executor.worker.folder, executor.log, executor.worker.plan).run(head, pinned={7})
+        maintain(executor.worker.folder, executor.log, executor.worker.plan, head, {7})
     names = sorted(int(path.name) for path in (app.application_folder / "manifests").iterdir())
     assert names[:2] == [7, head.oldest]
     check(app)
@@ -332,12 +332,12 @@ def test_without_an_answer_of_the_snapshots_all_but_manifests_is_tidied_up(
         raise OSError("the bucket does not answer")
 
     with app.start() as executor:
-        executor.coordinator._pinned = nobody_knows
+        executor.maintenance._pinned = nobody_knows
         run_epochs(app, executor, 60)
         report = executor.run_maintenance()
         assert (report.manifests_removed, report.files_collected > 0) == (0, True)
         assert "No manifest is removed: nobody knows which ones snapshots need. the bucket" in caplog.text
-        executor.coordinator._pinned = tuple
+        executor.maintenance._pinned = tuple
         assert executor.run_maintenance().manifests_removed > 50
     check(app)
 

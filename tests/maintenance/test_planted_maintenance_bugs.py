@@ -21,7 +21,7 @@ from millstream.log.api import Compacted, TopicPartition
 from millstream.log.embedded.compaction import KeepAll, Kept
 from millstream.log.embedded.file_log import FileLog
 from millstream.log.embedded.partition import PartitionFiles
-from millstream.maintenance import maintenance, state_cleaner
+from millstream.maintenance import compaction, state_cleaner
 from millstream.state.local.cleaning import clean
 from millstream.state.snapshots.catalogue import Listing, listing
 from millstream.state.stores import segments
@@ -162,7 +162,7 @@ def compaction_drops_a_segment_too_many(patch: pytest.MonkeyPatch) -> None:
         found = dropped_by(note)
         return found and (found[0], segments.segment_prefix(int.from_bytes(found[1]) + 2))
 
-    patch.setattr(maintenance, "dropped_by", dropped)
+    patch.setattr(compaction, "dropped_by", dropped)
 
 
 def windows_expire_and_changelogs_are_compacted(world: World) -> None:

@@ -14,7 +14,7 @@ from tests.properties.build import DEAD_LETTERS, Built, build, config_of
 from tests.properties.inputs import Epoch, Input
 from tests.properties.oracle import Oracle
 from tests.properties.spec import Look, Spec
-from tests.simulation.epochs import EpochRunner, EpochTask
+from tests.simulation.epochs import EpochRunner, MemoryTask
 
 from millstream import serdes
 from millstream.log.blocks import record_batch
@@ -47,16 +47,16 @@ class CutRunner(EpochRunner):
         super().__init__(topology, **settings)
         self.rows_per_commit = rows_per_commit
 
-    def run_task(self, task: EpochTask, raws: Sequence[RawBatch]) -> Sealed:
+    def run_task(self, task: MemoryTask, raws: Sequence[RawBatch]) -> Sealed:
         outputs: list[OutputBatch] = []
         *cuts, last = _cuts(raws, self.rows_per_commit)
         for cut in cuts:
-            sealed = task.process(cut, self.max_rows)
+            sealed = task.run(cut, tick=False, max_rows=self.max_rows)
             task.commit(sealed)
             outputs += sealed.outputs
             if self.fresh_tasks:
                 task.reopen()
-        sealed = task.run(last, self.max_rows)
+        sealed = task.run(last, tick=True, max_rows=self.max_rows)
         return replace(sealed, outputs=[*outputs, *sealed.outputs])
 
 
@@ -149,7 +149,7 @@ def _engine_results(runner: EpochRunner, built: Built, decode: Callable[[bytes],
     return results
 
 
-def _label(task: EpochTask, store: str) -> str:
+def _label(task: MemoryTask, store: str) -> str:
     """The name of a store, or one made of the operator that it belongs to."""
     if "STATE-STORE" not in store:
         return store

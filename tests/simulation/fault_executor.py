@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.executor import InProcessExecutor, run_level
+from tests.simulation.executor import InProcessExecutor
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.targets import Targets
+from millstream.engine.local import run_level
 from millstream.task.shuffle_block import ShuffleBlock
 
 __all__ = ["Executor", "LostAttempt", "StartedTask"]

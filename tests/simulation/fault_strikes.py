@@ -82,8 +82,9 @@ class StruckWorld(JudgedWorld):
         worker = self._worker()
         if elsewhere:
             worker = replace(worker, directory=open_state_directory(self.standby))
+        anywhere = replace(task.planned, expected_instance=None)
         with suppress(*TOO_LATE):
-            run_task(worker, task.job, task.planned, task.blocks, Attempt(next(self._zombies)))
+            run_task(worker, task.job, anywhere, task.blocks, Attempt(next(self._zombies)))
         self.count("zombie")
 
     def late_apply(self, task: StartedTask) -> None:

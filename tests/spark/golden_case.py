@@ -14,7 +14,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.epoch_job import EpochJob, PlannedTask
 from millstream.commit.worker import opened_stores
-from millstream.engine.spark.program_broadcast import Program, make_worker
+from millstream.engine.program import Program, make_worker
 from millstream.errors import MillstreamError
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.state.stores.factory import open_store

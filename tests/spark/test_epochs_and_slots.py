@@ -14,6 +14,7 @@ from millstream import StreamsBuilder, serdes
 from millstream.commit.coordinator import PlanChangedError
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.targets import Targets
+from millstream.engine.spark.engine import SparkEngine
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import Step
 from millstream.errors import MillstreamError
@@ -86,7 +87,9 @@ def test_a_slot_that_does_not_exist_is_an_error_and_never_a_lost_row(lab: Lab) -
         lab.append("in", [("river", "river")])
         job = driver.plan_epoch()
         assert job is not None
-        worker = app._loop._make_worker()
+        engine = app._loop.engine
+        assert isinstance(engine, SparkEngine)
+        worker = engine.make_worker()
     target = next(task for task in job.tasks if task.level == 1)
     topic = next(iter(worker.plan.repartition_topics))
     step = Step(job, 0, {task.task_id: 2 for task in job.tasks}, 2, lambda: worker)

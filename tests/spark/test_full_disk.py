@@ -15,7 +15,8 @@ from tests.spark.test_workers import counting
 from millstream import State, failpoints
 from millstream.durable import DiskFullError
 from millstream.durable.layer import Chunk, OsFileLayer
-from millstream.engine.spark.epochs import EpochFailedError, EpochResult
+from millstream.engine.api import EpochFailedError
+from millstream.engine.epoch_result import EpochResult
 from millstream.log import FileLog, SealedRange, TopicPartition
 from millstream.log.api import PublishResult
 

@@ -16,7 +16,7 @@ from tests.spark.programs import counted, two_levels, words
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.manifest import ManifestChain
-from millstream.engine.spark.epochs import EpochResult
+from millstream.engine.epoch_result import EpochResult
 from millstream.errors import ConfigError
 from millstream.state.snapshots import changelog_positions
 from millstream.state.snapshots.storage import FolderStorage
@@ -55,7 +55,7 @@ def test_a_snapshot_that_takes_longer_than_manifests_are_kept_is_as_good_as_any(
 ) -> None:
     """Its own manifest is pinned while it is at work; by that one it is known to be of this history."""
     few = partial(CoordinatorSettings, retained_manifests=2)
-    monkeypatch.setattr("millstream.engine.spark.epochs.CoordinatorSettings", few)
+    monkeypatch.setattr("millstream.engine.loop.CoordinatorSettings", few)
     epochs, gate = 12, folder / "gate"
     settings: dict[str, Any] = {
         "snapshot_uri": folder / "snapshots",

@@ -36,7 +36,8 @@ from millstream import (
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import acquire
 from millstream.console import line_of
-from millstream.engine.spark.epochs import EpochFailedError, EpochResult
+from millstream.engine.api import EpochFailedError
+from millstream.engine.epoch_result import EpochResult
 from millstream.engine.spark.session import check_context
 from millstream.errors import ConfigError, MillstreamError, ProcessingError, UnknownStoreError
 from millstream.state.errors import StateDirectoryError, StateInUseError

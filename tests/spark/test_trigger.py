@@ -12,7 +12,7 @@ from tests.spark.programs import one_level
 
 from millstream import Streams, StreamsConfig
 from millstream.commit.manifest import Manifest
-from millstream.engine.spark.epochs import EpochResult
+from millstream.engine.epoch_result import EpochResult
 from millstream.types import Epoch, Term
 
 MANIFEST = Manifest("app", Epoch(1), Term(1), "", "", 0, (), {}, (), ())

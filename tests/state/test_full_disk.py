@@ -12,6 +12,7 @@ import pytest
 from tests.simulation.faulty_files import FaultyFiles
 from tests.state.small_app import Result, SmallApp, Tree
 
+from millstream.commit.epoch import CommittedEpoch
 from millstream.durable import DiskFullError
 
 STEP = 61
@@ -125,7 +126,7 @@ def checkpoint_is_full(self: object, checkpoint: object) -> None:
     [
         ("lmdb", "backends.lmdb_tables.Part.apply", lmdb_is_full, "the store .*/app/0_0/lmdb/counts"),
         ("rocksdb", "backends.rocksdb._write_sorted_file", rocksdb_is_full, "the store .*/rocksdb/counts"),
-        ("memory", "directory.TaskDirectory.write_checkpoint", checkpoint_is_full, ".*/state/app/0_0"),
+        ("memory", "local.directory.TaskDirectory.write_checkpoint", checkpoint_is_full, ".*/state/app/0_0"),
     ],
     ids=["lmdb", "rocksdb", "checkpoint"],
 )
@@ -136,6 +137,7 @@ def test_a_local_store_that_does_not_fit_is_named_and_the_commit_stands(
     app.create()
     app.append("to", "the", "river", "to")
     executor = app.start()
+    executor.apply_after_commit = True
     job = executor.coordinator.plan_epoch()
     assert job is not None
     manifest = executor.coordinator.commit(job, executor.run_tasks(job))
@@ -144,5 +146,5 @@ def test_a_local_store_that_does_not_fit_is_named_and_the_commit_stands(
         patch.setattr(f"millstream.state.{write}", full)
         patch.setattr("millstream.state.backends.rocksdb._INGEST_ENTRIES", 1)  # as a large batch goes
         with pytest.raises(DiskFullError, match=f"The disk is full: {named} could not be written"):
-            executor.apply(job, manifest)
+            executor.apply(CommittedEpoch(job, (), manifest, {}))
     assert app.run() == app.expected()

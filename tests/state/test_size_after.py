@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.executor import InProcessExecutor
 
 from millstream import StreamsBuilder, serdes
-from millstream.commit.epoch_job import TaskReport
+from millstream.commit.epoch import run_epoch
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.state.backends import Backend, supplier
 from millstream.state.stores.overlay import Entry
@@ -47,13 +47,9 @@ def test_a_report_counts_the_entries_that_its_own_epoch_adds_and_removes(tmp_pat
         def entries_after(*rows: tuple[bytes, bytes | None]) -> int:
             keys, values = [key for key, _ in rows], [value for _, value in rows]
             executor.log.append(IN, record_batch(keys, values, [0] * len(rows)))
-            job = executor.coordinator.plan_epoch()
-            assert job is not None
-            (report,) = executor.run_tasks(job)
-            assert isinstance(report, TaskReport)
-            manifest = executor.coordinator.commit(job, [report])
-            executor.coordinator.publish(manifest)
-            executor.apply(job, manifest)
+            epoch = run_epoch(executor.coordinator, executor)
+            assert epoch is not None
+            (report,) = epoch.reports
             return report.state_size.approximate_entries
 
         assert entries_after((b"a", b"1"), (b"b", b"1"), (b"c", b"1")) == 3

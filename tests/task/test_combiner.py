@@ -85,7 +85,7 @@ def outcome(topology: Topology, epochs: Sequence[Sequence[tuple[int, int | None,
                 raws.append(RawBatch("in", partition, offsets, [b"k"] * len(mine), values, times))
             offset += len(records)
             runner.run_epoch([raw for raw in raws if len(raw)])
-        states = {task.task_id: task._state for task in runner.tasks}
+        states = {task.task_id: task.state for task in runner.tasks}
         stored = [list(store.all()) for store in runner.stores("table")]
         return runner.outputs, stored, {name: state.stream_time for name, state in states.items()}
 

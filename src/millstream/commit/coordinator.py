@@ -1,18 +1,16 @@
-"""The coordinator's part of the commit: steps 1, 2, 7, 8 and 9.
+"""The coordinator's part of the commit: steps 1, 2, 7 and 8 of :mod:`millstream.commit.epoch`.
 
 The manifest is the only truth. What it names is durable before it is written; what it does not name is
 never read; what it names is published, in epoch order and exactly once, before the next one is written.
 
-BackgroundScheduler this file: the topics that an application needs (:mod:`.application_topics`), the records
-that an epoch reads (:mod:`.source_offsets`), and what is refused (:mod:`.commit_checks`,
-:mod:`.plan_changes`).
+Beside this file: the topics that an application needs (:mod:`.application_topics`), the records that an epoch
+reads (:mod:`.source_offsets`), and what is refused (:mod:`.checks`, :mod:`.plan_changes`).
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
@@ -38,11 +36,8 @@ from millstream.commit.reports import (
     merged_types,
 )
 from millstream.commit.source_offsets import SourceOffsets
-from millstream.errors import MillstreamError
 from millstream.log.api import SealedLog, SealedRange, Stamp, TopicPartition
 from millstream.log.errors import InvalidPublicationError
-from millstream.maintenance.background import Urgency
-from millstream.maintenance.maintenance import Maintenance, MaintenanceReport
 from millstream.offset_reset import OffsetReset
 from millstream.state.changelog.rows import changelog_topic
 from millstream.topology.plan import Plan
@@ -56,8 +51,6 @@ __all__ = [
     "PlanNotSupportedError",
     "WrongInstanceError",
 ]
-
-_LOGGER = logging.getLogger("millstream")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +78,25 @@ class CommitCoordinator:
 
     def __init__(
         self,
-        folder: ApplicationStorage,
+        storage: ApplicationStorage,
         log: SealedLog,
         plan: Plan,
         *,
         clock: Callable[[], int],
         settings: CoordinatorSettings | None = None,
-        pinned: Callable[[], Container[int]] = tuple,
     ) -> None:
-        self._folder = folder
-        self._pinned = pinned
-        self._has_warned = False
-        """Of pins that nobody knows: once, until they are known again."""
-        self._log = log
-        self._plan = plan
+        self.storage = storage
+        self.log = log
+        self.plan = plan
         self._types = stored_types(plan)
         self._clock = clock
         self._settings = settings if settings is not None else CoordinatorSettings()
-        self._chain = ManifestChain(folder)
+        self._chain = ManifestChain(storage)
         self._lease: Lease | None = None
         self._head: Manifest | None = None
         self._published = Epoch(0)
         self._topics = ApplicationTopics(
-            folder.application_id, log, plan, default_partitions=self._settings.default_partitions
+            storage.application_id, log, plan, default_partitions=self._settings.default_partitions
         )
         self._sources = SourceOffsets(
             log,
@@ -118,7 +107,7 @@ class CommitCoordinator:
             max_bytes=self._settings.max_bytes,
             offset_reset=self._settings.offset_reset,
         )
-        self._recent = ManifestRetention(
+        self.retention = ManifestRetention(
             most=self._settings.retained_manifests,
             spare_bytes=self._settings.spare_bytes,
             changelogs=self._changelogs(),
@@ -172,9 +161,9 @@ class CommitCoordinator:
            Then commit an empty epoch: a coordinator of an earlier term that wakes up finds its place taken.
            One that was just committing when the lease changed hands may come first: its epoch counts.
         """
-        check_runnable(self._plan)
-        self._folder.ensure()
-        self._lease = acquire(self._folder, clock=self._clock, ttl_ms=self._settings.lease_ttl_ms)
+        check_runnable(self.plan)
+        self.storage.ensure()
+        self._lease = acquire(self.storage, clock=self._clock, ttl_ms=self._settings.lease_ttl_ms)
         try:
             while not self._fenced():
                 pass  # at most once: nobody else gets past `lease.verify` any more
@@ -182,20 +171,20 @@ class CommitCoordinator:
             self._lease.release()
             raise
         failpoints.hit("commit.fenced")
-        self._folder.remove_unfinished()  # nobody of an earlier term can finish it any more
+        self.storage.remove_unfinished()  # nobody of an earlier term can finish it any more
         self.publish(self.head)
 
     def _fenced(self) -> bool:
         """Commit the empty epoch behind the head; False if somebody else was there first."""
         head = self._chain.head()
         try:
-            check_plan(self._folder.application_id, self._plan, self._types, head)
-            check_publications(self._folder.application_id, self._log, head)
+            check_plan(self.storage.application_id, self.plan, self._types, head)
+            check_publications(self.storage.application_id, self.log, head)
             self._topics.create(head)
             failpoints.hit("commit.leased")
             self._chain.settle(head)
             self._head = head
-            self._recent.resume(self._chain.untidied())
+            self.retention.resume(self._chain.untidied())
             if head is not None:
                 self.publish(head)
             self._commit(self._fence(head), () if head is None else head.tasks)
@@ -212,6 +201,16 @@ class CommitCoordinator:
         if self._lease is not None:
             self._lease.release()
 
+    def resume(self) -> None:
+        """Step 1 of every epoch: renew the lease, and publish the head if that failed after the commit."""
+        self.lease.renew_if_due()
+        if self._published != self.head.epoch:
+            self.publish(self.head)  # for want of space perhaps
+
+    def verify(self) -> None:
+        """Raise if another coordinator has taken over."""
+        self.lease.verify()
+
     # Step 2 -------------------------------------------------------------------------------------------
 
     def plan_epoch(
@@ -220,11 +219,8 @@ class CommitCoordinator:
         """Choose what the next epoch reads; None if there is nothing to do.
 
         2. The cut begins where the head ends. All tasks that may get records are planned, and get a folder
-           to seal in.
+           to seal in. `instances` are those that hold the tasks' state, as far as it is known.
         """
-        self.lease.renew_if_due()
-        if self._published != self.head.epoch:
-            self.publish(self.head)  # it failed after the commit, for want of space perhaps
         if self._topics.have_grown():
             self._topics.create(self.head)
         cut = self._sources.cut(self.head)
@@ -235,12 +231,12 @@ class CommitCoordinator:
             PlannedTask(
                 sub.task_id(number), sub.number, Partition(number), sub.level, homes.get(sub.task_id(number))
             )
-            for level in self._plan.steps
+            for level in self.plan.steps
             for sub in level
-            for number in range(self._plan.task_count(sub, self.counts))
+            for number in range(self.plan.task_count(sub, self.counts))
         )
         job = EpochJob(
-            application_id=self._folder.application_id,
+            application_id=self.storage.application_id,
             epoch=Epoch(self.head.epoch + 1),
             term=self.lease.term,
             clock_ms=self._clock(),
@@ -253,8 +249,14 @@ class CommitCoordinator:
             default_partitions=self._settings.default_partitions,
             compacted=self._sources.compacted_where_stores_begin(cut, self.head),
         )
-        self._folder.ensure_epoch(job.epoch)
+        self.storage.ensure_epoch(job.epoch)
         failpoints.hit("commit.planned")
+        return job
+
+    def plan_again(self, job: EpochJob, error: Exception, tries: int) -> EpochJob:
+        """The same epoch once more. If tasks were misplaced twice, they run anywhere: a host may be gone."""
+        if tries > 1 and isinstance(error, WrongInstanceError):
+            return replace(job, tasks=tuple(replace(task, expected_instance=None) for task in job.tasks))
         return job
 
     # Step 7 -------------------------------------------------------------------------------------------
@@ -266,24 +268,24 @@ class CommitCoordinator:
            the manifest is written. This is the commit.
         """
         done = all_present(job, reports)
-        check_consumed_is_named(self._plan, job, done)
+        check_consumed_is_named(self.plan, job, done)
         failpoints.hit("commit.checked")
-        entries = entries_after(self._plan, job, done)
+        entries = entries_after(self.plan, job, done)
         manifest = Manifest(
             application_id=job.application_id,
             epoch=job.epoch,
             term=job.term,
             parent=self.head.digest(),
-            fingerprint=self._plan.fingerprint,
+            fingerprint=self.plan.fingerprint,
             clock_ms=job.clock_ms,
             positions=advanced(self.head.positions, job),
             tasks={**self.head.tasks, **entries},
             sealed=tuple(sorted(entries)),
             inferred_types=merged_types(job, done.values()),
-            plan=self._plan.summary,
+            plan=self.plan.summary,
             repartitions=self._topics.repartitions(),
             types=self._types,
-            oldest=max(self.head.oldest, self._recent.oldest_with(job.epoch, entries.values())),
+            oldest=max(self.head.oldest, self.retention.oldest_with(job.epoch, entries.values())),
         )
         self._commit(manifest, manifest.sealed)
         return self.head
@@ -294,11 +296,11 @@ class CommitCoordinator:
                 f"epoch {manifest.epoch} can't be committed before epoch {self._head.epoch} is published"
             )
             raise EpochMismatchError(message)
-        check_changelogs(self._folder.application_id, self._log, self._plan, self._head, writers)
+        check_changelogs(self.storage.application_id, self.log, self.plan, self._head, writers)
         self.lease.verify()
         # The epoch is committed by the manifest alone: what fails from here on does not undo it.
         self._head = self._chain.place(manifest)
-        self._recent.committed(self._head)
+        self.retention.committed(self._head)
         self._chain.witness(self._head)
 
     # Step 8 -------------------------------------------------------------------------------------------
@@ -316,91 +318,46 @@ class CommitCoordinator:
         ]
         self._topics.create_missing({place.topic for place, _ in ranges})
         try:
-            self._log.publish_all(ranges)
+            self.log.publish_all(ranges)
         except InvalidPublicationError:
             self.lease.verify()  # another coordinator has published it since, and tidied up
             raise
         self._published = manifest.epoch
         failpoints.hit("commit.published")
 
-    # Step 9 -------------------------------------------------------------------------------------------
-
-    def end(self, manifest: Manifest, listeners: Iterable[Callable[[Manifest], None]] = ()) -> None:
-        """Tell listeners that the epoch is over.
-
-        9. From here on the next one may be planned.
-        """
-        for listener in listeners:
-            listener(manifest)
-        failpoints.hit("commit.ended")
-
-    # Step 10 ------------------------------------------------------------------------------------------
-
-    def maintenance_urgency(self) -> Urgency:
-        """Whether so much was sealed since the last time that it is worth it to tidy up now, or presses."""
-        return self._recent.urgency()
-
-    def run_maintenance(self, *, min_entries: int | None = None) -> MaintenanceReport:
-        """Maintain what is behind the head: see :mod:`millstream.maintenance.maintenance`."""
-        gone = self._recent.gone
-        head = self.head
-        self.lease.verify()
-        is_early = self.maintenance_urgency() >= Urgency.WORTH_IT
-        maintenance = Maintenance(
-            self._folder, self._log, self._plan, min_entries=min_entries, is_early=is_early
-        )
-        try:
-            report = maintenance.run(head, self._pinned_epochs())
-        except FileNotFoundError:
-            self.lease.verify()  # another coordinator tidies up here by now
-            raise
-        self._recent.maintained(gone)
-        return report
-
     # Inside -------------------------------------------------------------------------------------------
-
-    def _pinned_epochs(self) -> Container[int] | None:
-        try:
-            pinned = self._pinned()
-        except (MillstreamError, OSError) as error:
-            if not self._has_warned:
-                _LOGGER.warning("No manifest is removed: nobody knows which ones snapshots need. %s", error)
-            self._has_warned = True
-            return None
-        self._has_warned = False
-        return pinned
 
     def _changelog_sizes(self) -> list[int] | None:
         """How much state there is; None if some of it is in sealed files only, which must not go early."""
-        if not all(spec.logging for sub in self._plan.subtopologies for spec in sub.stores.values()):
+        if not all(spec.logging for sub in self.plan.subtopologies for spec in sub.stores.values()):
             return None
         return [
-            self._log.raw_size(TopicPartition(topic, Partition(number)))
+            self.log.raw_size(TopicPartition(topic, Partition(number)))
             for topic in self._changelogs()
             for number in range(self.counts[topic])
         ]
 
     def _changelogs(self) -> set[str]:
         return {
-            changelog_topic(self._folder.application_id, name)
-            for sub in self._plan.subtopologies
+            changelog_topic(self.storage.application_id, name)
+            for sub in self.plan.subtopologies
             for name, spec in sub.stores.items()
             if spec.has_changelog
         }
 
     def _fence(self, head: Manifest | None) -> Manifest:
         return Manifest(
-            application_id=self._folder.application_id,
+            application_id=self.storage.application_id,
             epoch=Epoch(1 if head is None else head.epoch + 1),
             term=self.lease.term,
             parent="" if head is None else head.digest(),
-            fingerprint=self._plan.fingerprint,
+            fingerprint=self.plan.fingerprint,
             clock_ms=self._clock(),
             positions=self._sources.first_positions(head),
             tasks={} if head is None else head.tasks,
             sealed=(),
             inferred_types=() if head is None else head.inferred_types,
-            plan=self._plan.summary,
+            plan=self.plan.summary,
             repartitions=self._topics.repartitions(),
             types=self._types,
             oldest=1 if head is None else head.oldest,

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
+from enum import IntEnum
 from math import inf
 from typing import Final, NamedTuple
 
 from millstream.commit.manifest import Manifest, TaskEntry
-from millstream.maintenance.background import Urgency
 
-__all__ = ["Gone", "ManifestRetention"]
+__all__ = ["Gone", "ManifestRetention", "Urgency"]
 
 _FEWEST: Final = 2
 """Whatever they take: a reader that finds the head not published yet takes the one before it."""
@@ -34,6 +34,16 @@ _SEALED_BYTES: Final = 32 << 20
 state if that is more."""
 _TIMES_AS_MANY: Final = 2
 """Behind maintenance there are as many as are kept; as many again, and it is time."""
+
+
+class Urgency(IntEnum):
+    """How much there is to do."""
+
+    NONE = 0
+    WORTH_IT = 1
+    """Enough to come early."""
+    BACKPRESSURE = 2
+    """So much that it does not rest, and is waited for."""
 
 
 class Gone(NamedTuple):

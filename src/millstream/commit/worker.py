@@ -21,7 +21,6 @@ from millstream.commit.source_changelog import check_nothing_skipped, check_time
 from millstream.config import StreamsConfig
 from millstream.durable import DamagedFileError
 from millstream.log.api import Log, TopicPartition
-from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
 from millstream.state.changelog.rows import changelog_rows, changelog_topic, entries_of
@@ -138,7 +137,6 @@ def run_task(
         stages=stages.seconds,
     )
     failpoints.hit("commit.reported")
-    clean_now_and_then(worker.directory, worker.config.state_cleanup_delay_ms, job)
     return report, out
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
-from millstream.commit.epoch_job import TaskReport
+from millstream.engine.api import DurableEpoch
 from millstream.topology.nodes import ProcessorNode
 from millstream.topology.plan import Plan
 
@@ -36,14 +35,14 @@ class Ticks:
         wanted = self._may_want and (not self._opened or bool(self._wanting))
         return wanted and now_ms() >= self._next
 
-    def ended(self, reports: Iterable[TaskReport], *, ticked: bool) -> None:
+    def epoch_ended(self, epoch: DurableEpoch) -> None:
         """Learn from an epoch which tasks want ticks. One that did not run has not changed its mind."""
-        for report in reports:
+        for report in epoch.reports:
             if report.wants_wall_clock:
                 self._wanting.add(report.task_id)
             elif report.sealed is not None:
                 self._wanting.discard(report.task_id)
-        if ticked:
+        if epoch.job.tick:
             self._opened = True
             self._next = now_ms() + self._tick_ms
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from millstream.engine.spark.epochs import EpochResult
+from millstream.engine.epoch_result import EpochResult
 from millstream.state.backends.api import NO_STATE, StoreSize
 
 __all__ = ["Totals"]

@@ -7,10 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from enum import IntEnum
 from typing import Final
 
-__all__ = ["BackgroundScheduler", "Urgency"]
+from millstream.commit.manifest_retention import Urgency
+
+__all__ = ["BackgroundScheduler"]
 
 _LOGGER = logging.getLogger("millstream")
 _RESTS_TIMES: Final = 4
@@ -25,16 +26,6 @@ _PATIENCE_S: Final = 1.0
 """How many times as long as it took the last time it is waited for, and how long at least."""
 
 
-class Urgency(IntEnum):
-    """How much there is to do."""
-
-    NONE = 0
-    WORTH_IT = 1
-    """Enough to come early."""
-    BACKPRESSURE = 2
-    """So much that it does not rest, and is waited for."""
-
-
 class BackgroundScheduler:
     """Does some work in a thread of its own after every so many epochs.
 
@@ -44,6 +35,9 @@ class BackgroundScheduler:
 
     But what it works off must not pile up without a bound. If it presses, it does not rest, and the epochs
     wait for it; if it takes much longer than the last time, they go on.
+
+    `has_work` is asked when its turn has come and nothing is at work. `cancel` ends it if
+    it is waited for in vain.
     """
 
     def __init__(
@@ -52,15 +46,20 @@ class BackgroundScheduler:
         work: Callable[[], object],
         *,
         interval: int,
+        has_work: Callable[[], bool] = lambda: True,
         urgency: Callable[[], Urgency] = lambda: Urgency.NONE,
         while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
+        cancel: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._what = what
         self._work = work
         self._interval = interval
+        self._has_work = has_work
         self._urgency = urgency
         self._while_waiting = while_waiting
+        self._cancel = cancel
+        self._is_cancelled = False
         self._clock = clock
         self._left = interval
         self._rests_until = clock()
@@ -69,7 +68,12 @@ class BackgroundScheduler:
         self._patience_ends = clock()
         self._thread: threading.Thread | None = None
 
-    def epoch_ended(self) -> None:
+    @property
+    def is_at_work(self) -> bool:
+        """Whether the work has begun and is not done."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def epoch_ended(self, _epoch: object = None) -> None:
         """Count an epoch; begin the work if it is its turn, or urgent."""
         self._left -= 1
         if not self._interval:
@@ -87,7 +91,7 @@ class BackgroundScheduler:
             self._begin()
 
     def _begin(self) -> None:
-        if not self._is_at_work():
+        if not self.is_at_work and self._has_work():
             self._left = self._interval
             self._patience_ends = self._clock() + self._patience_s
             self._thread = threading.Thread(target=self._run, name=f"millstream-{self._what}", daemon=True)
@@ -101,7 +105,7 @@ class BackgroundScheduler:
     def _wait_under_backpressure(self) -> None:
         began = self._clock()
         left = self._patience_ends - began
-        if not self._is_at_work() or left <= 0 or self._urgency() < Urgency.BACKPRESSURE:
+        if not self.is_at_work or left <= 0 or self._urgency() < Urgency.BACKPRESSURE:
             return
         assert self._thread is not None  # it is at work
         with self._while_waiting():
@@ -110,14 +114,15 @@ class BackgroundScheduler:
         if waited >= _LONG_S:
             _LOGGER.info("The epochs waited %.1f s for the %s.", waited, self._what)
 
-    def _is_at_work(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
-
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until the work that has begun is done; if it takes too long, it is left behind."""
+        """Wait until the work that has begun is done. What takes too long is cancelled, or left behind."""
         if self._thread is None:
             return
         self._thread.join(timeout_s)
+        if self._thread.is_alive() and self._cancel is not None:
+            self._is_cancelled = True
+            self._cancel()
+            self._thread.join(timeout_s)
         if self._thread.is_alive():
             _LOGGER.warning("The %s is still at work after %s s. It is left behind.", self._what, timeout_s)
         else:
@@ -130,9 +135,10 @@ class BackgroundScheduler:
             self._work()
             self._has_failed = False
         except Exception as error:  # noqa: BLE001 - told, not raised: nobody waits for this thread
-            _LOGGER.warning(
-                "The %s failed; the epochs go on, and it is tried again later: %s", self._what, error
-            )
+            if not self._is_cancelled:
+                _LOGGER.warning(
+                    "The %s failed; the epochs go on, and it is tried again later: %s", self._what, error
+                )
             least = _RESTS_AFTER_A_FAILURE_S
             self._has_failed = True
         ended = self._clock()

@@ -2,39 +2,31 @@
 
 Each sub-topology is one production task at partition 0. A piped record, and every record that it sends
 through a repartition, is an epoch of its own: it is processed, sealed and committed before the next, so
-every update of a table is seen, caching or not.
+every update of a table is seen, caching or not. The epochs are those of :mod:`millstream.engine.memory`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from millstream.clock import milliseconds
-from millstream.config import StreamsConfig, check_application_id
+from millstream.config import StreamsConfig
+from millstream.engine.memory import MemoryApplication, MemoryRecord
 from millstream.errors import DriverClosedError, MillstreamError, UnknownStoreError
 from millstream.record import Headers
 from millstream.serdes import Serde
-from millstream.state.backends.memory import MemoryBackend
-from millstream.state.stores.factory import open_store
 from millstream.state.stores.key_value import TimestampedKeyValueStore
-from millstream.state.stores.segments import apply_changes
 from millstream.state.stores.session import SessionStore
-from millstream.state.stores.store import StateStore, epoch_committed, forget_epoch
+from millstream.state.stores.store import StateStore
 from millstream.state.stores.versioned import VersionedKeyValueStore
 from millstream.state.stores.window import TimestampedWindowStore, WindowStore
-from millstream.task.metrics import Metrics
-from millstream.task.records import OutputBatch, RawBatch
-from millstream.task.serde_book import SerdeBook
-from millstream.task.task import Sealed, Task, TaskEnvironment, TaskState
+from millstream.task.records import RawBatch
 from millstream.testing.stores import PlainValues, PlainWindows
-from millstream.testing.topics import RawRecord, TestInputTopic, TestOutputTopic
-from millstream.topology.plan import SubTopology
+from millstream.testing.topics import TestInputTopic, TestOutputTopic
 from millstream.topology.topology import Topology
 
 K = TypeVar("K")
@@ -42,34 +34,38 @@ V = TypeVar("V")
 S = TypeVar("S", bound=StateStore[Any])
 
 
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-    headers: Headers
+class _OldestFirst:
+    """Records that wait, one epoch each: always the oldest head first; topics with equal heads take turns."""
 
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[MemoryRecord]] = {}
+        self._offsets: dict[str, int] = {}
 
-class _Running:
-    """A sub-topology with its task and the backends of its stores."""
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
 
-    def __init__(
-        self, sub: SubTopology, stores: dict[str, StateStore[Any]], backends: dict[str, MemoryBackend]
-    ) -> None:
-        self.sub = sub
-        self.stores = stores
-        self.backends = backends
-        self.task: Task
-        self.state = TaskState()
-        self.version = 0
+    def put(self, topic: str, rows: Iterable[MemoryRecord]) -> None:
+        """See `RecordQueue.put`."""
+        self._waiting.setdefault(topic, deque()).extend(rows)
 
-    def commit(self, sealed: Sealed) -> None:
-        self.version += 1
-        for name, entries in sealed.changelogs.items():
-            segmented = self.sub.stores[name].is_segmented
-            apply_changes(self.backends[name], entries, str(self.version).encode(), segmented=segmented)
-            epoch_committed(self.stores[name])
-        self.state = sealed.state
+    def take(self) -> Sequence[RawBatch]:
+        """See `RecordQueue.take`."""
+        waiting = self._waiting
+        if not waiting:
+            return ()  # the clock ticks
+        topic = min(waiting, key=lambda name: waiting[name][0].timestamp)
+        queue = waiting.pop(topic)
+        record = queue.popleft()
+        if queue:
+            waiting[topic] = queue
+        offset = self._offsets.get(topic, 0)
+        self._offsets[topic] = offset + 1
+        headers = (record.headers,) if record.headers else None
+        return (RawBatch(topic, 0, (offset,), (record.key,), (record.value,), (record.timestamp,), headers),)
+
+    def clear(self) -> None:
+        """See `RecordQueue.clear`."""
+        self._waiting.clear()
 
 
 class TopologyTestDriver:
@@ -102,23 +98,19 @@ class TopologyTestDriver:
         application_id: str = "test",
         fresh_tasks: bool = False,
     ) -> None:
-        self._config = config if config is not None else StreamsConfig()
-        self._application_id = check_application_id(application_id)
-        self._fresh_tasks = fresh_tasks
-        self._plan = topology.plan()
         self._now = start_ms
         self._closed = False
-        self._book = SerdeBook()
-        self._offsets: dict[str, int] = {}
-        self._outputs: dict[str, deque[RawRecord]] = {}
-        self._pending: dict[str, deque[_Raw]] = {}
-        self.metrics = Metrics()
+        self._queue = _OldestFirst()
+        self._application = MemoryApplication(
+            topology.plan(),
+            self._queue,
+            clock=lambda: self._now,
+            config=config,
+            application_id=application_id,
+            fresh_tasks=fresh_tasks,
+        )
+        self.metrics = self._application.metrics
         """Records in, out and dropped per node."""
-        self._globals = [self._start(sub) for sub in self._plan.global_subtopologies]
-        self._global_stores = {name: store for one in self._globals for name, store in one.stores.items()}
-        self._running = [self._start(sub) for sub in self._plan.subtopologies]
-        for one in (*self._globals, *self._running):
-            self._open_task(one)
 
     def input_topic(
         self,
@@ -168,9 +160,9 @@ class TopologyTestDriver:
         """
         self._check_open()
 
-        def records() -> deque[RawRecord]:
+        def records() -> deque[MemoryRecord]:
             self._check_open()
-            return self._outputs.setdefault(name, deque())
+            return self._application.outputs[name]
 
         return TestOutputTopic(name, key, value, records)
 
@@ -195,13 +187,7 @@ class TopologyTestDriver:
             message = f"the wall clock can't go back by {-step_ms} ms"
             raise MillstreamError(message)
         self._now += step_ms
-        try:
-            for one in self._running:
-                one.task.punctuate()
-                self._commit(one)
-        except BaseException:
-            self._abandon()
-            raise
+        self._application.run_epoch(tick=True)
         self._complete()
 
     def store(self, name: str) -> Any:
@@ -322,7 +308,7 @@ class TopologyTestDriver:
         ['counts']
         """
         self._check_open()
-        return sorted(name for one in (*self._globals, *self._running) for name in one.stores)
+        return sorted(name for task in self._application.tasks for name in task.stores)
 
     def produced_topic_names(self) -> set[str]:
         """The topics that something was written to, repartitions included.
@@ -337,7 +323,7 @@ class TopologyTestDriver:
         {'lengths'}
         """
         self._check_open()
-        return set(self._outputs)
+        return set(self._application.outputs)
 
     def close(self) -> None:
         """Close all processors. Closing twice does no harm.
@@ -355,8 +341,7 @@ class TopologyTestDriver:
         """
         if not self._closed:
             self._closed = True
-            for one in (*self._running, *self._globals):
-                one.task.close()
+            self._application.close()
 
     def __enter__(self) -> Self:
         return self
@@ -369,43 +354,15 @@ class TopologyTestDriver:
     ) -> None:
         self.close()
 
-    def _start(self, sub: SubTopology) -> _Running:
-        backends = {name: MemoryBackend() for name in sub.stores}
-        stores = {
-            name: open_store(
-                spec,
-                backends[name],
-                self._book.bound(name, "key", spec.key),
-                self._book.bound(name, "value", spec.value),
-            )
-            for name, spec in sub.stores.items()
-        }
-        return _Running(sub, stores, backends)
-
-    def _open_task(self, one: _Running) -> None:
-        environment = TaskEnvironment(
-            application_id=self._application_id,
-            config=self._config,
-            book=self._book,
-            metrics=self.metrics,
-            stores=one.stores,
-            global_stores=self._global_stores,
-            clock=lambda: self._now,
-            partitions_of=lambda _topic: 1,
-            is_internal=self._plan.repartition_topics.__contains__,
-            precombines=False,
-        )
-        one.task = Task(one.sub, 0, environment, one.state)
-
     def _pipe(
         self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers
     ) -> None:
         self._check_open()
-        if not any(one.sub.source_of(topic) for one in (*self._globals, *self._running)):
+        if not self._application.is_read(topic):
             known = sorted(
                 name
-                for one in (*self._globals, *self._running)
-                for source in one.sub.sources
+                for task in self._application.tasks
+                for source in task.sub.sources
                 for name in (source.topics or ([source.pattern.pattern] if source.pattern else ()))
             )
             message = (
@@ -413,74 +370,13 @@ class TopologyTestDriver:
                 f"Sources read: {', '.join(known) or 'nothing'}"
             )
             raise MillstreamError(message)
-        self._enqueue(topic, _Raw(key, value, timestamp, headers))
+        self._queue.put(topic, (MemoryRecord(key, value, timestamp, headers),))
         self._complete()
 
-    def _enqueue(self, topic: str, record: _Raw) -> None:
-        self._pending.setdefault(topic, deque()).append(record)
-
     def _complete(self) -> None:
-        """Process what is pending, always the oldest head first; topics with equal heads take turns."""
-        try:
-            self._complete_pending()
-        except BaseException:
-            self._abandon()
-            raise
-
-    def _complete_pending(self) -> None:
-        while self._pending:
-            topic = min(self._pending, key=lambda name: self._pending[name][0].timestamp)
-            queue = self._pending.pop(topic)
-            record = queue.popleft()
-            if queue:
-                self._pending[topic] = queue
-            self._process(topic, record)
-
-    def _process(self, topic: str, record: _Raw) -> None:
-        offset = self._offsets.get(topic, 0)
-        self._offsets[topic] = offset + 1
-        raw = RawBatch(
-            topic,
-            0,
-            (offset,),
-            (record.key,),
-            (record.value,),
-            (record.timestamp,),
-            (record.headers,) if record.headers else None,
-        )
-        for one in (*self._globals, *self._running):
-            if one.sub.source_of(topic) is not None:
-                one.task.process((raw,))
-                self._commit(one)
-
-    def _commit(self, one: _Running) -> None:
-        sealed = one.task.seal()
-        one.commit(sealed)
-        self._publish(sealed.outputs)
-        if self._fresh_tasks:
-            one.task.close()
-            self._open_task(one)
-
-    def _abandon(self) -> None:
-        """A record failed: forget what was not committed, as an engine does, so that tests may go on."""
-        self._pending = {}
-        for one in (*self._globals, *self._running):
-            for store in one.stores.values():
-                forget_epoch(store)
-            with suppress(Exception):
-                one.task.close()
-            self._open_task(one)
-
-    def _publish(self, outputs: Iterable[OutputBatch]) -> None:
-        for batch in outputs:
-            read_again = any(one.sub.source_of(batch.topic) for one in (*self._globals, *self._running))
-            for row in range(len(batch)):
-                record = _Raw(
-                    batch.keys[row], batch.values[row], batch.timestamps[row], batch.headers_of(row)
-                )
-                self._outputs.setdefault(batch.topic, deque()).append(record)
-                if read_again:
-                    self._enqueue(batch.topic, record)
+        """Run epochs until nothing waits. If a record fails, tests may go on: what waits is forgotten."""
+        while self._queue:
+            self._application.run_epoch()
 
     def _store_of_kind(self, name: str, kind: type[S], what: str) -> S:
         store = self._find_store(name)
@@ -491,9 +387,9 @@ class TopologyTestDriver:
 
     def _find_store(self, name: str) -> StateStore[Any]:
         self._check_open()
-        for one in (*self._globals, *self._running):
-            if name in one.stores:
-                return one.stores[name]
+        for task in self._application.tasks:
+            if name in task.stores:
+                return task.stores[name]
         known = ", ".join(self.store_names()) or "none"
         message = f"the topology has no store {name!r}. Stores are: {known}"
         raise UnknownStoreError(message)

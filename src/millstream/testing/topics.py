@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
+from millstream.engine.memory import MemoryRecord
 from millstream.errors import MillstreamError
 from millstream.record import Headers, Record
 from millstream.serdes import Serde, serde_failure
@@ -13,26 +14,6 @@ from millstream.serdes import Serde, serde_failure
 K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
-
-
-class RawRecord(Protocol):
-    """A record as bytes, as the driver keeps it."""
-
-    @property
-    def key(self) -> bytes | None:
-        """Key bytes."""
-
-    @property
-    def value(self) -> bytes | None:
-        """Value bytes."""
-
-    @property
-    def timestamp(self) -> int:
-        """Milliseconds."""
-
-    @property
-    def headers(self) -> Headers:
-        """Headers."""
 
 
 Pipe = Callable[[str, bytes | None, bytes | None, int, Headers], None]
@@ -168,7 +149,7 @@ class TestOutputTopic(Generic[K, V]):
     __test__ = False  # pytest: not a test class
 
     def __init__(
-        self, name: str, key: Serde[K], value: Serde[V], records: Callable[[], deque[RawRecord]]
+        self, name: str, key: Serde[K], value: Serde[V], records: Callable[[], deque[MemoryRecord]]
     ) -> None:
         self.name = name
         self._key = key
@@ -265,7 +246,7 @@ class TestOutputTopic(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._records())
 
-    def _decode(self, raw: RawRecord) -> Record[K, V]:
+    def _decode(self, raw: MemoryRecord) -> Record[K, V]:
         key = _deserialize(self.name, "key", self._key, raw.key)
         value = _deserialize(self.name, "value", self._value, raw.value)
         return Record(key, value, raw.timestamp, raw.headers)

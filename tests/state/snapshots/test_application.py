@@ -19,7 +19,7 @@ from millstream import StreamsConfig
 from millstream.commit.manifest import Manifest, Section, TaskEntry
 from millstream.log import FileLog, TopicPartition
 from millstream.log.api import Compacted
-from millstream.maintenance.snapshots import SnapshotSchedule
+from millstream.maintenance.snapshot_schedule import SnapshotSchedule
 from millstream.state.snapshots import SnapshotStorageError, changelog_positions, retained_snapshots
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.types import Epoch, Partition, Term, Version

@@ -5,16 +5,10 @@ from __future__ import annotations
 import re
 
 from millstream.commit.epoch_job import EpochJob
+from millstream.engine.api import EpochFailedError
 from millstream.errors import MillstreamError
 
-__all__ = [
-    "EpochFailedError",
-    "SparkGoneError",
-    "WorkersNotReadyError",
-    "given_up",
-    "not_ready",
-    "not_started",
-]
+__all__ = ["SparkGoneError", "WorkersNotReadyError", "given_up", "not_ready", "not_started"]
 
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 _LONGEST = 2_000
@@ -22,10 +16,6 @@ _GO_ON = (
     "Remedy: see that there is memory for the JVM (`spark.driver.memory` in config.spark_settings) and start "
     "the application again; it goes on from its last commit."
 )
-
-
-class EpochFailedError(MillstreamError):
-    """An epoch could not be run, though the user's program is not to blame. Nothing of it is visible."""
 
 
 class SparkGoneError(EpochFailedError):

@@ -9,42 +9,21 @@ from __future__ import annotations
 import gc
 import secrets
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.serializers import CloudPickleSerializer
 
-from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.worker import Worker
-from millstream.config import StreamsConfig
-from millstream.engine.restore_notes import RestoreNotes
-from millstream.log.embedded.file_log import FileLog
-from millstream.maintenance.snapshots import storage_of
-from millstream.state.backends.api import BackendSupplier
-from millstream.state.local.directory import open_state_directory
-from millstream.state.local.log_note import note_log
+from millstream.engine.program import Program, make_worker
 from millstream.task.metrics import Metrics
-from millstream.topology.topology import Topology
 
-__all__ = ["Program", "make_worker", "pack", "ship", "unpack"]
+__all__ = ["pack", "ship", "unpack"]
 
 _MOST_WORKERS = 16
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 _WORKERS: dict[str, Worker] = {}
 """Per worker process: the programs of the last applications, each unpacked once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """All that a worker needs to know of an application."""
-
-    topology: Topology
-    config: StreamsConfig
-    application_id: str
-    log_root: Path
-    state_dir: Path
-    backend: str | BackendSupplier
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +51,6 @@ def _collect_less_often() -> None:
     """Batches are many objects and no cycles: looking for these every 700 objects finds nothing."""
     gc.freeze()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
-
-
-def make_worker(program: Program) -> Worker:
-    """The worker of a program, in this process."""
-    return Worker(
-        plan=program.topology.plan(),
-        config=program.config,
-        folder=ApplicationStorage(program.log_root, program.application_id),
-        log=FileLog(program.log_root),
-        directory=note_log(open_state_directory(program.state_dir), program.application_id, program.log_root),
-        backend=program.backend,
-        metrics=Metrics(),
-        listener=RestoreNotes(program.state_dir / program.application_id),
-        snapshots=storage_of(program.config),
-    )
 
 
 def pack(program: Program) -> bytes:

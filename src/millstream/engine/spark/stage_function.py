@@ -12,6 +12,7 @@ from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, Wrong
 from millstream.commit.targets import Targets
 from millstream.commit.worker import Worker, run_task
 from millstream.errors import MillstreamError
+from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.types import Attempt
 
@@ -88,6 +89,7 @@ class Step:
         except MillstreamError as error:
             yield slot, Failed(task.task_id, error)
             return
+        clean_now_and_then(worker.directory, worker.config.state_cleanup_delay_ms, self.job)
         yield slot, Passed(report)
         for block in out:
             target = targets.of(block)

@@ -1,0 +1,50 @@
+"""What runs tasks: the one protocol behind which engines stand.
+
+An engine knows where tasks run and how they get there. It does not know when an epoch runs, what it reads or
+what becomes of it: that is :mod:`millstream.engine.loop` and :mod:`millstream.commit.epoch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeAlias, TypeVar
+
+from millstream.commit.epoch import CommittedEpoch, TaskRunner
+from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport
+from millstream.commit.manifest import Manifest, TaskEntry
+from millstream.commit.worker import Worker
+from millstream.errors import MillstreamError
+
+__all__ = ["DurableEpoch", "Engine", "EpochFailedError", "TaskWork", "homes_after"]
+
+T = TypeVar("T")
+
+DurableEpoch: TypeAlias = CommittedEpoch[EpochJob, TaskReport, Manifest]
+"""An epoch that a manifest names."""
+TaskWork: TypeAlias = Callable[[Worker, PlannedTask, TaskEntry], T]
+"""Something to do for a task where its state is. Travels to other processes."""
+
+
+class EpochFailedError(MillstreamError):
+    """An epoch could not be run, though the user's program is not to blame. Nothing of it is visible."""
+
+
+class Engine(TaskRunner[EpochJob, TaskReport, Manifest], Protocol):
+    """Runs the tasks of one application."""
+
+    def open(self) -> None:
+        """Get ready to run tasks. Opening again does no harm."""
+
+    def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
+        """Do some work for a task of an epoch where its state is, beside the epochs."""
+
+    def cancel_background(self) -> None:
+        """Give up what runs in the background."""
+
+    def close(self) -> None:
+        """Let go of everything that `open` took."""
+
+
+def homes_after(reports: Iterable[TaskReport]) -> dict[str, str]:
+    """Where the state of tasks is after they ran. One that had nothing to do has opened nothing."""
+    return {report.task_id: report.instance for report in reports if report.sealed is not None}

@@ -1,0 +1,103 @@
+"""The local engine: all tasks one after the other, in this process. Real files, real stores, no JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Final, TypeVar
+
+from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.manifest import TaskEntry
+from millstream.commit.reports import EpochMismatchError, WrongInstanceError
+from millstream.commit.targets import Targets
+from millstream.commit.worker import Worker, apply_commit, run_task
+from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.maintenance.state_cleaner import clean_now_and_then
+from millstream.task.shuffle_block import ShuffleBlock
+from millstream.types import Attempt
+
+__all__ = ["MAX_RUNS", "LocalEngine", "run_level"]
+
+T = TypeVar("T")
+
+MAX_RUNS: Final = 5
+"""How often an epoch is run whose attempts disagree."""
+
+
+class LocalEngine:
+    """Implements `millstream.engine.api.Engine`."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.apply_after_commit = True
+        """False: stores follow a commit when they are opened next, and not at once."""
+        self._instances: dict[str, str] = {}
+        self._attempts = count(1)
+
+    @property
+    def instances(self) -> Mapping[str, str]:
+        """See `TaskRunner.instances`."""
+        return self._instances
+
+    def open(self) -> None:
+        """See `Engine.open`."""
+
+    def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
+        """See `TaskRunner.run_tasks`."""
+        reports: list[TaskReport | WrongInstance] = []
+        blocks: list[ShuffleBlock] = []
+        for level in range(1 + max((task.level for task in job.tasks), default=-1)):
+            planned = [task for task in job.tasks if task.level == level]
+            made, sent = run_level(self.worker, job, planned, blocks, self.next_attempt)
+            reports += made
+            blocks += sent
+        return reports
+
+    def next_attempt(self) -> Attempt:
+        """A number that no other attempt of this term has."""
+        return Attempt(next(self._attempts))
+
+    def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
+        """See `TaskRunner.failed`."""
+        del job
+        if tries >= MAX_RUNS or not isinstance(error, EpochMismatchError | WrongInstanceError):
+            raise error
+
+    def apply(self, epoch: DurableEpoch) -> None:
+        """See `TaskRunner.apply`."""
+        self._instances.update(homes_after(epoch.reports))
+        if not self.apply_after_commit:
+            return
+        for planned in epoch.job.tasks:
+            if planned.task_id in epoch.manifest.sealed:
+                apply_commit(self.worker, planned, epoch.manifest.tasks[planned.task_id])
+
+    def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
+        """See `Engine.run_background`."""
+        del job
+        return work(self.worker, planned, entry)
+
+    def cancel_background(self) -> None:
+        """See `Engine.cancel_background`."""
+
+    def close(self) -> None:
+        """See `Engine.close`."""
+
+
+def run_level(
+    worker: Worker,
+    job: EpochJob,
+    planned: Sequence[PlannedTask],
+    blocks: Sequence[ShuffleBlock],
+    next_attempt: Callable[[], Attempt],
+) -> tuple[list[TaskReport | WrongInstance], list[ShuffleBlock]]:
+    """Run the tasks of one level on what the levels before sent."""
+    reports: list[TaskReport | WrongInstance] = []
+    sent: list[ShuffleBlock] = []
+    taken = Targets(worker.plan, planned).by_task(blocks)
+    for task in planned:
+        report, out = run_task(worker, job, task, taken.get(task.task_id, ()), next_attempt())
+        clean_now_and_then(worker.directory, worker.config.state_cleanup_delay_ms, job)
+        reports.append(report)
+        sent += out
+    return reports, sent

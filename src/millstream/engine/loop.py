@@ -1,0 +1,140 @@
+"""The loop of an application: epoch after epoch on any engine, and what goes on beside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
+
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
+from millstream.commit.epoch import run_epoch
+from millstream.commit.heartbeat import kept_alive
+from millstream.config import StreamsConfig
+from millstream.engine.api import DurableEpoch, Engine
+from millstream.engine.epoch_result import EpochResult, result_of
+from millstream.engine.snapshots import Snapshots
+from millstream.engine.ticks import Ticks, now_ms
+from millstream.log.api import SealedLog
+from millstream.maintenance.background import BackgroundScheduler
+from millstream.maintenance.maintenance import Maintenance
+from millstream.maintenance.retention import PinnedEpochs
+from millstream.maintenance.snapshot_schedule import schedule_of
+from millstream.maintenance.snapshots import pinned_epochs, storage_of
+from millstream.threads import with_timeout
+from millstream.topology.plan import Plan
+
+__all__ = ["EpochLoop"]
+
+_LONGEST_WAIT_S: Final = 10.0
+"""So long a storage of snapshots may take to answer, and maintenance at work is waited for in the end."""
+
+
+class EpochLoop:
+    """Runs an application. `open`, then `run_epoch` again and again, then `close`."""
+
+    def __init__(
+        self,
+        storage: ApplicationStorage,
+        log: SealedLog,
+        plan: Plan,
+        engine: Engine,
+        config: StreamsConfig,
+        listeners: Sequence[Callable[[EpochResult], None]] = (),
+    ) -> None:
+        self.engine = engine
+        self._config = config
+        self._listeners = listeners
+        self._application_id = storage.application_id
+        self._snapshot_storage = storage_of(config)  # refuses what can't be one
+        self._snapshots: Snapshots | None = None
+        self.coordinator = CommitCoordinator(
+            storage,
+            log,
+            plan,
+            clock=now_ms,
+            settings=CoordinatorSettings(
+                max_records=config.max_records_per_epoch,
+                max_bytes=config.max_bytes_per_epoch,
+                lease_ttl_ms=config.lease_ttl_ms,
+                default_partitions=config.default_partitions,
+                offset_reset=config.offset_reset,
+            ),
+        )
+        self._ticks = Ticks(plan, config.tick_ms)
+        pinned = with_timeout(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots")
+        maintenance = Maintenance(self.coordinator, pinned)
+        self._maintenance = BackgroundScheduler(
+            "maintenance",
+            maintenance.run,
+            interval=config.maintenance_interval_epochs,
+            urgency=maintenance.urgency,
+            while_waiting=self._kept_alive,
+        )
+
+    def open(self) -> None:
+        """Take the application over, and get the engine ready."""
+        self.coordinator.open()
+        self.engine.open()
+        schedule = schedule_of(self._config, self._snapshot_storage, self.coordinator.head)
+        self._snapshots = None if schedule is None else Snapshots(self.engine, schedule)
+
+    @property
+    def has_backlog(self) -> bool:
+        """Records were waiting when an epoch was last planned that it does not take, if there was one."""
+        return self.coordinator.has_backlog
+
+    def run_epoch(self, *, tick: bool) -> EpochResult | None:
+        """Run one epoch; None if there is nothing to do. `tick` lets the wall clock move punctuators."""
+        began = time.monotonic()
+        latency_ms: int | None = None
+        result: EpochResult | None = None
+
+        def measure(epoch: DurableEpoch) -> None:
+            nonlocal latency_ms
+            appended = self.coordinator.newest_append_time(epoch.job)
+            latency_ms = None if appended is None else max(0, now_ms() - appended)
+
+        def tell(epoch: DurableEpoch) -> None:
+            nonlocal result
+            seconds = time.monotonic() - began
+            result = result_of(epoch, seconds=seconds, has_backlog=self.has_backlog, latency_ms=latency_ms)
+            for listener in self._listeners:
+                listener(result)
+
+        snapshots = () if self._snapshots is None else (self._snapshots.epoch_ended,)
+        epoch = run_epoch(
+            self.coordinator,
+            self.engine,
+            tick=tick and self._ticks.due(),
+            listeners=(measure, *snapshots, self._ticks.epoch_ended, self._maintenance.epoch_ended, tell),
+            heartbeat=self._kept_alive,
+        )
+        if epoch is None:
+            self._maintenance.nothing_to_do()
+        return result
+
+    def let_go(self) -> None:
+        """Let the lease go; the engine stays, for the next `open`."""
+        self._end(None)
+
+    def close(self) -> None:
+        """Let the lease go, and close the engine."""
+        self._end(_LONGEST_WAIT_S)
+        self.engine.close()
+
+    def _end(self, longest_wait_s: float | None) -> None:
+        self._maintenance.wait(longest_wait_s)
+        self.coordinator.close()
+        snapshots, self._snapshots = self._snapshots, None
+        if snapshots is not None:
+            snapshots.finish()
+
+    def _pinned(self) -> PinnedEpochs:
+        """The epochs that snapshots need. First those at work: when they are done, they are listed."""
+        since = None if self._snapshots is None else self._snapshots.at_work_since
+        return PinnedEpochs(pinned_epochs(self._snapshot_storage, self._application_id), since)
+
+    def _kept_alive(self) -> AbstractContextManager[None]:
+        return kept_alive(self.coordinator.lease, self._config.lease_ttl_ms)

@@ -1,0 +1,59 @@
+"""An application as it is given to whoever runs its tasks, and the worker that is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.worker import Worker
+from millstream.config import StreamsConfig
+from millstream.engine.restore_notes import RestoreNotes
+from millstream.log.embedded.file_log import FileLog
+from millstream.maintenance.snapshots import storage_of
+from millstream.state.backends.api import BackendSupplier
+from millstream.state.backends.config_setter import config_setter
+from millstream.state.local.directory import open_state_directory
+from millstream.state.local.log_note import note_log
+from millstream.state.snapshots import absolute_location
+from millstream.task.metrics import Metrics
+from millstream.topology.topology import Topology
+
+__all__ = ["Program", "make_worker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All that a worker needs to know of an application."""
+
+    topology: Topology
+    config: StreamsConfig
+    application_id: str
+    log_root: Path
+    state_dir: Path
+    backend: str | BackendSupplier
+
+    @classmethod
+    def of(cls, topology: Topology, application_id: str, log_root: Path, config: StreamsConfig) -> Program:
+        """A program that means the same in every process."""
+        config_setter(config.rocksdb_config_setter)  # refused here, and not by the first worker
+        if config.snapshot_uri is not None:
+            config = replace(config, snapshot_uri=absolute_location(config.snapshot_uri))
+        return cls(
+            topology, config, application_id, log_root.resolve(), config.state_dir.resolve(), config.backend
+        )
+
+
+def make_worker(program: Program) -> Worker:
+    """The worker of a program, in this process."""
+    return Worker(
+        plan=program.topology.plan(),
+        config=program.config,
+        folder=ApplicationStorage(program.log_root, program.application_id),
+        log=FileLog(program.log_root),
+        directory=note_log(open_state_directory(program.state_dir), program.application_id, program.log_root),
+        backend=program.backend,
+        metrics=Metrics(),
+        listener=RestoreNotes(program.state_dir / program.application_id),
+        snapshots=storage_of(program.config),
+    )
