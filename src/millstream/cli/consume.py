@@ -19,8 +19,6 @@ from millstream.cli.formats import FORMATS, Format, headers_to_json
 from millstream.log import FileLog, LogRecordBatch, TopicPartition
 from millstream.types import Offset
 
-__all__ = ["Consumer", "Start"]
-
 T = TypeVar("T")
 
 _WAIT_MS: Final = 1000

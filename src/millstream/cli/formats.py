@@ -19,8 +19,6 @@ from typing import Final
 from millstream import serdes
 from millstream.record import Headers
 
-__all__ = ["FORMATS", "Format", "headers_from_json", "headers_to_json"]
-
 
 @dataclass(frozen=True, slots=True)
 class Format:

@@ -24,8 +24,6 @@ from millstream.cli.progress import progress_bar
 from millstream.log import Producer
 from millstream.record import Headers
 
-__all__ = ["LineParser", "open_inputs", "produce_stream"]
-
 
 class JsonLine(msgspec.Struct):
     """The fields of a JSON line that count."""

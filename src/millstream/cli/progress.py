@@ -14,8 +14,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TimeRemainingColumn
 from rich.text import Text
 
-__all__ = ["Advance", "progress_bar"]
-
 
 class Advance(Protocol):
     """Tell that so many bytes and records more are done."""

@@ -25,8 +25,6 @@ from millstream.log import FileLog, Producer, TimestampType, TopicConfig, TopicP
 from millstream.log.errors import TopicExistsError
 from millstream.types import Offset, Partition
 
-__all__ = ["topics"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULT_LOG: Final = "file:./millstream-data"

@@ -23,21 +23,6 @@ from millstream.durable.errors import DamagedFileError, DiskFullError
 from millstream.durable.layer import OS_FILES, Chunk, FileLayer
 from millstream.threads import repeated
 
-__all__ = [
-    "create_exclusive",
-    "disk_errors_named",
-    "is_temporary",
-    "opened",
-    "publish_by_link",
-    "publish_exclusive",
-    "read_bounded",
-    "replace_durably",
-    "sync_folder",
-    "synced_meanwhile",
-    "temporary_name",
-    "write_all",
-]
-
 _TEMPORARY: Final = ".tmp"
 SYNC_STEP_BYTES: Final = 4 << 20
 _SYNC_BREAK_S: Final = 0.005

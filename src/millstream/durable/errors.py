@@ -16,16 +16,6 @@ from __future__ import annotations
 
 from millstream.errors import MillstreamError
 
-__all__ = [
-    "DamagedFileError",
-    "DiskFullError",
-    "DurableFileError",
-    "FormatVersionError",
-    "LockTimeoutError",
-    "UnsafeFolderError",
-    "UnsuitableStorageError",
-]
-
 
 class DurableFileError(MillstreamError):
     """A file or folder could not be used as asked."""

@@ -20,25 +20,6 @@ import pyarrow as pa
 from millstream.record import Headers
 from millstream.types import Epoch, Offset, Partition
 
-__all__ = [
-    "AppendResult",
-    "Beyond",
-    "Compacted",
-    "Log",
-    "LogRecordBatch",
-    "PartitionDescription",
-    "Publication",
-    "PublishResult",
-    "SealedLog",
-    "SealedRange",
-    "Stamp",
-    "TimestampType",
-    "TopicConfig",
-    "TopicDescription",
-    "TopicPartition",
-    "UpTo",
-]
-
 Expired: TypeAlias = Callable[[bytes], tuple[bytes, bytes] | None]
 """From the value of the last record with an empty key: from which key (inclusive) to which one (exclusive)
 records are gone. Where such records tell what has expired, nobody writes a tombstone for each."""

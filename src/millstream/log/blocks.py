@@ -36,22 +36,6 @@ from millstream.log.compression import compressed, decompressed
 from millstream.log.errors import DamagedLogError, RecordTooLargeError
 from millstream.record import Headers
 
-__all__ = [
-    "BLOCK_HEADER_BYTES",
-    "MAX_BLOCK_BYTES",
-    "MAX_RECORD_BYTES",
-    "SCHEMA",
-    "BlockHeader",
-    "Rows",
-    "decode_block",
-    "decode_header",
-    "decode_rows",
-    "encode_blocks",
-    "encode_sparse_block",
-    "record_batch",
-    "rows_within",
-]
-
 HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.utf8(), nullable=False), ("value", pa.binary())])
 )

@@ -10,8 +10,6 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["compressed", "decompressed"]
-
 _CODEC: Final = "zstd"
 _LEVEL: Final = 1
 _WORTH_IT: Final = 0.97

@@ -18,18 +18,6 @@ from __future__ import annotations
 
 from millstream.errors import MillstreamError
 
-__all__ = [
-    "DamagedLogError",
-    "InvalidPublicationError",
-    "InvalidTopicError",
-    "LogError",
-    "NoSuchLogError",
-    "OffsetOutOfRangeError",
-    "RecordTooLargeError",
-    "TopicExistsError",
-    "UnknownTopicError",
-]
-
 
 class LogError(MillstreamError):
     """A topic could not be used as asked."""

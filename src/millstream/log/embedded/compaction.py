@@ -14,8 +14,6 @@ from millstream.log.api import Expired
 from millstream.log.embedded.reader import Stored
 from millstream.types import Offset
 
-__all__ = ["MIN_DIRTY", "Compaction", "KeepAll", "KeepLast", "Kept", "LastOffsets", "Rule"]
-
 MAX_KEYS: Final = 5_000_000
 """How many distinct keys one pass of a compaction holds in memory; the next pass goes on."""
 _MOST_NEW: Final = 100_000

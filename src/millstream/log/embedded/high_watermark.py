@@ -20,8 +20,6 @@ from typing import Final
 
 from millstream.durable import FileLayer, checksum, create_exclusive, opened, write_all
 
-__all__ = ["Watermark", "create_watermark", "read_watermark", "write_watermark", "write_watermark_durably"]
-
 NAME: Final = "end"
 _BODY: Final = struct.Struct("<4sB3xqqqq")
 _CHECKSUM: Final = struct.Struct("<I4x")

@@ -29,8 +29,6 @@ from millstream.log.embedded.segment import (
 from millstream.log.errors import DamagedLogError
 from millstream.types import Epoch, Offset
 
-__all__ = ["PartitionIndex", "SegmentIndex", "current_segments", "replaced_segments"]
-
 _KEPT_SEGMENTS: Final = 16
 
 

@@ -47,8 +47,6 @@ from millstream.log.embedded.partition import PartitionFiles
 from millstream.log.embedded.reader import PartitionReader, Stored
 from millstream.log.embedded.segment import ENTRY, HEADER, Entry, SegmentHeader, SegmentName
 
-__all__ = ["SEGMENTS_OF_RETENTION", "LogCleaner"]
-
 LOCK: Final = "maintenance"
 _UNFINISHED: Final = "unfinished"
 """The name under which a segment is rewritten. There is one at a time, by the lock."""

@@ -69,8 +69,6 @@ from millstream.log.embedded.segment import (
 from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError, RecordTooLargeError
 from millstream.types import Offset
 
-__all__ = ["Limits", "PartitionFiles"]
-
 LOCK: Final = "lock"
 
 

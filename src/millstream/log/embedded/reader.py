@@ -27,8 +27,6 @@ from millstream.log.embedded.segment import Entry, Located, ReadBuffer, block_he
 from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError
 from millstream.types import Offset
 
-__all__ = ["PartitionReader", "Stored", "sealed_path"]
-
 _SMALL_ROWS: Final = 4096
 _SMALL_BYTES: Final = 256 << 10
 _JOINED_ROWS: Final = 32_768

@@ -41,8 +41,6 @@ from millstream.log.embedded.segment import (
 )
 from millstream.log.errors import DamagedLogError
 
-__all__ = ["has_temporaries", "is_disordered", "recover"]
-
 
 def is_disordered(folder: Path, mark: Watermark) -> bool:
     """Tell whether a crash (or a writer at work just now) left something above the watermark."""

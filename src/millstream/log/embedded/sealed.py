@@ -16,8 +16,6 @@ from millstream.log.embedded.reader import sealed_path
 from millstream.log.embedded.segment import Entry, Located, ReadBuffer, block_headers
 from millstream.log.errors import DamagedLogError, InvalidPublicationError
 
-__all__ = ["check_sealed"]
-
 
 def check_sealed(root: Path, sealed: SealedRange, files: FileLayer) -> None:
     """Refuse a range that is not there as stated."""

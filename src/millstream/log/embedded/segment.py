@@ -33,21 +33,6 @@ from millstream.durable import FRAME_HEADER_BYTES, DamagedFileError, FileLayer, 
 from millstream.log.blocks import BLOCK_HEADER_BYTES, BlockHeader, decode_header
 from millstream.log.errors import DamagedLogError
 
-__all__ = [
-    "ENTRY",
-    "HEADER",
-    "Entry",
-    "Located",
-    "ReadBuffer",
-    "SegmentHeader",
-    "SegmentName",
-    "block_headers",
-    "entries_behind",
-    "parse_segment_name",
-    "scan",
-    "segment_name",
-]
-
 HEADER: Final = FrameKind(b"MSSG", version=1, max_bytes=16 << 20)
 ENTRY: Final = FrameKind(b"MSEN", version=1, max_bytes=64 << 10)
 MAX_ENTRY_DATA_BYTES: Final = 1 << 30

@@ -35,8 +35,6 @@ from millstream.log.embedded.high_watermark import Watermark, create_watermark
 from millstream.log.embedded.segment import HEADER, SegmentHeader, segment_name
 from millstream.log.errors import InvalidTopicError, TopicExistsError, UnknownTopicError
 
-__all__ = ["MAX_PARTITIONS", "Topic", "TopicFolder"]
-
 MAX_PARTITIONS: Final = 4096
 _TOPIC: Final = FrameKind(b"MSTP", version=1, max_bytes=4096)
 _CONFIG: Final = "topic"
