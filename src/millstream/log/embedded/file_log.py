@@ -304,14 +304,15 @@ class FileLog:
         found: set[str] = set()
         for topic in self.topics() if topics is None else topics:
             for number in range(self.config(topic).partitions):
-                found |= self._reader(TopicPartition(topic, Partition(number))).sealed_files()
+                entries = self._reader(TopicPartition(topic, Partition(number))).all_entries()
+                found |= {entry.file for entry in entries if entry.file is not None}
         return found
 
     # What keeps topics small ----------------------------------------------------------------------------
 
     def raw_size(self, topic_partition: TopicPartition) -> int:
         """Return how many bytes the records of a partition take uncompressed, wherever they are."""
-        return self._reader(topic_partition).raw_size()
+        return sum(entry.raw_bytes for entry in self._reader(topic_partition).all_entries())
 
     def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:
         """Let go of what the topic's retention does not keep; return the first offset that is left.

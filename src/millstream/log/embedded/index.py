@@ -21,7 +21,6 @@ from millstream.log.embedded.segment import (
     ReadBuffer,
     SegmentHeader,
     SegmentName,
-    cut_short,
     parse_segment_name,
     read_header,
     scan,
@@ -60,8 +59,7 @@ class SegmentIndex:
     ) -> None:
         self.path = folder / name.file_name
         self._files = files
-        with ReadBuffer(self.path, files) as window:
-            self.header, self.end = read_header(window, self.path)
+        self.header, self.end = read_header(self.path, files)
         self.base = self.next_offset = name.base
         self.entries: list[Located] = []
         self.entry_bases: list[int] = []
@@ -70,11 +68,8 @@ class SegmentIndex:
     def extend(self, end: int | None = None) -> list[Located]:
         """Read the entries up to byte ``end`` (default: the file's end); return the new ones."""
         with ReadBuffer(self.path, self._files) as window:
-            size = window.size()
-            end = size if end is None else end
-            if size < end:
-                raise cut_short(self.path, size, end)
-            new = list(scan(window, self.path, self.end, end, self.next_offset))
+            size = window.size(at_least=end or 0)
+            new = list(scan(window, self.end, size if end is None else end, self.next_offset))
         for located in new:
             self.entries.append(located)
             self.entry_bases.append(located.entry.base_offset)

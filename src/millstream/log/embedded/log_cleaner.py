@@ -140,8 +140,7 @@ class LogCleaner:
             with held_lock(self._partition.place.folder / LOCK, timeout_ms=0):
                 compaction = ask()
                 self._alike_before = sys.maxsize if compaction is None else compaction.deletes_before
-                self._partition.remove_remains()
-                self._partition.close_segment(min_entries)
+                self._partition.prepare_rewrite(min_entries)
                 is_compacted = compaction is not None and self._compact(compaction, beyond)
                 up_to = sys.maxsize if compaction is None else compaction.up_to
                 return self._fold(up_to, beyond) or is_compacted

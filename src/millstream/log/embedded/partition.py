@@ -60,10 +60,10 @@ from millstream.log.embedded.segment import (
     HEADER,
     MAX_ENTRY_DATA_BYTES,
     Entry,
-    ReadBuffer,
     SegmentHeader,
     SegmentName,
     read_header,
+    sealed_entry,
     segment_name,
 )
 from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError, RecordTooLargeError
@@ -159,7 +159,7 @@ class PartitionFiles:
                 if last is not None and last[0] >= stamp.epoch:
                     results.append(PublishResult(False, last[1] if last[0] == stamp.epoch else None))
                     continue
-                entries.append((_entry(sealed, offset, now), []))
+                entries.append((sealed_entry(sealed, offset, now), []))
                 known[stamp.publisher, stamp.task] = (stamp.epoch, offset)
                 results.append(PublishResult(True, offset))
                 offset = Offset(offset + sealed.count)
@@ -215,10 +215,11 @@ class PartitionFiles:
 
     def compacted(self) -> Compacted:
         """Return what the headers of rewritten segments say."""
-        names = tuple(name for name in current_segments(self.place.folder) if name.generation)
+        folder = self.place.folder
+        names = tuple(name for name in current_segments(folder) if name.generation)
         if self._compacted[0] != names:
             try:
-                headers = [self._header(name) for name in names]
+                headers = [read_header(folder / name.file_name, self._files)[0] for name in names]
             except FileNotFoundError:
                 return self.compacted()  # replaced by another one just now
             to = max((header.compacted_to for header in headers), default=0)
@@ -226,14 +227,13 @@ class PartitionFiles:
             self._compacted = names, Compacted(Offset(to), Offset(gone))
         return self._compacted[1]
 
-    def _header(self, name: SegmentName) -> SegmentHeader:
-        path = self.place.folder / name.file_name
-        with ReadBuffer(path, self._files) as window:
-            return read_header(window, path)[0]
+    def prepare_rewrite(self, min_entries: int) -> None:
+        """Delete what a rewriter left that died; start a new segment if the active one has so many entries.
 
-    def close_segment(self, min_entries: int) -> None:
-        """Start a new segment if the active one has so many entries, so that the old one can be rewritten."""
+        Only segments that are no longer written to can be rewritten.
+        """
         with self._writing() as mark:
+            self._remove_replaced()
             if len(self._index.active.entries) >= min_entries:
                 self._roll(mark)
 
@@ -251,11 +251,6 @@ class PartitionFiles:
             publish_by_link(temporary, self.place.folder / name.file_name, files=self._files)
             failpoints.hit("log.rewritten_named")
             # 3
-            self._remove_replaced()
-
-    def remove_remains(self) -> None:
-        """Delete what a rewriter left that died before it was done."""
-        with self._writing():
             self._remove_replaced()
 
     def _remove_replaced(self) -> None:
@@ -377,18 +372,3 @@ class PartitionFiles:
         write_watermark(place.folder, mark, self._files)
         index.refresh(mark)
         return mark
-
-
-def _entry(sealed: SealedRange, offset: int, now: int) -> Entry:
-    stamp = (sealed.stamp.publisher, sealed.stamp.task, sealed.stamp.epoch)
-    return Entry(
-        offset,
-        sealed.count,
-        sealed.file,
-        sealed.start,
-        sealed.length,
-        sealed.min_timestamp,
-        sealed.max_timestamp,
-        now,
-        stamp,
-    )
