@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -47,26 +47,14 @@ class Kept:
     """The offset behind the last tombstone that does not stay; 0: none."""
 
 
-class Rule(Protocol):
-    """Says of each block what is kept."""
-
-    up_to: int
-    """It is for records before this offset only."""
-    compacted_to: int
-    """How far it leaves out what later records replace."""
-
-    def kept(self, stored: Stored) -> Kept:
-        """What is kept of a block."""
-
-
 class KeepAll:
-    """Folding."""
+    """Folding: of records before ``up_to`` all stay; up to ``compacted_to`` nothing that others replace."""
 
     up_to = sys.maxsize
     compacted_to = 0
 
     def kept(self, stored: Stored) -> Kept:
-        """All."""
+        """Return what is kept of a block: all."""
         return Kept(stored.records, stored.offsets())
 
 
@@ -86,7 +74,7 @@ class KeepLast:
         self._deletes_before = deletes_before
 
     def kept(self, stored: Stored) -> Kept:
-        """The others."""
+        """Return the others."""
         offsets = stored.offsets()
         column = stored.records.column(0)
         keys = pl.Series(column)
@@ -103,6 +91,9 @@ class KeepLast:
                 stays &= ~going
         mask = stays.to_arrow()
         return Kept(stored.records.filter(mask), offsets.filter(mask), deletes_gone_to)
+
+
+Rule: TypeAlias = KeepAll | KeepLast
 
 
 class LastOffsets:

@@ -65,8 +65,9 @@ from millstream.log.api import (
     UpTo,
 )
 from millstream.log.embedded.compaction import MIN_DIRTY, Compaction
+from millstream.log.embedded.index import PartitionInfo
 from millstream.log.embedded.log_cleaner import SEGMENTS_OF_RETENTION, LogCleaner
-from millstream.log.embedded.partition import Limits, PartitionFiles, PartitionPlace
+from millstream.log.embedded.partition import Limits, PartitionFiles
 from millstream.log.embedded.reader import PartitionReader
 from millstream.log.embedded.sealed import check_sealed
 from millstream.log.embedded.topics import Topic, TopicFolder
@@ -384,8 +385,8 @@ class FileLog:
                 f"{topic.partitions - 1}."
             )
         folder = self._topics.path(topic.name) / str(topic_partition.partition)
-        place = PartitionPlace(folder, topic_partition, topic.id, topic.timestamp_type)
-        made = PartitionFiles(place, files=self._files, limits=self._limits, now_ms=self._now_ms)
+        info = PartitionInfo(folder, topic_partition, topic.id, topic.timestamp_type)
+        made = PartitionFiles(info, files=self._files, limits=self._limits, now_ms=self._now_ms)
         with self._mutex:
             return self._partitions.setdefault(topic_partition, made)
 

@@ -44,16 +44,10 @@ from millstream.log.api import (
     PublishResult,
     SealedRange,
     TimestampType,
-    TopicPartition,
 )
 from millstream.log.blocks import encode_blocks, summary
-from millstream.log.embedded.high_watermark import (
-    Watermark,
-    read_watermark,
-    write_watermark,
-    write_watermark_durably,
-)
-from millstream.log.embedded.index import PartitionIndex, current_segments, replaced_segments
+from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark
+from millstream.log.embedded.index import PartitionIndex, PartitionInfo, current_segments, replaced_segments
 from millstream.log.embedded.recovery import has_temporaries, is_disordered, recover
 from millstream.log.embedded.segment import (
     ENTRY,
@@ -81,34 +75,24 @@ class Limits:
     lock_timeout_ms: int = 30_000
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionPlace:
-    """Where a partition is, and what it belongs to."""
-
-    folder: Path
-    topic_partition: TopicPartition
-    topic_id: str
-    timestamp_type: TimestampType
-
-
 class PartitionFiles:
     """The files of one partition. Safe to share between threads."""
 
     def __init__(
-        self, place: PartitionPlace, *, files: FileLayer, limits: Limits, now_ms: Callable[[], int]
+        self, info: PartitionInfo, *, files: FileLayer, limits: Limits, now_ms: Callable[[], int]
     ) -> None:
-        self.place = place
+        self.info = info
         self._files = files
         self._limits = limits
         self._now_ms = now_ms
-        self._index = PartitionIndex(place.folder, place.topic_partition, place.topic_id, files)
+        self._index = PartitionIndex(info, files)
         self._mutex = threading.RLock()
         self._compacted: tuple[tuple[SegmentName, ...], Compacted] = (), Compacted(Offset(0), Offset(0))
 
     @contextmanager
     def index(self) -> Iterator[PartitionIndex]:
         """Give the index as it is now, for the length of a ``with`` block. It must not leave the block."""
-        folder = self.place.folder
+        folder = self.info.folder
         with self._mutex:
             mark = read_watermark(folder, self._files)
             if mark is None or (self._index.mark is None and self._is_disordered(mark)):
@@ -132,7 +116,7 @@ class PartitionFiles:
         length = sum(header.length for header in headers)
         if length > MAX_ENTRY_DATA_BYTES:
             raise RecordTooLargeError(
-                f"A batch of {records.num_rows} records for {self.place.topic_partition} has {length} "
+                f"A batch of {records.num_rows} records for {self.info.topic_partition} has {length} "
                 f"bytes; the bound is {MAX_ENTRY_DATA_BYTES}. Remedy: append it in several parts."
             )
         count, low, high = summary(headers)
@@ -174,11 +158,11 @@ class PartitionFiles:
         2. Move the start, durably: from here on, what is before it is an error to read.
         3. Delete the segments that lie before it as a whole.
         """
-        folder = self.place.folder
+        folder = self.info.folder
         with self._writing() as seen:
             if not seen.start_offset <= offset <= seen.next_offset:
                 raise OffsetOutOfRangeError(
-                    f"{self.place.topic_partition} has the offsets {seen.start_offset} to "
+                    f"{self.info.topic_partition} has the offsets {seen.start_offset} to "
                     f"{seen.next_offset}; it can't be made to begin at {offset}. Remedy: name an offset in "
                     "that range."
                 )
@@ -186,7 +170,7 @@ class PartitionFiles:
             is_last = offset == seen.next_offset and self._index.active.entries
             mark = self._roll(seen) if is_last else seen
             # 2
-            write_watermark_durably(folder, replace(mark, start_offset=offset), self._files)
+            write_watermark(folder, replace(mark, start_offset=offset), self._files, durably=True)
             failpoints.hit("log.start_moved")
             # 3
             self._remove_replaced()
@@ -203,7 +187,7 @@ class PartitionFiles:
         with self.index() as index:
             assert index.mark is not None
             start = index.mark.start_offset
-            closed = [segment for segment in index.segments(start) if segment is not index.active]
+            closed = index.closed_segments(start)
             sizes = [segment.bytes for segment in (*closed, index.active)]
         for number, segment in enumerate(closed):
             is_old = retention_ms is not None and segment.max_timestamp < now_ms - retention_ms
@@ -215,7 +199,7 @@ class PartitionFiles:
 
     def compacted(self) -> Compacted:
         """Return what the headers of rewritten segments say."""
-        folder = self.place.folder
+        folder = self.info.folder
         names = tuple(name for name in current_segments(folder) if name.generation)
         if self._compacted[0] != names:
             try:
@@ -246,16 +230,16 @@ class PartitionFiles:
         """
         with self._writing() as mark:
             # 1
-            write_watermark_durably(self.place.folder, mark, self._files)
+            write_watermark(self.info.folder, mark, self._files, durably=True)
             # 2
-            publish_by_link(temporary, self.place.folder / name.file_name, files=self._files)
+            publish_by_link(temporary, self.info.folder / name.file_name, files=self._files)
             failpoints.hit("log.rewritten_named")
             # 3
             self._remove_replaced()
 
     def _remove_replaced(self) -> None:
         """Delete segments that a rewritten one replaces. Before any other: they must not count again."""
-        folder = self.place.folder
+        folder = self.info.folder
         replaced = replaced_segments(folder)
         for name in replaced:
             self._files.unlink(folder / name.file_name)
@@ -266,7 +250,7 @@ class PartitionFiles:
     @contextmanager
     def _writing(self) -> Iterator[Watermark]:
         """Hold the lock with everything known and in order; give the watermark. Step 1 of appending."""
-        folder = self.place.folder
+        folder = self.info.folder
         with self._mutex, self._locked():
             failpoints.hit("log.locked")
             mark = read_watermark(folder, self._files)
@@ -277,10 +261,10 @@ class PartitionFiles:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        folder = self.place.folder
+        folder = self.info.folder
         if not folder.is_dir():
             raise DamagedLogError(
-                f"{folder} is missing, but topic {self.place.topic_partition.topic!r} exists. Likely cause: "
+                f"{folder} is missing, but topic {self.info.topic_partition.topic!r} exists. Likely cause: "
                 "it was deleted by hand. Remedy: restore the folder from a backup."
             )
         with held_lock(folder / LOCK, timeout_ms=self._limits.lock_timeout_ms):
@@ -288,14 +272,14 @@ class PartitionFiles:
 
     def _is_disordered(self, mark: Watermark) -> bool:
         first_look = self._index.mark is None
-        return is_disordered(self.place.folder, mark) or (first_look and has_temporaries(self.place.folder))
+        return is_disordered(self.info.folder, mark) or (first_look and has_temporaries(self.info.folder))
 
     def _learn(self, mark: Watermark) -> None:
         try:
             self._index.refresh(mark)
         except FileNotFoundError:
             # Others rolled on and deleted that segment after we read the watermark.
-            self._index.refresh(read_watermark(self.place.folder, self._files) or mark)
+            self._index.refresh(read_watermark(self.info.folder, self._files) or mark)
 
     def _commit(self, mark: Watermark, entries: list[tuple[Entry, list[Chunk]]]) -> None:
         """Steps 2 to 4 of appending."""
@@ -304,7 +288,7 @@ class PartitionFiles:
         chunks: list[Chunk] = []
         for entry, blocks in entries:
             chunks += [ENTRY.encode(self._timed(entry)), *blocks]
-        path = self.place.folder / segment_name(mark.segment_base)
+        path = self.info.folder / segment_name(mark.segment_base)
         with disk_errors_named(path), opened(path, os.O_RDWR, files=self._files) as fd:
             try:
                 # 2
@@ -322,7 +306,7 @@ class PartitionFiles:
 
     def _acknowledge(self, fd: int, mark: Watermark, moved: Watermark) -> None:
         """Move the watermark. If that fails, what its file holds decides: what it covers must stay."""
-        folder = self.place.folder
+        folder = self.info.folder
         try:
             write_watermark(folder, moved, self._files)
         except OSError:
@@ -344,7 +328,7 @@ class PartitionFiles:
     def _timed(self, entry: Entry) -> Entry:
         """Return the entry with an append time that does not go back, and with the topic's kind of time."""
         append_time = max(entry.append_time, self._index.append_time)
-        if self.place.timestamp_type is TimestampType.CREATE_TIME:
+        if self.info.timestamp_type is TimestampType.CREATE_TIME:
             return replace_fields(entry, append_time=append_time)
         return replace_fields(
             entry, append_time=append_time, min_timestamp=append_time, max_timestamp=append_time
@@ -358,17 +342,17 @@ class PartitionFiles:
 
     def _roll(self, mark: Watermark) -> Watermark:
         """Start a new segment: create it with all that must outlive the old one, then move the watermark."""
-        place, index = self.place, self._index
+        info, index = self.info, self._index
         publications: dict[str, dict[str, tuple[int, int, int]]] = {}
         for (publisher, task), done in index.publications.items():
             publications.setdefault(publisher, {})[task] = (done.epoch, done.base_offset, done.count)
         header = SegmentHeader(
-            place.topic_id, place.topic_partition.partition, mark.next_offset, index.append_time, publications
+            info.topic_id, info.topic_partition.partition, mark.next_offset, index.append_time, publications
         )
-        path = place.folder / segment_name(mark.next_offset)
+        path = info.folder / segment_name(mark.next_offset)
         length = publish_exclusive(path, [HEADER.encode(header)], files=self._files)
         failpoints.hit("log.segment_created")
         mark = replace(mark, segment_base=mark.next_offset, length=length)
-        write_watermark(place.folder, mark, self._files)
+        write_watermark(info.folder, mark, self._files)
         index.refresh(mark)
         return mark

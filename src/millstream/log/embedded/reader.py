@@ -121,8 +121,8 @@ class PartitionReader:
 
     def __init__(self, partition: PartitionFiles, root: Path, files: FileLayer) -> None:
         self._partition = partition
-        self._topic_partition = partition.place.topic_partition
-        self.is_append_time = partition.place.timestamp_type is TimestampType.LOG_APPEND_TIME
+        self._topic_partition = partition.info.topic_partition
+        self.is_append_time = partition.info.timestamp_type is TimestampType.LOG_APPEND_TIME
         self._root = root
         self._files = files
 

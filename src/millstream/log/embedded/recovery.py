@@ -26,7 +26,7 @@ from millstream.durable import (
     sync_folder,
 )
 from millstream.log.blocks import decode_block
-from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark_durably
+from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark
 from millstream.log.embedded.index import current_segments
 from millstream.log.embedded.segment import (
     ReadBuffer,
@@ -88,7 +88,7 @@ def recover(folder: Path, files: FileLayer) -> Watermark:
     # 3
     _trim(folder, found, files)
     # 4
-    write_watermark_durably(folder, found, files)
+    write_watermark(folder, found, files, durably=True)
     # 5
     sync_folder(folder, files=files)
     return found
