@@ -5,7 +5,7 @@ durable and keeps its offset for ever; a range of offsets reads the same every t
 an error and never an empty answer. It knows bytes, not values, and nothing of applications.
 
 Records travel as Arrow record batches (:data:`~millstream.log.blocks.SCHEMA`), never one by one. The embedded
-log (:mod:`millstream.log.embedded.file_log`) implements :class:`SealedLog`; Kafka can implement :class:`Log`.
+log (:mod:`millstream.log.embedded.file_log`) is a :class:`SealedLog`; Kafka can implement :class:`Log`.
 """
 
 from __future__ import annotations

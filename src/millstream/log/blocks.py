@@ -32,7 +32,6 @@ import pyarrow.compute as pc
 
 from millstream.durable import Chunk, FormatVersionError, checksum
 from millstream.errors import InvalidTimestampError
-from millstream.log.compression import compressed, decompressed
 from millstream.log.errors import DamagedLogError, RecordTooLargeError
 from millstream.record import Headers
 
@@ -67,6 +66,12 @@ BLOCK_HEADER_BYTES: Final = 64
 _MAGIC: Final = b"MSBK"
 _VERSIONS: Final = (1, 2)
 """The second is that of compressed blocks."""
+_CODEC: Final = "zstd"
+_LEVEL: Final = 1
+"""The fastest; higher ones take little more off."""
+_WORTH_IT: Final = 0.97
+"""What is left by compression must be no more than this part, or the body is left as it is: it is then read
+without a copy."""
 _NO_HEADERS: Final = 1
 _SPARSE: Final = 2
 _COMPRESSED: Final = 4
@@ -213,7 +218,9 @@ def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> R
     if header.is_sparse:
         schema = schema.append(_PLACE)
     try:
-        raw = decompressed(body, header.raw_body_length) if header.raw_body_length else pa.py_buffer(body)
+        raw = pa.py_buffer(body)
+        if header.raw_body_length:  # so many bytes are allocated: decode_header has bounded the number
+            raw = pa.Codec(_CODEC).decompress(raw, header.raw_body_length)
         found = pa.ipc.read_record_batch(raw, schema)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(where, f"its records can't be read ({error})") from error
@@ -307,9 +314,10 @@ def _encode(
     written = records if has_headers else records.select([0, 1, 2])
     if places is not None:
         written = written.append_column(_PLACE, places)
-    raw = written.serialize()
-    shorter = compressed(raw) if compress else None
-    body = raw if shorter is None else shorter
+    body = raw = written.serialize()
+    if compress:
+        shorter = pa.Codec(_CODEC, _LEVEL).compress(raw)
+        body = shorter if shorter.size <= _WORTH_IT * raw.size else raw
     timestamps = records.column(2)
     bounds = pc.min_max(timestamps)
     high = bounds["max"].as_py()
@@ -324,7 +332,7 @@ def _encode(
         body_checksum=checksum(memoryview(body)),
         span=records.num_rows if places is None else span,
         is_sparse=places is not None,
-        raw_body_length=0 if shorter is None else raw.size,
+        raw_body_length=0 if body is raw else raw.size,
     )
     return header, body
 

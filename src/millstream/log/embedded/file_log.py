@@ -23,6 +23,8 @@ processes.
 Why it is built like this: docs/design/0002-embedded-log.md.
 """
 
+# ruff: noqa: D102  # Log and SealedLog describe the methods
+
 from __future__ import annotations
 
 import threading
@@ -58,6 +60,7 @@ from millstream.log.api import (
     PartitionDescription,
     Publication,
     PublishResult,
+    SealedLog,
     SealedRange,
     TopicConfig,
     TopicDescription,
@@ -95,8 +98,8 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class FileLog:
-    """A log in a folder. Implements :class:`~millstream.log.api.SealedLog`.
+class FileLog(SealedLog):
+    """A log in a folder.
 
     >>> import tempfile
     >>> from millstream.log import record_batch
@@ -122,21 +125,15 @@ class FileLog:
         self._limits = limits or Limits()
         self._now_ms = now_ms
         self._topics = TopicFolder(self.root / TOPICS, files, self._limits.lock_timeout_ms)
-        self._forget()
-
-    def _forget(self) -> None:
         self._found: dict[str, Topic] = {}
         self._partitions: dict[TopicPartition, PartitionFiles] = {}
-        self._settled: set[str] = set()
+        self._synced: set[str] = set()
         self._is_checked = False
         self._mutex = threading.Lock()
 
-    def __getstate__(self) -> tuple[Path, FileLayer, Limits, Callable[[], int]]:
-        return self.root, self._files, self._limits, self._now_ms
-
-    def __setstate__(self, state: tuple[Path, FileLayer, Limits, Callable[[], int]]) -> None:
-        root, files, limits, now_ms = state
-        self.__init__(root, files=files, limits=limits, now_ms=now_ms)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Callable[[], FileLog], tuple[()]]:
+        made = partial(type(self), self.root, files=self._files, limits=self._limits, now_ms=self._now_ms)
+        return made, ()
 
     # Topics -------------------------------------------------------------------------------------------
 
@@ -146,12 +143,10 @@ class FileLog:
         self._topics.create(topic, config or TopicConfig())
 
     def topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
         self._check_log()
         return self._topics.names()
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Let a topic have so many partitions in all; never fewer than now. What is in them stays."""
         self._check_log()
         self._topics.grow(topic, partitions)
 
@@ -164,14 +159,12 @@ class FileLog:
             self._partitions = {
                 place: found for place, found in self._partitions.items() if place.topic != topic
             }
-            self._settled.discard(topic)
+            self._synced.discard(topic)
 
     def config(self, topic: str) -> TopicConfig:
-        """Return what the topic was created with, and the partitions that it has now."""
         return self._topic_now(topic).config()
 
     def describe(self, topic: str) -> TopicDescription:
-        """Return the topic as it is now."""
         config = self.config(topic)
         partitions = [Partition(number) for number in range(config.partitions)]
         bounds = [self._partition(TopicPartition(topic, number)).bounds() for number in partitions]
@@ -182,18 +175,15 @@ class FileLog:
     # Writing ------------------------------------------------------------------------------------------
 
     def append(self, topic_partition: TopicPartition, records: pa.RecordBatch) -> AppendResult:
-        """Append records at the end, all or nothing. Durable when it returns."""
         return self._writable(topic_partition).append(records)
 
     def publish_sealed(self, topic_partition: TopicPartition, sealed: SealedRange) -> PublishResult:
-        """Give the rows of a sealed file the next offsets, unless that epoch (or a later one) is there."""
         return self.publish_all([(topic_partition, sealed)])[0]
 
     def publish_all(self, ranges: Iterable[tuple[TopicPartition, SealedRange]]) -> list[PublishResult]:
-        """Publish several ranges with one durable write per partition; results in the order given.
+        """Publish several ranges; each is checked against its file before anything is published.
 
-        Every range is checked against its file before anything is published. A crash in the middle leaves
-        some partitions published and others not; doing it again completes it.
+        A crash in the middle leaves some partitions published and others not; doing it again completes it.
         """
         wanted = list(ranges)
         for _, sealed in wanted:
@@ -227,49 +217,36 @@ class FileLog:
     # Reading ------------------------------------------------------------------------------------------
 
     def earliest(self, topic_partition: TopicPartition) -> Offset:
-        """Return the first offset that can be read (or, of an empty partition, the next one)."""
         return self._partition(topic_partition).bounds()[0]
 
     def latest(self, topic_partition: TopicPartition) -> Offset:
-        """Return the offset that the next record will get."""
         return self._partition(topic_partition).bounds()[1]
 
     def read(
         self, topic_partition: TopicPartition, start: Offset, end: Offset | None = None
     ) -> Iterator[LogRecordBatch]:
-        """Yield the records from ``start`` up to before ``end`` (default: the end of now), in order."""
         return self._reader(topic_partition).read(start, end)
 
     def offset_for_time(
         self, topic_partition: TopicPartition, timestamp: int, start: Offset | None = None
     ) -> Offset | None:
-        """Return the first offset from ``start`` on (default: earliest) whose timestamp is not below."""
         return self._reader(topic_partition).offset_for_time(timestamp, start)
 
     def max_timestamp(self, topic_partition: TopicPartition, start: Offset, end: Offset) -> int | None:
-        """Return the largest timestamp in the range; ``None`` if the range is empty."""
         return self._reader(topic_partition).max_timestamp(start, end)
 
     def append_time(self, topic_partition: TopicPartition, offset: Offset) -> int:
-        """Return when a record was appended or published, by the log's clock; the index knows it."""
         return self._reader(topic_partition).append_time(offset)
 
     def end_within(
         self, topic_partition: TopicPartition, start: Offset, end: Offset, max_bytes: int
     ) -> Offset:
-        """Return an offset up to ``end`` such that the records before it fit into ``max_bytes``.
-
-        Bytes are those of whole blocks, uncompressed, as the index has them. One block is opened at most: the
-        first, if it does not fit as a whole; then its records are counted.
-        """
         return self._reader(topic_partition).end_within(start, end, max_bytes)
 
     def compacted(self, topic_partition: TopicPartition) -> Compacted:
-        """Return how far records were left out that later ones replace."""
         return self._partition(topic_partition).compacted()
 
     def wait(self, positions: Mapping[TopicPartition, Offset], timeout_ms: int) -> bool:
-        """Wait until any partition has a record at or after its position; False if none came in time."""
         deadline = time.monotonic() + timeout_ms / 1000
         pause = _FIRST_WAIT_S
         while not any(self.latest(where) > position for where, position in positions.items()):
@@ -296,12 +273,10 @@ class FileLog:
     # What the commit and the collector ask --------------------------------------------------------------
 
     def publications(self, topic_partition: TopicPartition) -> Mapping[tuple[str, str], Publication]:
-        """Return the last publication of every (publisher, task)."""
         with self._partition(topic_partition).index() as index:
             return dict(index.publications)
 
     def referenced_files(self, topics: Sequence[str] | None = None) -> set[str]:
-        """Return the sealed files that an index still needs: whoever deletes files must spare these."""
         found: set[str] = set()
         for topic in self.topics() if topics is None else topics:
             for number in range(self.config(topic).partitions):
@@ -312,14 +287,10 @@ class FileLog:
     # What keeps topics small ----------------------------------------------------------------------------
 
     def raw_size(self, topic_partition: TopicPartition) -> int:
-        """Return how many bytes the records of a partition take uncompressed, wherever they are."""
         return sum(entry.raw_bytes for entry in self._reader(topic_partition).all_entries())
 
     def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:
-        """Let go of what the topic's retention does not keep; return the first offset that is left.
-
-        Whole segments go, oldest first, and never the one that is written to. From ``spare`` on all is kept.
-        """
+        """Let whole segments go, oldest first, and never the one that is written to; see SealedLog."""
         config = self.config(topic_partition.topic)
         partition = self._writable(topic_partition)
         start = partition.kept_from(self._now_ms(), config.retention_ms, config.retention_bytes)
@@ -359,7 +330,6 @@ class FileLog:
         return self._rewriter(partition, config).run(min_entries=min_entries, ask=compaction, beyond=beyond)
 
     def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
-        """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
         self._rewriter(self._writable(topic_partition), TopicConfig()).settle(timeout_ms)
 
     def _rewriter(self, partition: PartitionFiles, config: TopicConfig) -> LogCleaner:
@@ -397,13 +367,13 @@ class FileLog:
         it lasts. Once per topic and process.
         """
         partition = self._partition(topic_partition)
-        if topic_partition.topic not in self._settled:
-            self._settle_root()
+        if topic_partition.topic not in self._synced:
+            self._sync_root()
             sync_folder(self.root / TOPICS, files=self._files)
-            self._settled.add(topic_partition.topic)
+            self._synced.add(topic_partition.topic)
         return partition
 
-    def _settle_root(self) -> None:
+    def _sync_root(self) -> None:
         with suppress(PermissionError):  # a parent that may be passed through but not read
             sync_folder(self.root.parent, files=self._files)
         sync_folder(self.root, files=self._files)
@@ -432,7 +402,7 @@ class FileLog:
                 publish_exclusive(self.root / MARKER, [marker], files=self._files)
             except FileExistsError:
                 pass  # another process was faster
-        self._settle_root()
+        self._sync_root()
         self._check_log()
 
     def _check_log(self) -> None:
