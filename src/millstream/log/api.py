@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from millstream.record import Headers
@@ -202,9 +203,8 @@ class SealedRange:
     stamp: Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """The last that a task published into a partition."""
+class Publication(msgspec.Struct, frozen=True, array_like=True):
+    """The last that a task published into a partition. In segments it stands as an array."""
 
     epoch: Epoch
     base_offset: Offset
@@ -326,7 +326,7 @@ class SealedLog(Log, Protocol):
     ) -> bool:
         """Bring rows of sealed files together; compact up to an offset, if the topic is compacted."""
 
-    def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
+    def wait_for_log_cleaner(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
         """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
 
     def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:

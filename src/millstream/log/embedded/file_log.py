@@ -35,7 +35,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -69,15 +69,13 @@ from millstream.log.api import (
 )
 from millstream.log.embedded.compaction import MIN_DIRTY, Compaction
 from millstream.log.embedded.index import PartitionInfo
-from millstream.log.embedded.log_cleaner import SEGMENTS_OF_RETENTION, LogCleaner
+from millstream.log.embedded.log_cleaner import LogCleaner
 from millstream.log.embedded.partition import Limits, PartitionFiles
 from millstream.log.embedded.reader import PartitionReader
 from millstream.log.embedded.sealed import check_sealed
 from millstream.log.embedded.topics import Topic, TopicFolder
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.types import Offset, Partition
-
-T = TypeVar("T")
 
 _FEW_WORKS: Final = 2
 _MOST_THREADS: Final = 8
@@ -166,11 +164,9 @@ class FileLog(SealedLog):
 
     def describe(self, topic: str) -> TopicDescription:
         config = self.config(topic)
-        partitions = [Partition(number) for number in range(config.partitions)]
-        bounds = [self._partition(TopicPartition(topic, number)).bounds() for number in partitions]
-        return TopicDescription(
-            topic, config, tuple(PartitionDescription(n, *b) for n, b in zip(partitions, bounds, strict=True))
-        )
+        places = [TopicPartition(topic, Partition(number)) for number in range(config.partitions)]
+        now = [PartitionDescription(place.partition, *self._partition(place).bounds()) for place in places]
+        return TopicDescription(topic, config, tuple(now))
 
     # Writing ------------------------------------------------------------------------------------------
 
@@ -188,23 +184,20 @@ class FileLog(SealedLog):
         wanted = list(ranges)
         for _, sealed in wanted:
             check_sealed(self.root, sealed, self._files)
-        by_partition: dict[TopicPartition, list[int]] = {}
-        for position, (topic_partition, _) in enumerate(wanted):
-            by_partition.setdefault(topic_partition, []).append(position)
-        works = [
-            partial(self._writable(place).publish, [wanted[position][1] for position in positions])
-            for place, positions in by_partition.items()
-        ]
-        results: dict[int, PublishResult] = {}
-        for positions, published in zip(by_partition.values(), self._all_done(works), strict=True):
-            results.update(zip(positions, published, strict=True))
-        return [results[position] for position in range(len(wanted))]
+        by_partition: dict[TopicPartition, list[SealedRange]] = {}
+        for place, sealed in wanted:
+            by_partition.setdefault(place, []).append(sealed)
+        results = dict(zip(by_partition, map(iter, self._publish_each(by_partition)), strict=True))
+        return [next(results[place]) for place, _ in wanted]
 
-    def _all_done(self, works: Sequence[Callable[[], T]]) -> list[T]:
-        """Do several durable things at once: a disk syncs many files in hardly more time than one.
+    def _publish_each(
+        self, by_partition: Mapping[TopicPartition, Sequence[SealedRange]]
+    ) -> list[list[PublishResult]]:
+        """Publish into several partitions at once: a disk syncs many files in hardly more time than one.
 
         One after the other where somebody else stands in for the operating system, and counts.
         """
+        works = [partial(self._writable(place).publish, rows) for place, rows in by_partition.items()]
         if len(works) < _FEW_WORKS or self._files is not OS_FILES:
             return [work() for work in works]
         with ThreadPoolExecutor(min(len(works), _MOST_THREADS), "millstream-publish") as threads:
@@ -327,17 +320,10 @@ class FileLog(SealedLog):
                 partition.bounds()[1] if end is None else end, deletes_before, min_dirty, expired=expired
             )
 
-        return self._rewriter(partition, config).run(min_entries=min_entries, ask=compaction, beyond=beyond)
+        return LogCleaner(partition, config).run(min_entries=min_entries, ask=compaction, beyond=beyond)
 
-    def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
-        self._rewriter(self._writable(topic_partition), TopicConfig()).settle(timeout_ms)
-
-    def _rewriter(self, partition: PartitionFiles, config: TopicConfig) -> LogCleaner:
-        reader = PartitionReader(partition, self.root, self._files)
-        target = self._limits.segment_bytes
-        if config.retention_bytes is not None:
-            target = min(target, config.retention_bytes // SEGMENTS_OF_RETENTION)
-        return LogCleaner(partition, reader, self._files, target, compress=config.is_compacted)
+    def wait_for_log_cleaner(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
+        LogCleaner(self._writable(topic_partition), TopicConfig()).wait_until_idle(timeout_ms)
 
     # ----------------------------------------------------------------------------------------------------
 
@@ -355,7 +341,7 @@ class FileLog(SealedLog):
                 f"{topic.partitions - 1}."
             )
         folder = self._topics.path(topic.name) / str(topic_partition.partition)
-        info = PartitionInfo(folder, topic_partition, topic.id, topic.timestamp_type)
+        info = PartitionInfo(self.root, folder, topic_partition, topic.id, topic.timestamp_type)
         made = PartitionFiles(info, files=self._files, limits=self._limits, now_ms=self._now_ms)
         with self._mutex:
             return self._partitions.setdefault(topic_partition, made)
@@ -379,7 +365,7 @@ class FileLog(SealedLog):
         sync_folder(self.root, files=self._files)
 
     def _reader(self, topic_partition: TopicPartition) -> PartitionReader:
-        return PartitionReader(self._partition(topic_partition), self.root, self._files)
+        return PartitionReader(self._partition(topic_partition))
 
     def _topic(self, name: str) -> Topic:
         topic = self._found.get(name)

@@ -55,6 +55,8 @@ def _sorted_out(folder: Path) -> tuple[list[SegmentName], list[SegmentName]]:
 class PartitionInfo:
     """Where a partition is, and what it belongs to."""
 
+    root: Path
+    """The log's folder, below which sealed files are."""
     folder: Path
     topic_partition: TopicPartition
     topic_id: str
@@ -174,9 +176,9 @@ class PartitionIndex:
         active = self._active = SegmentIndex(self._info, SegmentName(base), self._files)
         self.append_time = active.header.append_time
         self.publications = {
-            (publisher, task): Publication(Epoch(epoch), Offset(offset), count)
+            (publisher, task): done
             for publisher, tasks in active.header.publications.items()
-            for task, (epoch, offset, count) in tasks.items()
+            for task, done in tasks.items()
         }
 
     def _learn(self, located: Located) -> None:

@@ -32,13 +32,12 @@ import pyarrow.compute as pc
 
 from millstream.durable import (
     Chunk,
-    FileLayer,
     LockTimeoutError,
     disk_errors_named,
     held_lock,
     write_all,
 )
-from millstream.log.api import Beyond
+from millstream.log.api import Beyond, TopicConfig
 from millstream.log.blocks import MAX_SPAN, encode_blocks, encode_sparse_block, summary
 from millstream.log.embedded.compaction import Compaction, KeepAll, KeepLast, Kept, LastOffsets, Rule
 from millstream.log.embedded.index import SegmentIndex
@@ -53,7 +52,7 @@ SMALL_BYTES: Final = 1 << 20
 """Segments below this size are always worth joining."""
 MANY_SEGMENTS: Final = 32
 """So many closed segments that can't be compacted are joined all the same."""
-SEGMENTS_OF_RETENTION: Final = 8
+_SEGMENTS_OF_RETENTION: Final = 8
 """Into so many segments at least the bytes are cut that a topic retains: only whole ones are let go."""
 BLOCK_ROWS: Final = 50_000
 BLOCK_BYTES: Final = 4 << 20
@@ -64,20 +63,14 @@ _BUCKET_MS: Final = 3_600_000
 class LogCleaner:
     """Rewrites the segments of one partition."""
 
-    def __init__(
-        self,
-        partition: PartitionFiles,
-        reader: PartitionReader,
-        files: FileLayer,
-        target_bytes: int,
-        *,
-        compress: bool,
-    ) -> None:
+    def __init__(self, partition: PartitionFiles, config: TopicConfig) -> None:
         self._partition = partition
-        self._reader = reader
-        self._files = files
-        self._target_bytes = target_bytes
-        self._compress = compress
+        self._reader = PartitionReader(partition)
+        self._files = partition.files
+        self._target_bytes = partition.limits.segment_bytes
+        if config.retention_bytes is not None:
+            self._target_bytes = min(self._target_bytes, config.retention_bytes // _SEGMENTS_OF_RETENTION)
+        self._compress = config.is_compacted
         self._alike_before = 0
 
     def run(self, *, min_entries: int, ask: Callable[[], Compaction | None], beyond: Beyond = "fold") -> bool:
@@ -85,7 +78,7 @@ class LogCleaner:
 
         The active segment is closed first if it has ``min_entries`` entries. If somebody else is at it,
         nothing is done. What may be left out is asked when nobody else can be at it any more: see
-        :meth:`settle`.
+        :meth:`wait_until_idle`.
         """
         try:
             with held_lock(self._partition.info.folder / LOCK, timeout_ms=0):
@@ -98,7 +91,7 @@ class LogCleaner:
         except LockTimeoutError:
             return False
 
-    def settle(self, timeout_ms: int) -> None:
+    def wait_until_idle(self, timeout_ms: int) -> None:
         """Wait until nobody is at it: whoever begins after that asks anew what may be left out."""
         with held_lock(self._partition.info.folder / LOCK, timeout_ms=timeout_ms):
             pass

@@ -41,6 +41,7 @@ from millstream.durable import (
 from millstream.log.api import (
     AppendResult,
     Compacted,
+    Publication,
     PublishResult,
     SealedRange,
     TimestampType,
@@ -82,8 +83,8 @@ class PartitionFiles:
         self, info: PartitionInfo, *, files: FileLayer, limits: Limits, now_ms: Callable[[], int]
     ) -> None:
         self.info = info
-        self._files = files
-        self._limits = limits
+        self.files = files
+        self.limits = limits
         self._now_ms = now_ms
         self._index = PartitionIndex(info, files)
         self._mutex = threading.RLock()
@@ -94,10 +95,10 @@ class PartitionFiles:
         """Give the index as it is now, for the length of a ``with`` block. It must not leave the block."""
         folder = self.info.folder
         with self._mutex:
-            mark = read_watermark(folder, self._files)
+            mark = read_watermark(folder, self.files)
             if mark is None or (self._index.mark is None and self._is_disordered(mark)):
                 with self._locked():
-                    mark = recover(folder, self._files)
+                    mark = recover(folder, self.files)
             self._learn(mark)
             yield self._index
 
@@ -135,16 +136,17 @@ class PartitionFiles:
         results: list[PublishResult] = []
         entries: list[tuple[Entry, list[Chunk]]] = []
         with self._writing() as mark:
-            known = {task: (done.epoch, done.base_offset) for task, done in self._index.publications.items()}
+            known = dict(self._index.publications)
             offset = Offset(mark.next_offset)
             for sealed in ranges:
                 stamp = sealed.stamp
                 last = known.get((stamp.publisher, stamp.task))
-                if last is not None and last[0] >= stamp.epoch:
-                    results.append(PublishResult(False, last[1] if last[0] == stamp.epoch else None))
+                if last is not None and last.epoch >= stamp.epoch:
+                    at = last.base_offset if last.epoch == stamp.epoch else None
+                    results.append(PublishResult(False, at))
                     continue
                 entries.append((sealed_entry(sealed, offset, now), []))
-                known[stamp.publisher, stamp.task] = (stamp.epoch, offset)
+                known[stamp.publisher, stamp.task] = Publication(stamp.epoch, offset, sealed.count)
                 results.append(PublishResult(True, offset))
                 offset = Offset(offset + sealed.count)
             if entries:
@@ -170,14 +172,14 @@ class PartitionFiles:
             is_last = offset == seen.next_offset and self._index.active.entries
             mark = self._roll(seen) if is_last else seen
             # 2
-            write_watermark(folder, replace(mark, start_offset=offset), self._files, durably=True)
+            write_watermark(folder, replace(mark, start_offset=offset), self.files, durably=True)
             failpoints.hit("log.start_moved")
             # 3
             self._remove_replaced()
             for name, following in pairwise(current_segments(folder)):
                 if following.base <= offset:
-                    self._files.unlink(folder / name.file_name)
-            sync_folder(folder, files=self._files)
+                    self.files.unlink(folder / name.file_name)
+            sync_folder(folder, files=self.files)
 
     def kept_from(self, now_ms: int, retention_ms: int | None, retention_bytes: int | None) -> Offset:
         """Return the offset from which on a retention by time and by size keeps the partition.
@@ -203,7 +205,7 @@ class PartitionFiles:
         names = tuple(name for name in current_segments(folder) if name.generation)
         if self._compacted[0] != names:
             try:
-                headers = [read_header(folder / name.file_name, self._files)[0] for name in names]
+                headers = [read_header(folder / name.file_name, self.files)[0] for name in names]
             except FileNotFoundError:
                 return self.compacted()  # replaced by another one just now
             to = max((header.compacted_to for header in headers), default=0)
@@ -230,9 +232,9 @@ class PartitionFiles:
         """
         with self._writing() as mark:
             # 1
-            write_watermark(self.info.folder, mark, self._files, durably=True)
+            write_watermark(self.info.folder, mark, self.files, durably=True)
             # 2
-            publish_by_link(temporary, self.info.folder / name.file_name, files=self._files)
+            publish_by_link(temporary, self.info.folder / name.file_name, files=self.files)
             failpoints.hit("log.rewritten_named")
             # 3
             self._remove_replaced()
@@ -242,10 +244,10 @@ class PartitionFiles:
         folder = self.info.folder
         replaced = replaced_segments(folder)
         for name in replaced:
-            self._files.unlink(folder / name.file_name)
+            self.files.unlink(folder / name.file_name)
         if replaced:
             failpoints.hit("log.replaced_removed")
-            sync_folder(folder, files=self._files)
+            sync_folder(folder, files=self.files)
 
     @contextmanager
     def _writing(self) -> Iterator[Watermark]:
@@ -253,9 +255,9 @@ class PartitionFiles:
         folder = self.info.folder
         with self._mutex, self._locked():
             failpoints.hit("log.locked")
-            mark = read_watermark(folder, self._files)
+            mark = read_watermark(folder, self.files)
             if mark is None or self._is_disordered(mark):
-                mark = recover(folder, self._files)
+                mark = recover(folder, self.files)
             self._learn(mark)
             yield mark
 
@@ -267,7 +269,7 @@ class PartitionFiles:
                 f"{folder} is missing, but topic {self.info.topic_partition.topic!r} exists. Likely cause: "
                 "it was deleted by hand. Remedy: restore the folder from a backup."
             )
-        with held_lock(folder / LOCK, timeout_ms=self._limits.lock_timeout_ms):
+        with held_lock(folder / LOCK, timeout_ms=self.limits.lock_timeout_ms):
             yield
 
     def _is_disordered(self, mark: Watermark) -> bool:
@@ -279,7 +281,7 @@ class PartitionFiles:
             self._index.refresh(mark)
         except FileNotFoundError:
             # Others rolled on and deleted that segment after we read the watermark.
-            self._index.refresh(read_watermark(self.info.folder, self._files) or mark)
+            self._index.refresh(read_watermark(self.info.folder, self.files) or mark)
 
     def _commit(self, mark: Watermark, entries: list[tuple[Entry, list[Chunk]]]) -> None:
         """Steps 2 to 4 of appending."""
@@ -289,13 +291,13 @@ class PartitionFiles:
         for entry, blocks in entries:
             chunks += [ENTRY.encode(self._timed(entry)), *blocks]
         path = self.info.folder / segment_name(mark.segment_base)
-        with disk_errors_named(path), opened(path, os.O_RDWR, files=self._files) as fd:
+        with disk_errors_named(path), opened(path, os.O_RDWR, files=self.files) as fd:
             try:
                 # 2
-                end = write_all(fd, chunks, mark.length, files=self._files)
+                end = write_all(fd, chunks, mark.length, files=self.files)
                 failpoints.hit("log.frame_written")
                 # 3
-                self._files.fsync(fd)
+                self.files.fsync(fd)
             except OSError:
                 self._take_back(fd, mark)
                 raise
@@ -308,22 +310,22 @@ class PartitionFiles:
         """Move the watermark. If that fails, what its file holds decides: what it covers must stay."""
         folder = self.info.folder
         try:
-            write_watermark(folder, moved, self._files)
+            write_watermark(folder, moved, self.files)
         except OSError:
             with suppress(OSError):
-                found = read_watermark(folder, self._files)
+                found = read_watermark(folder, self.files)
                 if found == moved:
                     return
                 if found != mark:
-                    write_watermark(folder, mark, self._files)  # half written; if this fails, nothing is cut
+                    write_watermark(folder, mark, self.files)  # half written; if this fails, nothing is cut
                 self._take_back(fd, mark)
             raise
 
     def _take_back(self, fd: int, mark: Watermark) -> None:
         """Cut off what nobody has seen, so that the caller may try again without a duplicate."""
         with suppress(OSError):
-            self._files.truncate(fd, mark.length)
-            self._files.fsync(fd)
+            self.files.truncate(fd, mark.length)
+            self.files.fsync(fd)
 
     def _timed(self, entry: Entry) -> Entry:
         """Return the entry with an append time that does not go back, and with the topic's kind of time."""
@@ -336,23 +338,23 @@ class PartitionFiles:
 
     def _is_full(self) -> bool:
         active = self._index.active
-        return len(active.entries) >= self._limits.segment_entries or (
-            active.end >= self._limits.segment_bytes and bool(active.entries)
+        return len(active.entries) >= self.limits.segment_entries or (
+            active.end >= self.limits.segment_bytes and bool(active.entries)
         )
 
     def _roll(self, mark: Watermark) -> Watermark:
         """Start a new segment: create it with all that must outlive the old one, then move the watermark."""
         info, index = self.info, self._index
-        publications: dict[str, dict[str, tuple[int, int, int]]] = {}
+        publications: dict[str, dict[str, Publication]] = {}
         for (publisher, task), done in index.publications.items():
-            publications.setdefault(publisher, {})[task] = (done.epoch, done.base_offset, done.count)
+            publications.setdefault(publisher, {})[task] = done
         header = SegmentHeader(
             info.topic_id, info.topic_partition.partition, mark.next_offset, index.append_time, publications
         )
         path = info.folder / segment_name(mark.next_offset)
-        length = publish_exclusive(path, [HEADER.encode(header)], files=self._files)
+        length = publish_exclusive(path, [HEADER.encode(header)], files=self.files)
         failpoints.hit("log.segment_created")
         mark = replace(mark, segment_base=mark.next_offset, length=length)
-        write_watermark(info.folder, mark, self._files)
+        write_watermark(info.folder, mark, self.files)
         index.refresh(mark)
         return mark

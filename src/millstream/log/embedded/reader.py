@@ -20,7 +20,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.durable import FileLayer
 from millstream.log.api import LogRecordBatch, TimestampType
 from millstream.log.blocks import SCHEMA, BlockHeader, decode_rows, rows_within
 from millstream.log.embedded.partition import PartitionFiles
@@ -117,14 +116,12 @@ def _again_if_replaced(
 
 
 class PartitionReader:
-    """Reads one partition of a log whose sealed files are below ``root``."""
+    """Reads one partition."""
 
-    def __init__(self, partition: PartitionFiles, root: Path, files: FileLayer) -> None:
+    def __init__(self, partition: PartitionFiles) -> None:
         self._partition = partition
         self._topic_partition = partition.info.topic_partition
         self.is_append_time = partition.info.timestamp_type is TimestampType.LOG_APPEND_TIME
-        self._root = root
-        self._files = files
 
     def read(self, start: Offset, end: Offset | None) -> Iterator[LogRecordBatch]:
         """Return the records of a range, in batches. The range is checked now, the files are read later."""
@@ -300,13 +297,15 @@ class PartitionReader:
     def _entries(self, start: int, end: int) -> list[tuple[Path, Located]]:
         """Return the entries that hold a range, each with the file of its blocks."""
         found: list[tuple[Path, Located]] = []
+        root = self._partition.info.root
         if start == end:
             return found
         with self._partition.index() as index, _gone_if_missing():
             for segment in index.segments(start):
                 for located in segment.between(start, end):
                     file = located.entry.file
-                    found.append((segment.path if file is None else sealed_path(self._root, file), located))
+                    path = segment.path if file is None else sealed_path(root, file)
+                    found.append((path, located))
                 if segment.next_offset >= end:
                     break
         if not found or found[0][1].entry.base_offset > start or found[-1][1].entry.next_offset < end:
@@ -327,7 +326,7 @@ class PartitionReader:
                 if window is None or path != window.path:
                     stack.close()
                     with _gone_if_missing():
-                        window = stack.enter_context(ReadBuffer(path, self._files))
+                        window = stack.enter_context(ReadBuffer(path, self._partition.files))
                 for position, header, base in block_headers(window, located):
                     if base < end and base + header.span > start:
                         yield _Block(base, header, located.entry, window, position)

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, Self
 import msgspec
 
 from millstream.durable import FRAME_HEADER_BYTES, DamagedFileError, FileLayer, FrameKind
-from millstream.log.api import SealedRange
+from millstream.log.api import Publication, SealedRange
 from millstream.log.blocks import BLOCK_HEADER_BYTES, BlockHeader, decode_header
 from millstream.log.errors import DamagedLogError
 
@@ -50,8 +50,8 @@ class SegmentHeader(msgspec.Struct, frozen=True):
     partition: int
     base_offset: int
     append_time: int
-    publications: dict[str, dict[str, tuple[int, int, int]]]
-    """Publisher -> task -> (epoch, base offset, count) of its last publication."""
+    publications: dict[str, dict[str, Publication]]
+    """Publisher -> task -> its last publication."""
     compacted_to: int = 0
     """Records were left out that others replace, up to this offset: who reads on to it misses nothing."""
     deletes_gone_to: int = 0
