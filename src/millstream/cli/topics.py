@@ -1,4 +1,4 @@
-"""``millstream topics``: create, alter, delete, list, describe, tidy, produce, consume.
+"""``millstream topics``: create, alter, delete, list, describe, compact, produce, consume.
 
 Text in, text out: lines or JSON lines, files or pipes. What the commands print on standard output is data;
 what they tell is on standard error.
@@ -226,15 +226,17 @@ def describe(topic: str, log: FileLog) -> None:
 @topics.command()
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @_log_option
-def tidy(names: tuple[str, ...], log: FileLog) -> None:
-    """Bring small files together, compact, and apply the retention of topics (default: of all).
+def compact(names: tuple[str, ...], log: FileLog) -> None:
+    """Merge small segments, compact, and apply the retention of topics (default: of all).
 
     Applications do this for the topics that they read and write, and they alone do it for their changelogs:
     they know which versions are still needed. It may run while others read and write.
 
     \b
     Example:
-      millstream topics tidy clicks
+      millstream topics compact clicks
+
+    "tidy" is another name of this command.
     """
     for topic in names or log.topics():
         owner = _owner_of_changelog(topic, log)
@@ -252,6 +254,9 @@ def tidy(names: tuple[str, ...], log: FileLog) -> None:
             for then, now in zip(before, log.describe(topic).partitions, strict=True)
         )
         click.echo(f"{topic}: {rewritten} partitions rewritten, {gone:,} records let go.", err=True)
+
+
+topics.add_command(compact, "tidy")
 
 
 @topics.command()

@@ -110,10 +110,10 @@ def write_all(fd: int, chunks: Iterable[Chunk], position: int, *, files: FileLay
     """
     for chunk in chunks:
         view = memoryview(chunk).cast("B")
-        tear = failpoints.take_tear()
-        if tear is not None:
+        torn = failpoints.take_torn_write()
+        if torn is not None:
             files.pwrite(fd, view[: len(view) // 2], position)
-            tear.die()
+            torn.die()
         while len(view):
             taken = files.pwrite(fd, view, position)
             view = view[taken:]

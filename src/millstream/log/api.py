@@ -27,9 +27,9 @@ records are gone. Where such records tell what has expired, nobody writes a tomb
 
 UpTo: TypeAlias = Offset | Callable[[], Offset | None] | None
 """How far a partition may be compacted, or whom to ask when it begins; None: as far as it goes."""
-Beyond: TypeAlias = Literal["fold", "leave"]
-"""Of rows in sealed files that can't be compacted yet: bring them together; or leave them, if the files stay
-anyway and the rows can soon be compacted."""
+Beyond: TypeAlias = Literal["merge", "leave"]
+"""Of rows in sealed files that can't be compacted yet: merge them into a segment; or leave them, if the files
+stay anyway and the rows can soon be compacted."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -322,7 +322,7 @@ class SealedLog(Log, Protocol):
         min_entries: int,
         up_to: UpTo = None,
         expired: Expired | None = None,
-        beyond: Beyond = "fold",
+        beyond: Beyond = "merge",
     ) -> bool:
         """Bring rows of sealed files together; compact up to an offset, if the topic is compacted."""
 

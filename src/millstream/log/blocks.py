@@ -12,7 +12,7 @@ The header answers questions of time without touching the body. The schema is fi
 whose records have no headers leaves that column out (flag 1). Every length is bounded before it is believed.
 
 A block covers as many offsets as it has rows, unless compaction removed some: then it says how many it covers
-(its span) and has a column with the place of each row in them (flag 2).
+(its span) and has a column with the offset delta of each row: its offset less that of the block (flag 2).
 
 A block that is rewritten may have its body compressed as a whole, with zstd (flag 4, version 2). Then the
 header says how long it was (raw body length, else zero), and the checksum is that of the bytes as they stand
@@ -48,7 +48,7 @@ SCHEMA: Final = pa.schema(
 )
 """The columns of every batch of records in a log."""
 _PLAIN: Final = pa.schema(list(SCHEMA)[:3])
-_PLACE: Final = pa.field("place", pa.uint32(), nullable=False)
+_OFFSET_DELTA: Final = pa.field("offset_delta", pa.uint32(), nullable=False)
 
 MAX_RECORD_BYTES: Final = 16 << 20
 """The bound of one record's key, value and headers together."""
@@ -112,10 +112,10 @@ class BlockHeader:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The records of a block, and the place of each among the offsets that it covers."""
+    """The records of a block, and the offset of each less that of the block."""
 
     records: pa.RecordBatch
-    places: pa.Array | None
+    offset_deltas: pa.Array | None
     """``None``: one after the other."""
 
 
@@ -155,10 +155,10 @@ def encode_blocks(
 
 
 def encode_sparse_block(
-    records: pa.RecordBatch, places: pa.Array, span: int, append_time: int, *, compress: bool = False
+    records: pa.RecordBatch, offset_deltas: pa.Array, span: int, append_time: int, *, compress: bool = False
 ) -> tuple[list[Chunk], BlockHeader]:
     """Return the bytes of one block that covers ``span`` offsets and has records at some of them."""
-    header, body = _encode(records, append_time, places.cast(pa.uint32()), span, compress=compress)
+    header, body = _encode(records, append_time, offset_deltas.cast(pa.uint32()), span, compress=compress)
     return _chunks(header, body), header
 
 
@@ -208,7 +208,7 @@ def decode_block(header: BlockHeader, block: bytes | memoryview, where: str) -> 
 
 
 def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> Rows:
-    """Return the records of a whole block (header included), and their places: see :func:`decode_block`."""
+    """Return the records of a whole block (header included) and their offset deltas; see decode_block."""
     body = memoryview(block)[BLOCK_HEADER_BYTES : BLOCK_HEADER_BYTES + header.body_length]
     if len(body) < header.body_length:
         raise _damaged(where, f"it ends after {len(body)} of {header.body_length} bytes")
@@ -216,7 +216,7 @@ def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> R
         raise _damaged(where, "the checksum of its records does not match")
     schema = SCHEMA if header.has_headers else _PLAIN
     if header.is_sparse:
-        schema = schema.append(_PLACE)
+        schema = schema.append(_OFFSET_DELTA)
     try:
         raw = pa.py_buffer(body)
         if header.raw_body_length:  # so many bytes are allocated: decode_header has bounded the number
@@ -227,10 +227,10 @@ def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> R
     if found.num_rows != header.rows:
         raise _damaged(where, f"it has {found.num_rows} records and claims {header.rows}")
     columns = found.columns
-    places = columns.pop() if header.is_sparse else None
+    offset_deltas = columns.pop() if header.is_sparse else None
     if not header.has_headers:
         columns.append(pa.nulls(header.rows, HEADERS_TYPE))
-    return Rows(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), places)
+    return Rows(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), offset_deltas)
 
 
 def _column(values: Sequence[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
@@ -305,15 +305,15 @@ def sum_of(column: pa.Array) -> int:
 def _encode(
     records: pa.RecordBatch,
     append_time: int,
-    places: pa.Array | None = None,
+    offset_deltas: pa.Array | None = None,
     span: int = 0,
     *,
     compress: bool,
 ) -> tuple[BlockHeader, pa.Buffer]:
     has_headers = records.column(3).null_count < records.num_rows
     written = records if has_headers else records.select([0, 1, 2])
-    if places is not None:
-        written = written.append_column(_PLACE, places)
+    if offset_deltas is not None:
+        written = written.append_column(_OFFSET_DELTA, offset_deltas)
     body = raw = written.serialize()
     if compress:
         shorter = pa.Codec(_CODEC, _LEVEL).compress(raw)
@@ -330,8 +330,8 @@ def _encode(
         max_at=0 if high is None else pc.index(timestamps, high).as_py(),
         has_headers=has_headers,
         body_checksum=checksum(memoryview(body)),
-        span=records.num_rows if places is None else span,
-        is_sparse=places is not None,
+        span=records.num_rows if offset_deltas is None else span,
+        is_sparse=offset_deltas is not None,
         raw_body_length=0 if body is raw else raw.size,
     )
     return header, body

@@ -48,7 +48,7 @@ class Kept:
 
 
 class KeepAll:
-    """Folding: of records before ``up_to`` all stay; up to ``compacted_to`` nothing that others replace."""
+    """Merging: of records before ``up_to`` all stay; up to ``compacted_to`` nothing that others replace."""
 
     up_to = sys.maxsize
     compacted_to = 0
@@ -120,7 +120,7 @@ class LastOffsets:
         own = keys.take(pl.int_range(len(keys), eager=True).to_arrow())  # else the block's values stay, too
         self._new.append(pl.DataFrame({"key": pl.Series(own), "at": pl.Series(offsets)}).drop_nulls("key"))
         if self._new_rows() >= max(_MOST_NEW, self._table.height):
-            self._settled()
+            self._current()
 
     def has_at_least(self, count: int) -> bool:
         """Whether there are so many keys."""
@@ -130,23 +130,23 @@ class LastOffsets:
         return sum(frame.height for frame in self._new)
 
     def __len__(self) -> int:
-        return self._settled().height
+        return self._current().height
 
     def of(self, key: bytes) -> int | None:
         """The last offset of one key."""
-        found = self._settled().filter(pl.col("key") == key)["at"]
+        found = self._current().filter(pl.col("key") == key)["at"]
         return int(found[0]) if len(found) else None
 
     def replaces(self, keys: pl.Series, offsets: pl.Series) -> pl.Series:
         """Of which records there is a later one."""
-        table = self._settled()
+        table = self._current()
         if table.is_empty():
             return pl.repeat(value=False, n=len(keys), eager=True)
-        places = table["hash"].search_sorted(_hashes(keys, self._seed)).clip(upper_bound=table.height - 1)
-        found = table[places]
+        rows = table["hash"].search_sorted(_hashes(keys, self._seed)).clip(upper_bound=table.height - 1)
+        found = table[rows]
         return ((found["key"] == keys) & (found["at"] > offsets)).fill_null(value=False)
 
-    def _settled(self) -> pl.DataFrame:
+    def _current(self) -> pl.DataFrame:
         if self._new:
             known = pl.concat([self._table.select("key", "at"), *self._new])
             self._new = []

@@ -146,7 +146,7 @@ class FileLog(SealedLog):
 
     def add_partitions(self, topic: str, partitions: int) -> None:
         self._check_log()
-        self._topics.grow(topic, partitions)
+        self._topics.add_partitions(topic, partitions)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records. Whoever still reads it is told that there is no such topic."""
@@ -300,9 +300,9 @@ class FileLog(SealedLog):
         up_to: UpTo = None,
         min_dirty: float = MIN_DIRTY,
         expired: Expired | None = None,
-        beyond: Beyond = "fold",
+        beyond: Beyond = "merge",
     ) -> bool:
-        """Fold small files of a partition and, if its topic is compacted, leave out what is replaced.
+        """Merge small files of a partition and, if its topic is compacted, leave out what is replaced.
 
         ``up_to`` bounds the compaction: nobody needs the topic as it was at an earlier offset. ``expired``
         says what else is gone, ``beyond`` what to do with files behind the bound. Returns whether anything

@@ -146,7 +146,7 @@ class PartitionIndex:
         if self._active is None or self._active.base != mark.segment_base:
             self._open_active(mark.segment_base)
         for located in self.active.extend(mark.length):
-            self._learn(located)
+            self._add(located)
         if self.active.next_offset != mark.next_offset or self.active.end != mark.length:
             raise DamagedLogError(
                 f"{self.active.path} ends at offset {self.active.next_offset}, but the watermark of "
@@ -181,7 +181,7 @@ class PartitionIndex:
             for task, done in tasks.items()
         }
 
-    def _learn(self, located: Located) -> None:
+    def _add(self, located: Located) -> None:
         entry = located.entry
         self.append_time = max(self.append_time, entry.append_time)
         if entry.stamp is not None:

@@ -2,7 +2,7 @@
 
 Segments that are no longer written to are rewritten, one or several into one:
 
-- **Folding** brings rows that lie in sealed files, and small segments, together into one file. Nothing else
+- **Merging** brings rows that lie in sealed files, and small segments, together into one file. Nothing else
   changes: the same records have the same offsets. The sealed files can then be collected.
 - **Compaction** also leaves out records that a later one with the same key replaces, and in time the
   tombstones. Offsets stay; there are gaps.
@@ -73,7 +73,7 @@ class LogCleaner:
         self._compress = config.is_compacted
         self._alike_before = 0
 
-    def run(self, *, min_entries: int, ask: Callable[[], Compaction | None], beyond: Beyond = "fold") -> bool:
+    def run(self, *, min_entries: int, ask: Callable[[], Compaction | None], beyond: Beyond) -> bool:
         """Rewrite what is worth it; return whether anything was.
 
         The active segment is closed first if it has ``min_entries`` entries. If somebody else is at it,
@@ -87,7 +87,7 @@ class LogCleaner:
                 self._partition.prepare_rewrite(min_entries)
                 is_compacted = compaction is not None and self._compact(compaction, beyond)
                 up_to = sys.maxsize if compaction is None else compaction.up_to
-                return self._fold(up_to, beyond) or is_compacted
+                return self._merge(up_to, beyond) or is_compacted
         except LockTimeoutError:
             return False
 
@@ -102,7 +102,7 @@ class LogCleaner:
         with self._partition.index() as index:
             return index.closed_segments()
 
-    def _fold(self, up_to: int, beyond: Beyond) -> bool:
+    def _merge(self, up_to: int, beyond: Beyond) -> bool:
         """Join segments; those that can't be compacted yet stay for themselves.
 
         Else each would grow together with newer ones for ever, and never end before the bound. But if there
@@ -110,11 +110,11 @@ class LogCleaner:
         """
         closed = self._closed()
         groups = list(
-            _foldable([segment for segment in closed if segment.next_offset <= up_to], self._target_bytes)
+            _mergeable([segment for segment in closed if segment.next_offset <= up_to], self._target_bytes)
         )
         behind = [segment for segment in closed if segment.next_offset > up_to]
         if len(behind) > MANY_SEGMENTS:
-            groups += _foldable(behind, self._target_bytes)
+            groups += _mergeable(behind, self._target_bytes)
         else:
             groups += [[segment] for segment in behind if self._is_worth_a_copy(segment, up_to, beyond)]
         for group in groups:
@@ -122,8 +122,8 @@ class LogCleaner:
         return bool(groups)
 
     def _is_worth_a_copy(self, segment: SegmentIndex, up_to: int, beyond: Beyond) -> bool:
-        """Whether to fold a segment now that is to be compacted later."""
-        if beyond == "fold":
+        """Whether to merge a segment now that is to be compacted later."""
+        if beyond == "merge":
             return _has_sealed_rows(segment)
         return segment.bytes <= SMALL_BYTES and _has_sealed_rows(segment, up_to)
 
@@ -176,7 +176,7 @@ class LogCleaner:
 
         1. Write it under a temporary name, and sync it. It is held in memory before: its header says what was
            left out.
-        2. Swap it in.
+        2. Let it replace them.
         """
         generation = 1 + max(segment.name.generation for segment in group)
         name = SegmentName(group[0].base, group[-1].next_offset, generation)
@@ -210,7 +210,7 @@ class LogCleaner:
             finally:
                 self._files.close(fd)
         # 2
-        self._partition.swap_in(temporary, name)
+        self._partition.replace_segments(temporary, name)
 
     def _entries(
         self, name: SegmentName, rule: Rule, behind: Iterable[Entry], beyond: Beyond, writer: _Writer
@@ -264,7 +264,7 @@ class _Writer:
         self._bucket: int | None = None
 
     def has_room(self, kept: Kept, stored: Stored, bucket: int) -> bool:
-        """Whether the records fit into the entry, in size and in time, and their places into four bytes.
+        """Whether the records fit into the entry, in size and time, and their offset deltas into four bytes.
 
         What is compacted and what is not have entries of their own: by these dirty bytes are counted.
         """
@@ -296,9 +296,9 @@ class _Writer:
         if records.num_rows == span:
             chunks, headers = encode_blocks(records, self._append_time, compress=self._compress)
         else:
-            places = pc.subtract(pa.concat_arrays([offsets for _, offsets in self._parts]), self._base)
+            deltas = pc.subtract(pa.concat_arrays([offsets for _, offsets in self._parts]), self._base)
             chunks, header = encode_sparse_block(
-                records, places, span, self._append_time, compress=self._compress
+                records, deltas, span, self._append_time, compress=self._compress
             )
             headers = [header]
         length = sum(header.length for header in headers)
@@ -331,7 +331,7 @@ def _raw_bytes(segment: SegmentIndex, start: int, end: int) -> int:
     return sum(at.entry.raw_bytes for at in segment.entries if start <= at.entry.base_offset < end)
 
 
-def _foldable(segments: Sequence[SegmentIndex], target_bytes: int) -> Iterator[list[SegmentIndex]]:
+def _mergeable(segments: Sequence[SegmentIndex], target_bytes: int) -> Iterator[list[SegmentIndex]]:
     """Give neighbours to be joined, the newest first.
 
     A segment joins newer ones only if it is not much larger than they are together. So a record is rewritten

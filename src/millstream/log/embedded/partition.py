@@ -49,7 +49,7 @@ from millstream.log.api import (
 from millstream.log.blocks import encode_blocks, summary
 from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark
 from millstream.log.embedded.index import PartitionIndex, PartitionInfo, current_segments, replaced_segments
-from millstream.log.embedded.recovery import has_temporaries, is_disordered, recover
+from millstream.log.embedded.recovery import has_temporaries, is_unclean, recover
 from millstream.log.embedded.segment import (
     ENTRY,
     HEADER,
@@ -96,10 +96,10 @@ class PartitionFiles:
         folder = self.info.folder
         with self._mutex:
             mark = read_watermark(folder, self.files)
-            if mark is None or (self._index.mark is None and self._is_disordered(mark)):
+            if mark is None or (self._index.mark is None and self._needs_recovery(mark)):
                 with self._locked():
                     mark = recover(folder, self.files)
-            self._learn(mark)
+            self._refresh_index(mark)
             yield self._index
 
     def bounds(self) -> tuple[Offset, Offset]:
@@ -223,8 +223,8 @@ class PartitionFiles:
             if len(self._index.active.entries) >= min_entries:
                 self._roll(mark)
 
-    def swap_in(self, temporary: Path, name: SegmentName) -> None:
-        """Let a rewritten segment take the place of those that it replaces.
+    def replace_segments(self, temporary: Path, name: SegmentName) -> None:
+        """Let a rewritten segment replace those whose offsets it covers.
 
         1. Sync the watermark: after a power cut it must not point into a segment that is gone.
         2. Give the new one its name, durably: from here on it counts. Who had opened the old ones reads on.
@@ -256,9 +256,9 @@ class PartitionFiles:
         with self._mutex, self._locked():
             failpoints.hit("log.locked")
             mark = read_watermark(folder, self.files)
-            if mark is None or self._is_disordered(mark):
+            if mark is None or self._needs_recovery(mark):
                 mark = recover(folder, self.files)
-            self._learn(mark)
+            self._refresh_index(mark)
             yield mark
 
     @contextmanager
@@ -272,11 +272,11 @@ class PartitionFiles:
         with held_lock(folder / LOCK, timeout_ms=self.limits.lock_timeout_ms):
             yield
 
-    def _is_disordered(self, mark: Watermark) -> bool:
+    def _needs_recovery(self, mark: Watermark) -> bool:
         first_look = self._index.mark is None
-        return is_disordered(self.info.folder, mark) or (first_look and has_temporaries(self.info.folder))
+        return is_unclean(self.info.folder, mark) or (first_look and has_temporaries(self.info.folder))
 
-    def _learn(self, mark: Watermark) -> None:
+    def _refresh_index(self, mark: Watermark) -> None:
         try:
             self._index.refresh(mark)
         except FileNotFoundError:
@@ -299,7 +299,7 @@ class PartitionFiles:
                 # 3
                 self.files.fsync(fd)
             except OSError:
-                self._take_back(fd, mark)
+                self._truncate_tail(fd, mark)
                 raise
             failpoints.hit("log.frame_synced")
             # 4
@@ -318,10 +318,10 @@ class PartitionFiles:
                     return
                 if found != mark:
                     write_watermark(folder, mark, self.files)  # half written; if this fails, nothing is cut
-                self._take_back(fd, mark)
+                self._truncate_tail(fd, mark)
             raise
 
-    def _take_back(self, fd: int, mark: Watermark) -> None:
+    def _truncate_tail(self, fd: int, mark: Watermark) -> None:
         """Cut off what nobody has seen, so that the caller may try again without a duplicate."""
         with suppress(OSError):
             self.files.truncate(fd, mark.length)

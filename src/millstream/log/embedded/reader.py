@@ -86,8 +86,8 @@ class _Block:
         block = self.window.get(self.position, self.header.length)
         rows = decode_rows(self.header, block, self.window.at(self.position))
         records, first, offsets = rows.records, self.base_offset, None
-        if rows.places is not None:
-            offsets = pc.add(rows.places.cast(pa.int64()), self.base_offset)
+        if rows.offset_deltas is not None:
+            offsets = pc.add(rows.offset_deltas.cast(pa.int64()), self.base_offset)
             inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
             records, offsets = records.filter(inside), offsets.filter(inside)
         elif self.base_offset < start or self.next_offset > end:

@@ -40,7 +40,7 @@ from millstream.log.embedded.segment import (
 from millstream.log.errors import DamagedLogError
 
 
-def is_disordered(folder: Path, mark: Watermark) -> bool:
+def is_unclean(folder: Path, mark: Watermark) -> bool:
     """Tell whether a crash (or a writer at work just now) left something above the watermark."""
     active = folder / segment_name(mark.segment_base)
     if not active.exists() or active.stat().st_size != mark.length:

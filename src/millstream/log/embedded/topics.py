@@ -140,7 +140,7 @@ class TopicFolder:
             # 3
             sync_folder(self._folder, files=self._files)
 
-    def grow(self, name: str, partitions: int) -> None:
+    def add_partitions(self, name: str, partitions: int) -> None:
         """Give a topic more partitions.
 
         1. Build the new ones in the topic's folder, everything synced. Nobody looks at them yet; what an
