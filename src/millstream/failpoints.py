@@ -36,8 +36,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal, NoReturn, TypeAlias
 
-__all__ = ["ENVIRONMENT_VARIABLE", "REGISTRY", "Armed", "InjectedCrash", "Tear", "armed", "hit", "take_tear"]
-
 ENVIRONMENT_VARIABLE: Final = "MILLSTREAM_FAILPOINTS"
 
 REGISTRY: Final[dict[str, str]] = {
@@ -118,7 +116,7 @@ class Armed:
 
 
 @dataclass(frozen=True, slots=True)
-class Tear:
+class TornWrite:
     """An order to the durable layer: write a prefix of the next write, then :meth:`die`."""
 
     name: str
@@ -130,7 +128,7 @@ class Tear:
 
 
 _armed: dict[str, Armed] = {}
-_tears: list[Tear] = []
+_torn_writes: list[TornWrite] = []
 
 
 def hit(name: str) -> None:
@@ -166,12 +164,12 @@ def armed(name: str, action: Action = "raise", *, skip: int = 0) -> Iterator[Arm
             del _armed[name]
         else:
             _armed[name] = before
-        _tears[:] = [tear for tear in _tears if tear.name != name]
+        _torn_writes[:] = [torn for torn in _torn_writes if torn.name != name]
 
 
-def take_tear() -> Tear | None:
+def take_torn_write() -> TornWrite | None:
     """Return the pending order to tear the next write, if there is one. For the durable layer only."""
-    return _tears.pop() if _tears else None
+    return _torn_writes.pop() if _torn_writes else None
 
 
 def arm_from_environment(text: str) -> None:
@@ -211,7 +209,7 @@ def _act(point: Armed) -> None:
     elif point.action == "stop":
         _stop()
     else:
-        _tears.append(Tear(point.name, "kill" if point.action == "torn" else "raise"))
+        _torn_writes.append(TornWrite(point.name, "kill" if point.action == "torn" else "raise"))
 
 
 def _die(name: str, how: Literal["raise", "kill"]) -> NoReturn:

@@ -124,7 +124,7 @@ class CompactionMachine(RuleBasedStateMachine):
         data=st.data(),
         later=st.integers(0, 3 * DELAY),
         min_dirty=st.sampled_from([0.0, 0.5]),
-        beyond=st.sampled_from(["fold", "leave"]),
+        beyond=st.sampled_from(["merge", "leave"]),
     )
     def compact(self, data: st.DataObject, later: int, min_dirty: float, beyond: Beyond) -> None:
         self.now += later * 3_600_000

@@ -78,7 +78,7 @@ def test_bytes_that_were_stored_are_read() -> None:
     header = decode_header(BLOCK, "here")
     assert (header.length, header.raw_length) == (len(BLOCK), 64 + 704)
     assert decoded(BLOCK).records.equals(RECORDS)
-    assert PLACES.equals(decoded(BLOCK).places)
+    assert PLACES.equals(decoded(BLOCK).offset_deltas)
 
 
 def test_the_header_is_written_like_that() -> None:
@@ -100,7 +100,7 @@ def test_rows_with_places_come_back_as_they_were(values: list[bytes | None], ste
     chunks, _ = encode_sparse_block(records, places, len(values) * step, 77, compress=True)
     found = decoded(b"".join(chunks))
     assert found.records.equals(records)
-    assert places.equals(found.places)
+    assert places.equals(found.offset_deltas)
 
 
 def test_what_can_not_be_compressed_is_stored_as_it_is() -> None:

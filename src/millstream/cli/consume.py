@@ -9,17 +9,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import IO, Final, Literal, Self, TypeVar
+from typing import IO, Final, Literal, TypeVar
 
 import click
 import msgspec
 
 from millstream import serdes
-from millstream.cli.formats import FORMATS, Format, headers_to_json
+from millstream.cli.formats import Format, headers_to_json
 from millstream.log import FileLog, LogRecordBatch, TopicPartition
 from millstream.types import Offset
-
-__all__ = ["Consumer", "Start"]
 
 T = TypeVar("T")
 
@@ -49,26 +47,9 @@ class Consumer:
     """How many records may still be written; ``None``: any number."""
     positions: dict[TopicPartition, Offset] = field(default_factory=dict)
 
-    @classmethod
-    def from_options(
-        cls,
-        log: FileLog,
-        *,
-        output: IO[bytes],
-        start: Start | Offset,
-        key_format: str,
-        value_format: str,
-        is_json: bool,
-        key_separator: str | None,
-        null_marker: str,
-        max_messages: int | None,
-    ) -> Self:
-        """Make one from the command's options; complain about those that contradict each other."""
-        if is_json and key_separator is not None:
+    def __post_init__(self) -> None:
+        if self.is_json and self.key_separator is not None:
             raise click.UsageError("--json shows the key in a field of its own; leave --key-separator out.")
-        separator = None if key_separator is None else key_separator.encode()
-        formats = FORMATS[key_format], FORMATS[value_format]
-        return cls(log, output, start, *formats, is_json, separator, null_marker.encode(), max_messages)
 
     def run(self, partitions: Iterable[TopicPartition]) -> None:
         """Write what is there now, partition after partition."""

@@ -19,8 +19,6 @@ from typing import Final
 from millstream import serdes
 from millstream.record import Headers
 
-__all__ = ["FORMATS", "Format", "headers_from_json", "headers_to_json"]
-
 
 @dataclass(frozen=True, slots=True)
 class Format:
@@ -35,34 +33,25 @@ class Format:
     to_json: Callable[[bytes], object]
 
 
-def _same(data: bytes) -> bytes:
-    return data
-
-
 def _json_parse(data: bytes) -> bytes:
     serdes.json.deserialize(data)
     return data
 
 
-def _typed(kind: type, what: str) -> Callable[[object], object]:
-    def check(value: object) -> object:
-        if type(value) is not kind:
-            raise TypeError(f"expected {what}, got {type(value).__name__}")
-        return value
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, got {type(value).__name__}")
+    return value
 
-    return check
-
-
-_text = _typed(str, "text")
 
 FORMATS: Final = {
     form.name: form
     for form in (
         Format(
             "string",
-            parse=_same,
-            show=_same,
-            from_json=lambda value: str(_text(value)).encode(),
+            parse=bytes,
+            show=bytes,
+            from_json=lambda value: _text(value).encode(),
             to_json=lambda data: data.decode(),
         ),
         Format(
@@ -83,7 +72,7 @@ FORMATS: Final = {
             "hex",
             parse=lambda data: bytes.fromhex(data.decode()),
             show=lambda data: data.hex().encode(),
-            from_json=lambda value: bytes.fromhex(str(_text(value))),
+            from_json=lambda value: bytes.fromhex(_text(value)),
             to_json=bytes.hex,
         ),
     )
@@ -121,10 +110,10 @@ def headers_from_json(headers: object) -> Headers:
 
 def _header(pair: object) -> tuple[str, bytes | None]:
     match pair:
-        case (str(name), None) | [str(name), None]:
+        case [str(name), None]:
             return name, None
-        case (str(name), str(text)) | [str(name), str(text)]:
+        case [str(name), str(text)]:
             return name, text.encode()
-        case (str(name), {"hex": str(digits)}) | [str(name), {"hex": str(digits)}]:
+        case [str(name), {"hex": str(digits)}]:
             return name, bytes.fromhex(digits)
     raise ValueError(f'headers: {pair!r} is not a name with a text, null or {{"hex": "..."}}')

@@ -13,8 +13,6 @@ from typing import IO, Final
 
 from millstream.log.errors import RecordTooLargeError
 
-__all__ = ["MAX_LINE_BYTES", "Lines", "read_lines"]
-
 _PIECE_BYTES: Final = 1 << 20
 MAX_LINE_BYTES: Final = 16 << 20
 

@@ -16,8 +16,6 @@ import click
 
 from millstream.errors import MillstreamError
 
-__all__ = ["main", "millstream"]
-
 _COMMANDS: Final = {
     "state": "millstream.cli.state:state",
     "topics": "millstream.cli.topics:topics",

@@ -13,18 +13,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import click
 import msgspec
 
-from millstream.cli.formats import FORMATS, Format, headers_from_json
+from millstream.cli.formats import Format, headers_from_json
 from millstream.cli.lines import read_lines
 from millstream.cli.progress import progress_bar
 from millstream.log import Producer
 from millstream.record import Headers
-
-__all__ = ["LineParser", "open_inputs", "produce_stream"]
 
 
 class JsonLine(msgspec.Struct):
@@ -50,44 +48,15 @@ class LineParser:
     timestamp: int | None
     null_marker: bytes | None
 
-    @classmethod
-    def from_options(
-        cls,
-        *,
-        key_format: str,
-        value_format: str,
-        is_json: bool,
-        key_separator: str | None,
-        key: str | None,
-        headers: Sequence[str],
-        partition: int | None,
-        timestamp: int | None,
-        null_marker: str | None,
-    ) -> Self:
-        """Make one from the command's options; complain about those that contradict each other."""
-        if key is not None and key_separator is not None:
+    def __post_init__(self) -> None:
+        if self.key is not None and self.key_separator is not None:
             raise click.UsageError("--key and --key-separator contradict each other; give one of them.")
-        if is_json and (key_separator is not None or null_marker is not None):
+        if self.is_json and (self.key_separator is not None or self.null_marker is not None):
             raise click.UsageError(
                 "--json has fields for the key and for null; leave --key-separator and --null-marker out."
             )
-        if key_separator == "":
+        if self.key_separator == b"":
             raise click.UsageError("--key-separator is empty; give the text between key and value.")
-        try:
-            key_bytes = None if key is None else FORMATS[key_format].parse(key.encode())
-        except (ValueError, TypeError) as error:
-            raise click.BadParameter(f"{key!r} is not {key_format} ({error})", param_hint="--key") from error
-        return cls(
-            FORMATS[key_format],
-            FORMATS[value_format],
-            is_json,
-            _encoded(key_separator),
-            key_bytes,
-            tuple(_header_option(text) for text in headers),
-            partition,
-            timestamp,
-            _encoded(null_marker),
-        )
 
     def send(self, producer: Producer, line: bytes) -> None:
         """Give the record of one line to the producer. ValueError or TypeError if there is none in it."""
@@ -164,12 +133,9 @@ def _bad_line(name: str, number: int, line: bytes, error: Exception) -> str:
     )
 
 
-def _header_option(text: str) -> tuple[str, bytes]:
+def header_option(text: str) -> tuple[str, bytes]:
+    """Return the header that an option states."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE.", param_hint="--header")
     return name, value.encode()
-
-
-def _encoded(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()

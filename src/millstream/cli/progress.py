@@ -6,22 +6,12 @@ characters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TimeRemainingColumn
 from rich.text import Text
-
-__all__ = ["Advance", "progress_bar"]
-
-
-class Advance(Protocol):
-    """Tell that so many bytes and records more are done."""
-
-    def __call__(self, *, size: int, records: int) -> None:
-        """Move the bar."""
 
 
 class _Records(ProgressColumn):
@@ -34,14 +24,17 @@ class _Records(ProgressColumn):
 
 
 @contextmanager
-def progress_bar(title: str, total_bytes: int | None, console: Console | None = None) -> Iterator[Advance]:
-    """Show a bar on standard error, if that is a terminal and the total is known."""
+def progress_bar(
+    title: str, total_bytes: int | None, console: Console | None = None
+) -> Iterator[Callable[..., None]]:
+    """Show a bar on standard error, if that is a terminal and the total is known.
+
+    Gives a function that is told how many more bytes (``size``) and ``records`` are done.
+    """
     console = console or Console(stderr=True)
-    if not console.is_terminal or not total_bytes:
-        yield _nothing
-        return
+    is_hidden = not console.is_terminal or not total_bytes
     columns = ("{task.description}", BarColumn(), TaskProgressColumn(), _Records(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=console, disable=is_hidden) as bar:
         task = bar.add_task(title, total=total_bytes, records=0)
         done = 0
 
@@ -51,7 +44,3 @@ def progress_bar(title: str, total_bytes: int | None, console: Console | None = 
             bar.update(task, advance=size, records=done)
 
         yield advance
-
-
-def _nothing(*, size: int, records: int) -> None:
-    """Take the place of a bar that nobody could see."""

@@ -21,8 +21,6 @@ from millstream.state.errors import TaskLockedError
 from millstream.state.local.cleaning import LocalTask, clean, existing_state_directory, local_tasks
 from millstream.state.local.directory import StateDirectory, TaskDirectory
 
-__all__ = ["state"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULT: Final = "millstream-state"

@@ -1,4 +1,4 @@
-"""``millstream topics``: create, alter, delete, list, describe, tidy, produce, consume.
+"""``millstream topics``: create, alter, delete, list, describe, compact, produce, consume.
 
 Text in, text out: lines or JSON lines, files or pipes. What the commands print on standard output is data;
 what they tell is on standard error.
@@ -18,14 +18,12 @@ from typing import Any, BinaryIO, Final, TypeVar, cast
 import click
 
 from millstream.cli.consume import Consumer, Start
-from millstream.cli.formats import FORMATS
-from millstream.cli.produce import LineParser, open_inputs, produce_stream
+from millstream.cli.formats import FORMATS, Format
+from millstream.cli.produce import LineParser, header_option, open_inputs, produce_stream
 from millstream.commit.source_changelog import compaction_bound
 from millstream.log import FileLog, Producer, TimestampType, TopicConfig, TopicPartition, open_log
 from millstream.log.errors import TopicExistsError
 from millstream.types import Offset, Partition
-
-__all__ = ["topics"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,9 +50,23 @@ def _format_options(command: F) -> F:
             type=click.Choice(list(FORMATS)),
             default="string",
             show_default=True,
+            is_eager=True,  # before --key, which is written so
+            callback=lambda _context, _option, name: FORMATS[name],
             help=f"How a {part} is written.",
         )(command)
     return command
+
+
+def _encoded(_context: click.Context, _option: click.Parameter, text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _key(context: click.Context, _option: click.Parameter, text: str | None) -> bytes | None:
+    form: Format = context.params["key_format"]
+    try:
+        return None if text is None else form.parse(text.encode())
+    except (ValueError, TypeError) as error:
+        raise click.BadParameter(f"{text!r} is not {form.name} ({error})", param_hint="--key") from error
 
 
 def _standard_output() -> BinaryIO:
@@ -214,15 +226,17 @@ def describe(topic: str, log: FileLog) -> None:
 @topics.command()
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
 @_log_option
-def tidy(names: tuple[str, ...], log: FileLog) -> None:
-    """Bring small files together, compact, and apply the retention of topics (default: of all).
+def compact(names: tuple[str, ...], log: FileLog) -> None:
+    """Merge small segments, compact, and apply the retention of topics (default: of all).
 
     Applications do this for the topics that they read and write, and they alone do it for their changelogs:
     they know which versions are still needed. It may run while others read and write.
 
     \b
     Example:
-      millstream topics tidy clicks
+      millstream topics compact clicks
+
+    "tidy" is another name of this command.
     """
     for topic in names or log.topics():
         owner = _owner_of_changelog(topic, log)
@@ -242,6 +256,9 @@ def tidy(names: tuple[str, ...], log: FileLog) -> None:
         click.echo(f"{topic}: {rewritten} partitions rewritten, {gone:,} records let go.", err=True)
 
 
+topics.add_command(compact, "tidy")
+
+
 @topics.command()
 @click.argument("topic")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
@@ -250,16 +267,22 @@ def tidy(names: tuple[str, ...], log: FileLog) -> None:
 @click.option(
     "--json", "is_json", is_flag=True, help="Lines are JSON objects: key, value, timestamp, headers."
 )
-@click.option("--key-separator", help="A line is the key, this text, and the value.")
-@click.option("--key", help="The key of every record.")
+@click.option("--key-separator", callback=_encoded, help="A line is the key, this text, and the value.")
+@click.option("--key", callback=_key, help="The key of every record.")
 @click.option(
-    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record."
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    callback=lambda _context, _option, texts: tuple(map(header_option, texts)),
+    metavar="NAME=VALUE",
+    help="A header of every record.",
 )
 @click.option(
     "--partition", type=click.IntRange(0), help="Where every record goes; otherwise its key decides."
 )
 @click.option("--timestamp", type=click.IntRange(0), metavar="MS", help="The time of every record; else now.")
-@click.option("--null-marker", help="A value with this text is a tombstone (null).")
+@click.option("--null-marker", callback=_encoded, help="A value with this text is a tombstone (null).")
 def produce(topic: str, files: tuple[str, ...], log: FileLog, partition: int | None, **options: Any) -> None:
     """Append records to a topic: a line each, from FILES or from standard input.
 
@@ -273,7 +296,7 @@ def produce(topic: str, files: tuple[str, ...], log: FileLog, partition: int | N
     A JSON line is an object with any of "key", "value", "timestamp" (ms) and "headers" (an object); other
     fields are ignored, so the output of "consume --json" can be fed back.
     """
-    parser = LineParser.from_options(partition=_known(log, topic, partition), **options)
+    parser = LineParser(partition=_known(log, topic, partition), **options)
     started = time.monotonic()
     count = 0
     with Producer(log, topic) as producer:
@@ -291,14 +314,20 @@ def produce(topic: str, files: tuple[str, ...], log: FileLog, partition: int | N
 @click.option(
     "--json", "is_json", is_flag=True, help="Show JSON lines: key, value, offset, headers and so on."
 )
-@click.option("--key-separator", help="Show the key, this text, and the value.")
-@click.option("--null-marker", default="null", show_default=True, help="How a null key or value is shown.")
+@click.option("--key-separator", callback=_encoded, help="Show the key, this text, and the value.")
+@click.option(
+    "--null-marker",
+    callback=_encoded,
+    default="null",
+    show_default=True,
+    help="How a null key or value is shown.",
+)
 @click.option("--partition", type=click.IntRange(0), help="Only this partition.")
 @click.option(
     "--from-beginning", is_flag=True, help="Begin with the first record (default, unless following)."
 )
 @click.option("--offset", type=click.IntRange(0), help="Begin at this offset of each partition.")
-@click.option("--max-messages", type=click.IntRange(0), help="Stop after so many records.")
+@click.option("--max-messages", "left", type=click.IntRange(0), help="Stop after so many records.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for new records, until Ctrl-C.")
 def consume(
     topic: str,
@@ -324,9 +353,7 @@ def consume(
     known = _known(log, topic, partition)
     numbers = range(log.config(topic).partitions) if known is None else [known]
     start = Start.LATEST if follow and not from_beginning else Start.EARLIEST
-    consumer = Consumer.from_options(
-        log, output=_standard_output(), start=start if offset is None else Offset(offset), **options
-    )
+    consumer = Consumer(log, _standard_output(), start if offset is None else Offset(offset), **options)
     consumer.run([TopicPartition(topic, Partition(number)) for number in numbers])
     if follow:
         consumer.follow()

@@ -69,7 +69,7 @@ def being_rewritten(
     for place in places:
         left_ms = max(0, int((deadline - time.monotonic()) * 1000))
         try:
-            log.settle_rewrites(place, timeout_ms=left_ms)
+            log.wait_for_log_cleaner(place, timeout_ms=left_ms)
         except LockTimeoutError:
             busy.add(place)
     return frozenset(busy)

@@ -23,21 +23,6 @@ from millstream.durable.errors import DamagedFileError, DiskFullError
 from millstream.durable.layer import OS_FILES, Chunk, FileLayer
 from millstream.threads import repeated
 
-__all__ = [
-    "create_exclusive",
-    "disk_errors_named",
-    "is_temporary",
-    "opened",
-    "publish_by_link",
-    "publish_exclusive",
-    "read_bounded",
-    "replace_durably",
-    "sync_folder",
-    "synced_meanwhile",
-    "temporary_name",
-    "write_all",
-]
-
 _TEMPORARY: Final = ".tmp"
 SYNC_STEP_BYTES: Final = 4 << 20
 _SYNC_BREAK_S: Final = 0.005
@@ -80,14 +65,8 @@ def publish_exclusive(path: Path, chunks: Iterable[Chunk], *, files: FileLayer =
     1. Write and sync a temporary file beside it.
     2. :func:`publish_by_link`.
     """
-    temporary = temporary_name(path)
-    length = _write_new(temporary, chunks, files)
-    try:
+    with _written_beside(path, chunks, files) as (temporary, length):
         publish_by_link(temporary, path, files=files)
-    except (OSError, DiskFullError):
-        with suppress(OSError):
-            files.unlink(temporary)
-        raise
     return length
 
 
@@ -98,15 +77,8 @@ def replace_durably(path: Path, chunks: Iterable[Chunk], *, files: FileLayer = O
     2. Rename it over ``path`` (atomic: readers see the old content or the new).
     3. Sync the folder.
     """
-    temporary = temporary_name(path)
-    length = _write_new(temporary, chunks, files)
-    try:
-        with disk_errors_named(path):
-            files.rename(temporary, path)
-    except (OSError, DiskFullError):
-        with suppress(OSError):
-            files.unlink(temporary)
-        raise
+    with _written_beside(path, chunks, files) as (temporary, length), disk_errors_named(path):
+        files.rename(temporary, path)
     failpoints.hit("durable.replaced")
     sync_folder(path.parent, files=files)
     return length
@@ -138,10 +110,10 @@ def write_all(fd: int, chunks: Iterable[Chunk], position: int, *, files: FileLay
     """
     for chunk in chunks:
         view = memoryview(chunk).cast("B")
-        tear = failpoints.take_tear()
-        if tear is not None:
+        torn = failpoints.take_torn_write()
+        if torn is not None:
             files.pwrite(fd, view[: len(view) // 2], position)
-            tear.die()
+            torn.die()
         while len(view):
             taken = files.pwrite(fd, view, position)
             view = view[taken:]
@@ -189,17 +161,6 @@ def is_temporary(name: str) -> bool:
     return name.startswith(".") and name.endswith(_TEMPORARY)
 
 
-def _write_in_steps(fd: int, chunks: Iterable[Chunk], files: FileLayer) -> int:
-    """Write a new file; sync a large one now and then, or its last sync would hold up everybody else's."""
-    length = synced = 0
-    for chunk in chunks:
-        length = write_all(fd, [chunk], length, files=files)
-        if length - synced >= SYNC_STEP_BYTES:
-            files.fsync(fd)
-            synced = length
-    return length
-
-
 def synced_meanwhile(path: Path) -> AbstractContextManager[None]:
     """Sync a file again and again while somebody else writes it: the same for files that others write."""
 
@@ -210,11 +171,30 @@ def synced_meanwhile(path: Path) -> AbstractContextManager[None]:
     return repeated(sync, _SYNC_BREAK_S, "millstream-sync")
 
 
+@contextmanager
+def _written_beside(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> Iterator[tuple[Path, int]]:
+    """Write and sync a temporary file beside ``path``; remove it if it can't be given its name."""
+    temporary = temporary_name(path)
+    length = _write_new(temporary, chunks, files)
+    try:
+        yield temporary, length
+    except (OSError, DiskFullError):
+        with suppress(OSError):
+            files.unlink(temporary)
+        raise
+
+
 def _write_new(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> int:
+    """Write and sync a new file; a large one in steps, or its last sync would hold up everybody else's."""
+    length = synced = 0
     with disk_errors_named(path):
         fd = files.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
-            length = _write_in_steps(fd, chunks, files)
+            for chunk in chunks:
+                length = write_all(fd, [chunk], length, files=files)
+                if length - synced >= SYNC_STEP_BYTES:
+                    files.fsync(fd)
+                    synced = length
             failpoints.hit("durable.file_written")
             files.fsync(fd)
         except OSError:

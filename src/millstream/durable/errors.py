@@ -1,30 +1,8 @@
-"""What can go wrong with files.
-
-::
-
-MillstreamError
-└── DurableFileError           a file or folder could not be used as asked
-├── DiskFullError          no space or quota left; nothing was acknowledged
-├── UnsafeFolderError      somebody else could change what is in the folder
-├── UnsuitableStorageError the storage lacks exclusive creation or hard links
-├── LockTimeoutError       another process held a lock for too long
-└── DamagedFileError       bytes on disk are not what was written
-└── FormatVersionError written by another version of Millstream
-"""
+"""What can go wrong with files: all are DurableFileErrors."""
 
 from __future__ import annotations
 
 from millstream.errors import MillstreamError
-
-__all__ = [
-    "DamagedFileError",
-    "DiskFullError",
-    "DurableFileError",
-    "FormatVersionError",
-    "LockTimeoutError",
-    "UnsafeFolderError",
-    "UnsuitableStorageError",
-]
 
 
 class DurableFileError(MillstreamError):

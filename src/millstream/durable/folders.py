@@ -16,8 +16,6 @@ from millstream.durable.actions import disk_errors_named, opened, sync_folder, t
 from millstream.durable.errors import UnsafeFolderError, UnsuitableStorageError
 from millstream.durable.layer import OS_FILES, FileLayer
 
-__all__ = ["check_private_folder", "check_storage", "ensure_private_folder"]
-
 
 def ensure_private_folder(folder: Path, *, files: FileLayer = OS_FILES) -> None:
     """Make ``folder`` and its missing parents, durably and with mode 0700; refuse an unsafe one."""

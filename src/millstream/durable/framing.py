@@ -24,8 +24,6 @@ import msgspec
 
 from millstream.durable.errors import DamagedFileError, FormatVersionError
 
-__all__ = ["FRAME_HEADER_BYTES", "FrameKind", "TruncatedFrameError", "checksum"]
-
 T = TypeVar("T")
 
 _HEADER: Final = struct.Struct("<4sB3xI")

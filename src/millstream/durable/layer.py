@@ -17,8 +17,6 @@ import os
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-__all__ = ["FILE_MODE", "FOLDER_MODE", "OS_FILES", "Chunk", "FileLayer", "OsFileLayer"]
-
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the disk's cache
 
 FILE_MODE: Final = 0o600

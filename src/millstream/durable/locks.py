@@ -19,8 +19,6 @@ from typing import Final
 from millstream.durable.errors import LockTimeoutError, UnsuitableStorageError
 from millstream.durable.layer import FILE_MODE
 
-__all__ = ["held_lock"]
-
 _FIRST_WAIT_S: Final = 0.0005
 _LONGEST_WAIT_S: Final = 0.02
 _OWNER_BYTES: Final = 32

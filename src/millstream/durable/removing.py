@@ -16,8 +16,6 @@ from typing import Final
 from millstream.durable.actions import opened
 from millstream.durable.layer import OS_FILES, FileLayer
 
-__all__ = ["remove_in_steps", "remove_tree_in_steps"]
-
 STEP_BYTES: Final = 16 << 20
 _BREAK_S: Final = 0.004
 

@@ -5,7 +5,7 @@ durable and keeps its offset for ever; a range of offsets reads the same every t
 an error and never an empty answer. It knows bytes, not values, and nothing of applications.
 
 Records travel as Arrow record batches (:data:`~millstream.log.blocks.SCHEMA`), never one by one. The embedded
-log (:mod:`millstream.log.embedded.file_log`) implements :class:`SealedLog`; Kafka can implement :class:`Log`.
+log (:mod:`millstream.log.embedded.file_log`) is a :class:`SealedLog`; Kafka can implement :class:`Log`.
 """
 
 from __future__ import annotations
@@ -15,29 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from millstream.record import Headers
 from millstream.types import Epoch, Offset, Partition
-
-__all__ = [
-    "AppendResult",
-    "Beyond",
-    "Compacted",
-    "Log",
-    "LogRecordBatch",
-    "PartitionDescription",
-    "Publication",
-    "PublishResult",
-    "SealedLog",
-    "SealedRange",
-    "Stamp",
-    "TimestampType",
-    "TopicConfig",
-    "TopicDescription",
-    "TopicPartition",
-    "UpTo",
-]
 
 Expired: TypeAlias = Callable[[bytes], tuple[bytes, bytes] | None]
 """From the value of the last record with an empty key: from which key (inclusive) to which one (exclusive)
@@ -45,9 +27,9 @@ records are gone. Where such records tell what has expired, nobody writes a tomb
 
 UpTo: TypeAlias = Offset | Callable[[], Offset | None] | None
 """How far a partition may be compacted, or whom to ask when it begins; None: as far as it goes."""
-Beyond: TypeAlias = Literal["fold", "leave"]
-"""Of rows in sealed files that can't be compacted yet: bring them together; or leave them, if the files stay
-anyway and the rows can soon be compacted."""
+Beyond: TypeAlias = Literal["merge", "leave"]
+"""Of rows in sealed files that can't be compacted yet: merge them into a segment; or leave them, if the files
+stay anyway and the rows can soon be compacted."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -221,9 +203,8 @@ class SealedRange:
     stamp: Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """The last that a task published into a partition."""
+class Publication(msgspec.Struct, frozen=True, array_like=True):
+    """The last that a task published into a partition. In segments it stands as an array."""
 
     epoch: Epoch
     base_offset: Offset
@@ -341,11 +322,11 @@ class SealedLog(Log, Protocol):
         min_entries: int,
         up_to: UpTo = None,
         expired: Expired | None = None,
-        beyond: Beyond = "fold",
+        beyond: Beyond = "merge",
     ) -> bool:
         """Bring rows of sealed files together; compact up to an offset, if the topic is compacted."""
 
-    def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
+    def wait_for_log_cleaner(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
         """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
 
     def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:

@@ -12,7 +12,7 @@ The header answers questions of time without touching the body. The schema is fi
 whose records have no headers leaves that column out (flag 1). Every length is bounded before it is believed.
 
 A block covers as many offsets as it has rows, unless compaction removed some: then it says how many it covers
-(its span) and has a column with the place of each row in them (flag 2).
+(its span) and has a column with the offset delta of each row: its offset less that of the block (flag 2).
 
 A block that is rewritten may have its body compressed as a whole, with zstd (flag 4, version 2). Then the
 header says how long it was (raw body length, else zero), and the checksum is that of the bytes as they stand
@@ -32,25 +32,8 @@ import pyarrow.compute as pc
 
 from millstream.durable import Chunk, FormatVersionError, checksum
 from millstream.errors import InvalidTimestampError
-from millstream.log.compression import compressed, decompressed
 from millstream.log.errors import DamagedLogError, RecordTooLargeError
 from millstream.record import Headers
-
-__all__ = [
-    "BLOCK_HEADER_BYTES",
-    "MAX_BLOCK_BYTES",
-    "MAX_RECORD_BYTES",
-    "SCHEMA",
-    "BlockHeader",
-    "Rows",
-    "decode_block",
-    "decode_header",
-    "decode_rows",
-    "encode_blocks",
-    "encode_sparse_block",
-    "record_batch",
-    "rows_within",
-]
 
 HEADERS_TYPE: Final = pa.list_(
     pa.struct([pa.field("key", pa.utf8(), nullable=False), ("value", pa.binary())])
@@ -65,7 +48,7 @@ SCHEMA: Final = pa.schema(
 )
 """The columns of every batch of records in a log."""
 _PLAIN: Final = pa.schema(list(SCHEMA)[:3])
-_PLACE: Final = pa.field("place", pa.uint32(), nullable=False)
+_OFFSET_DELTA: Final = pa.field("offset_delta", pa.uint32(), nullable=False)
 
 MAX_RECORD_BYTES: Final = 16 << 20
 """The bound of one record's key, value and headers together."""
@@ -83,6 +66,12 @@ BLOCK_HEADER_BYTES: Final = 64
 _MAGIC: Final = b"MSBK"
 _VERSIONS: Final = (1, 2)
 """The second is that of compressed blocks."""
+_CODEC: Final = "zstd"
+_LEVEL: Final = 1
+"""The fastest; higher ones take little more off."""
+_WORTH_IT: Final = 0.97
+"""What is left by compression must be no more than this part, or the body is left as it is: it is then read
+without a copy."""
 _NO_HEADERS: Final = 1
 _SPARSE: Final = 2
 _COMPRESSED: Final = 4
@@ -123,10 +112,10 @@ class BlockHeader:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The records of a block, and the place of each among the offsets that it covers."""
+    """The records of a block, and the offset of each less that of the block."""
 
     records: pa.RecordBatch
-    places: pa.Array | None
+    offset_deltas: pa.Array | None
     """``None``: one after the other."""
 
 
@@ -166,10 +155,10 @@ def encode_blocks(
 
 
 def encode_sparse_block(
-    records: pa.RecordBatch, places: pa.Array, span: int, append_time: int, *, compress: bool = False
+    records: pa.RecordBatch, offset_deltas: pa.Array, span: int, append_time: int, *, compress: bool = False
 ) -> tuple[list[Chunk], BlockHeader]:
     """Return the bytes of one block that covers ``span`` offsets and has records at some of them."""
-    header, body = _encode(records, append_time, places.cast(pa.uint32()), span, compress=compress)
+    header, body = _encode(records, append_time, offset_deltas.cast(pa.uint32()), span, compress=compress)
     return _chunks(header, body), header
 
 
@@ -219,7 +208,7 @@ def decode_block(header: BlockHeader, block: bytes | memoryview, where: str) -> 
 
 
 def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> Rows:
-    """Return the records of a whole block (header included), and their places: see :func:`decode_block`."""
+    """Return the records of a whole block (header included) and their offset deltas; see decode_block."""
     body = memoryview(block)[BLOCK_HEADER_BYTES : BLOCK_HEADER_BYTES + header.body_length]
     if len(body) < header.body_length:
         raise _damaged(where, f"it ends after {len(body)} of {header.body_length} bytes")
@@ -227,19 +216,21 @@ def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> R
         raise _damaged(where, "the checksum of its records does not match")
     schema = SCHEMA if header.has_headers else _PLAIN
     if header.is_sparse:
-        schema = schema.append(_PLACE)
+        schema = schema.append(_OFFSET_DELTA)
     try:
-        raw = decompressed(body, header.raw_body_length) if header.raw_body_length else pa.py_buffer(body)
+        raw = pa.py_buffer(body)
+        if header.raw_body_length:  # so many bytes are allocated: decode_header has bounded the number
+            raw = pa.Codec(_CODEC).decompress(raw, header.raw_body_length)
         found = pa.ipc.read_record_batch(raw, schema)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(where, f"its records can't be read ({error})") from error
     if found.num_rows != header.rows:
         raise _damaged(where, f"it has {found.num_rows} records and claims {header.rows}")
     columns = found.columns
-    places = columns.pop() if header.is_sparse else None
+    offset_deltas = columns.pop() if header.is_sparse else None
     if not header.has_headers:
         columns.append(pa.nulls(header.rows, HEADERS_TYPE))
-    return Rows(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), places)
+    return Rows(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), offset_deltas)
 
 
 def _column(values: Sequence[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
@@ -314,18 +305,19 @@ def sum_of(column: pa.Array) -> int:
 def _encode(
     records: pa.RecordBatch,
     append_time: int,
-    places: pa.Array | None = None,
+    offset_deltas: pa.Array | None = None,
     span: int = 0,
     *,
     compress: bool,
 ) -> tuple[BlockHeader, pa.Buffer]:
     has_headers = records.column(3).null_count < records.num_rows
     written = records if has_headers else records.select([0, 1, 2])
-    if places is not None:
-        written = written.append_column(_PLACE, places)
-    raw = written.serialize()
-    shorter = compressed(raw) if compress else None
-    body = raw if shorter is None else shorter
+    if offset_deltas is not None:
+        written = written.append_column(_OFFSET_DELTA, offset_deltas)
+    body = raw = written.serialize()
+    if compress:
+        shorter = pa.Codec(_CODEC, _LEVEL).compress(raw)
+        body = shorter if shorter.size <= _WORTH_IT * raw.size else raw
     timestamps = records.column(2)
     bounds = pc.min_max(timestamps)
     high = bounds["max"].as_py()
@@ -338,9 +330,9 @@ def _encode(
         max_at=0 if high is None else pc.index(timestamps, high).as_py(),
         has_headers=has_headers,
         body_checksum=checksum(memoryview(body)),
-        span=records.num_rows if places is None else span,
-        is_sparse=places is not None,
-        raw_body_length=0 if shorter is None else raw.size,
+        span=records.num_rows if offset_deltas is None else span,
+        is_sparse=offset_deltas is not None,
+        raw_body_length=0 if body is raw else raw.size,
     )
     return header, body
 

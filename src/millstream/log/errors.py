@@ -1,34 +1,8 @@
-"""What can go wrong with a log.
-
-::
-
-    MillstreamError
-    └── LogError                     a topic could not be used as asked
-        ├── NoSuchLogError           there is no log at that place
-        ├── UnknownTopicError        no topic (or partition) of that name
-        ├── TopicExistsError         a topic of that name is there already
-        ├── InvalidTopicError        a name or a number of partitions that can't be
-        ├── OffsetOutOfRangeError    that range was removed, or is not there yet
-        ├── RecordTooLargeError      a record or a batch is over its bound
-        ├── InvalidPublicationError  a sealed range is not what its publisher says
-        └── DamagedLogError          acknowledged bytes are not what was written
-"""
+"""What can go wrong with a log: all are LogErrors."""
 
 from __future__ import annotations
 
 from millstream.errors import MillstreamError
-
-__all__ = [
-    "DamagedLogError",
-    "InvalidPublicationError",
-    "InvalidTopicError",
-    "LogError",
-    "NoSuchLogError",
-    "OffsetOutOfRangeError",
-    "RecordTooLargeError",
-    "TopicExistsError",
-    "UnknownTopicError",
-]
 
 
 class LogError(MillstreamError):

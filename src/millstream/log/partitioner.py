@@ -13,8 +13,6 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["murmur2", "murmur2_column", "partition_for_key", "partitions_for_keys"]
-
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF

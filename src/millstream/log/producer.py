@@ -20,8 +20,6 @@ from millstream.log.partitioner import partitions_for_keys
 from millstream.record import Headers
 from millstream.types import Partition
 
-__all__ = ["Producer"]
-
 _MAX_RECORDS: Final = 100_000
 _MAX_BYTES: Final = 16 << 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import polars as pl
 import pyarrow as pa
@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 from millstream.log.api import Expired
 from millstream.log.embedded.reader import Stored
 from millstream.types import Offset
-
-__all__ = ["MIN_DIRTY", "Compaction", "KeepAll", "KeepLast", "Kept", "LastOffsets", "Rule"]
 
 MAX_KEYS: Final = 5_000_000
 """How many distinct keys one pass of a compaction holds in memory; the next pass goes on."""
@@ -49,26 +47,14 @@ class Kept:
     """The offset behind the last tombstone that does not stay; 0: none."""
 
 
-class Rule(Protocol):
-    """Says of each block what is kept."""
-
-    up_to: int
-    """It is for records before this offset only."""
-    compacted_to: int
-    """How far it leaves out what later records replace."""
-
-    def kept(self, stored: Stored) -> Kept:
-        """What is kept of a block."""
-
-
 class KeepAll:
-    """Folding."""
+    """Merging: of records before ``up_to`` all stay; up to ``compacted_to`` nothing that others replace."""
 
     up_to = sys.maxsize
     compacted_to = 0
 
     def kept(self, stored: Stored) -> Kept:
-        """All."""
+        """Return what is kept of a block: all."""
         return Kept(stored.records, stored.offsets())
 
 
@@ -88,7 +74,7 @@ class KeepLast:
         self._deletes_before = deletes_before
 
     def kept(self, stored: Stored) -> Kept:
-        """The others."""
+        """Return the others."""
         offsets = stored.offsets()
         column = stored.records.column(0)
         keys = pl.Series(column)
@@ -105,6 +91,9 @@ class KeepLast:
                 stays &= ~going
         mask = stays.to_arrow()
         return Kept(stored.records.filter(mask), offsets.filter(mask), deletes_gone_to)
+
+
+Rule: TypeAlias = KeepAll | KeepLast
 
 
 class LastOffsets:
@@ -131,7 +120,7 @@ class LastOffsets:
         own = keys.take(pl.int_range(len(keys), eager=True).to_arrow())  # else the block's values stay, too
         self._new.append(pl.DataFrame({"key": pl.Series(own), "at": pl.Series(offsets)}).drop_nulls("key"))
         if self._new_rows() >= max(_MOST_NEW, self._table.height):
-            self._settled()
+            self._current()
 
     def has_at_least(self, count: int) -> bool:
         """Whether there are so many keys."""
@@ -141,23 +130,23 @@ class LastOffsets:
         return sum(frame.height for frame in self._new)
 
     def __len__(self) -> int:
-        return self._settled().height
+        return self._current().height
 
     def of(self, key: bytes) -> int | None:
         """The last offset of one key."""
-        found = self._settled().filter(pl.col("key") == key)["at"]
+        found = self._current().filter(pl.col("key") == key)["at"]
         return int(found[0]) if len(found) else None
 
     def replaces(self, keys: pl.Series, offsets: pl.Series) -> pl.Series:
         """Of which records there is a later one."""
-        table = self._settled()
+        table = self._current()
         if table.is_empty():
             return pl.repeat(value=False, n=len(keys), eager=True)
-        places = table["hash"].search_sorted(_hashes(keys, self._seed)).clip(upper_bound=table.height - 1)
-        found = table[places]
+        rows = table["hash"].search_sorted(_hashes(keys, self._seed)).clip(upper_bound=table.height - 1)
+        found = table[rows]
         return ((found["key"] == keys) & (found["at"] > offsets)).fill_null(value=False)
 
-    def _settled(self) -> pl.DataFrame:
+    def _current(self) -> pl.DataFrame:
         if self._new:
             known = pl.concat([self._table.select("key", "at"), *self._new])
             self._new = []

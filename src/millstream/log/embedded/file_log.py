@@ -23,6 +23,8 @@ processes.
 Why it is built like this: docs/design/0002-embedded-log.md.
 """
 
+# ruff: noqa: D102  # Log and SealedLog describe the methods
+
 from __future__ import annotations
 
 import threading
@@ -33,7 +35,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -58,6 +60,7 @@ from millstream.log.api import (
     PartitionDescription,
     Publication,
     PublishResult,
+    SealedLog,
     SealedRange,
     TopicConfig,
     TopicDescription,
@@ -65,15 +68,14 @@ from millstream.log.api import (
     UpTo,
 )
 from millstream.log.embedded.compaction import MIN_DIRTY, Compaction
-from millstream.log.embedded.log_cleaner import SEGMENTS_OF_RETENTION, LogCleaner
-from millstream.log.embedded.partition import Limits, PartitionFiles, PartitionPlace
+from millstream.log.embedded.index import PartitionInfo
+from millstream.log.embedded.log_cleaner import LogCleaner
+from millstream.log.embedded.partition import Limits, PartitionFiles
 from millstream.log.embedded.reader import PartitionReader
 from millstream.log.embedded.sealed import check_sealed
 from millstream.log.embedded.topics import Topic, TopicFolder
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.types import Offset, Partition
-
-T = TypeVar("T")
 
 _FEW_WORKS: Final = 2
 _MOST_THREADS: Final = 8
@@ -94,8 +96,8 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class FileLog:
-    """A log in a folder. Implements :class:`~millstream.log.api.SealedLog`.
+class FileLog(SealedLog):
+    """A log in a folder.
 
     >>> import tempfile
     >>> from millstream.log import record_batch
@@ -121,21 +123,15 @@ class FileLog:
         self._limits = limits or Limits()
         self._now_ms = now_ms
         self._topics = TopicFolder(self.root / TOPICS, files, self._limits.lock_timeout_ms)
-        self._forget()
-
-    def _forget(self) -> None:
         self._found: dict[str, Topic] = {}
         self._partitions: dict[TopicPartition, PartitionFiles] = {}
-        self._settled: set[str] = set()
+        self._synced: set[str] = set()
         self._is_checked = False
         self._mutex = threading.Lock()
 
-    def __getstate__(self) -> tuple[Path, FileLayer, Limits, Callable[[], int]]:
-        return self.root, self._files, self._limits, self._now_ms
-
-    def __setstate__(self, state: tuple[Path, FileLayer, Limits, Callable[[], int]]) -> None:
-        root, files, limits, now_ms = state
-        self.__init__(root, files=files, limits=limits, now_ms=now_ms)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Callable[[], FileLog], tuple[()]]:
+        made = partial(type(self), self.root, files=self._files, limits=self._limits, now_ms=self._now_ms)
+        return made, ()
 
     # Topics -------------------------------------------------------------------------------------------
 
@@ -145,14 +141,12 @@ class FileLog:
         self._topics.create(topic, config or TopicConfig())
 
     def topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
         self._check_log()
         return self._topics.names()
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Let a topic have so many partitions in all; never fewer than now. What is in them stays."""
         self._check_log()
-        self._topics.grow(topic, partitions)
+        self._topics.add_partitions(topic, partitions)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records. Whoever still reads it is told that there is no such topic."""
@@ -163,57 +157,47 @@ class FileLog:
             self._partitions = {
                 place: found for place, found in self._partitions.items() if place.topic != topic
             }
-            self._settled.discard(topic)
+            self._synced.discard(topic)
 
     def config(self, topic: str) -> TopicConfig:
-        """Return what the topic was created with, and the partitions that it has now."""
         return self._topic_now(topic).config()
 
     def describe(self, topic: str) -> TopicDescription:
-        """Return the topic as it is now."""
         config = self.config(topic)
-        partitions = [Partition(number) for number in range(config.partitions)]
-        bounds = [self._partition(TopicPartition(topic, number)).bounds() for number in partitions]
-        return TopicDescription(
-            topic, config, tuple(PartitionDescription(n, *b) for n, b in zip(partitions, bounds, strict=True))
-        )
+        places = [TopicPartition(topic, Partition(number)) for number in range(config.partitions)]
+        now = [PartitionDescription(place.partition, *self._partition(place).bounds()) for place in places]
+        return TopicDescription(topic, config, tuple(now))
 
     # Writing ------------------------------------------------------------------------------------------
 
     def append(self, topic_partition: TopicPartition, records: pa.RecordBatch) -> AppendResult:
-        """Append records at the end, all or nothing. Durable when it returns."""
         return self._writable(topic_partition).append(records)
 
     def publish_sealed(self, topic_partition: TopicPartition, sealed: SealedRange) -> PublishResult:
-        """Give the rows of a sealed file the next offsets, unless that epoch (or a later one) is there."""
         return self.publish_all([(topic_partition, sealed)])[0]
 
     def publish_all(self, ranges: Iterable[tuple[TopicPartition, SealedRange]]) -> list[PublishResult]:
-        """Publish several ranges with one durable write per partition; results in the order given.
+        """Publish several ranges; each is checked against its file before anything is published.
 
-        Every range is checked against its file before anything is published. A crash in the middle leaves
-        some partitions published and others not; doing it again completes it.
+        A crash in the middle leaves some partitions published and others not; doing it again completes it.
         """
         wanted = list(ranges)
         for _, sealed in wanted:
             check_sealed(self.root, sealed, self._files)
-        by_partition: dict[TopicPartition, list[int]] = {}
-        for position, (topic_partition, _) in enumerate(wanted):
-            by_partition.setdefault(topic_partition, []).append(position)
-        works = [
-            partial(self._writable(place).publish, [wanted[position][1] for position in positions])
-            for place, positions in by_partition.items()
-        ]
-        results: dict[int, PublishResult] = {}
-        for positions, published in zip(by_partition.values(), self._all_done(works), strict=True):
-            results.update(zip(positions, published, strict=True))
-        return [results[position] for position in range(len(wanted))]
+        by_partition: dict[TopicPartition, list[SealedRange]] = {}
+        for place, sealed in wanted:
+            by_partition.setdefault(place, []).append(sealed)
+        results = dict(zip(by_partition, map(iter, self._publish_each(by_partition)), strict=True))
+        return [next(results[place]) for place, _ in wanted]
 
-    def _all_done(self, works: Sequence[Callable[[], T]]) -> list[T]:
-        """Do several durable things at once: a disk syncs many files in hardly more time than one.
+    def _publish_each(
+        self, by_partition: Mapping[TopicPartition, Sequence[SealedRange]]
+    ) -> list[list[PublishResult]]:
+        """Publish into several partitions at once: a disk syncs many files in hardly more time than one.
 
         One after the other where somebody else stands in for the operating system, and counts.
         """
+        works = [partial(self._writable(place).publish, rows) for place, rows in by_partition.items()]
         if len(works) < _FEW_WORKS or self._files is not OS_FILES:
             return [work() for work in works]
         with ThreadPoolExecutor(min(len(works), _MOST_THREADS), "millstream-publish") as threads:
@@ -226,49 +210,36 @@ class FileLog:
     # Reading ------------------------------------------------------------------------------------------
 
     def earliest(self, topic_partition: TopicPartition) -> Offset:
-        """Return the first offset that can be read (or, of an empty partition, the next one)."""
         return self._partition(topic_partition).bounds()[0]
 
     def latest(self, topic_partition: TopicPartition) -> Offset:
-        """Return the offset that the next record will get."""
         return self._partition(topic_partition).bounds()[1]
 
     def read(
         self, topic_partition: TopicPartition, start: Offset, end: Offset | None = None
     ) -> Iterator[LogRecordBatch]:
-        """Yield the records from ``start`` up to before ``end`` (default: the end of now), in order."""
         return self._reader(topic_partition).read(start, end)
 
     def offset_for_time(
         self, topic_partition: TopicPartition, timestamp: int, start: Offset | None = None
     ) -> Offset | None:
-        """Return the first offset from ``start`` on (default: earliest) whose timestamp is not below."""
         return self._reader(topic_partition).offset_for_time(timestamp, start)
 
     def max_timestamp(self, topic_partition: TopicPartition, start: Offset, end: Offset) -> int | None:
-        """Return the largest timestamp in the range; ``None`` if the range is empty."""
         return self._reader(topic_partition).max_timestamp(start, end)
 
     def append_time(self, topic_partition: TopicPartition, offset: Offset) -> int:
-        """Return when a record was appended or published, by the log's clock; the index knows it."""
         return self._reader(topic_partition).append_time(offset)
 
     def end_within(
         self, topic_partition: TopicPartition, start: Offset, end: Offset, max_bytes: int
     ) -> Offset:
-        """Return an offset up to ``end`` such that the records before it fit into ``max_bytes``.
-
-        Bytes are those of whole blocks, uncompressed, as the index has them. One block is opened at most: the
-        first, if it does not fit as a whole; then its records are counted.
-        """
         return self._reader(topic_partition).end_within(start, end, max_bytes)
 
     def compacted(self, topic_partition: TopicPartition) -> Compacted:
-        """Return how far records were left out that later ones replace."""
         return self._partition(topic_partition).compacted()
 
     def wait(self, positions: Mapping[TopicPartition, Offset], timeout_ms: int) -> bool:
-        """Wait until any partition has a record at or after its position; False if none came in time."""
         deadline = time.monotonic() + timeout_ms / 1000
         pause = _FIRST_WAIT_S
         while not any(self.latest(where) > position for where, position in positions.items()):
@@ -295,29 +266,24 @@ class FileLog:
     # What the commit and the collector ask --------------------------------------------------------------
 
     def publications(self, topic_partition: TopicPartition) -> Mapping[tuple[str, str], Publication]:
-        """Return the last publication of every (publisher, task)."""
         with self._partition(topic_partition).index() as index:
             return dict(index.publications)
 
     def referenced_files(self, topics: Sequence[str] | None = None) -> set[str]:
-        """Return the sealed files that an index still needs: whoever deletes files must spare these."""
         found: set[str] = set()
         for topic in self.topics() if topics is None else topics:
             for number in range(self.config(topic).partitions):
-                found |= self._reader(TopicPartition(topic, Partition(number))).sealed_files()
+                entries = self._reader(TopicPartition(topic, Partition(number))).all_entries()
+                found |= {entry.file for entry in entries if entry.file is not None}
         return found
 
     # What keeps topics small ----------------------------------------------------------------------------
 
     def raw_size(self, topic_partition: TopicPartition) -> int:
-        """Return how many bytes the records of a partition take uncompressed, wherever they are."""
-        return self._reader(topic_partition).raw_size()
+        return sum(entry.raw_bytes for entry in self._reader(topic_partition).all_entries())
 
     def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:
-        """Let go of what the topic's retention does not keep; return the first offset that is left.
-
-        Whole segments go, oldest first, and never the one that is written to. From ``spare`` on all is kept.
-        """
+        """Let whole segments go, oldest first, and never the one that is written to; see SealedLog."""
         config = self.config(topic_partition.topic)
         partition = self._writable(topic_partition)
         start = partition.kept_from(self._now_ms(), config.retention_ms, config.retention_bytes)
@@ -334,9 +300,9 @@ class FileLog:
         up_to: UpTo = None,
         min_dirty: float = MIN_DIRTY,
         expired: Expired | None = None,
-        beyond: Beyond = "fold",
+        beyond: Beyond = "merge",
     ) -> bool:
-        """Fold small files of a partition and, if its topic is compacted, leave out what is replaced.
+        """Merge small files of a partition and, if its topic is compacted, leave out what is replaced.
 
         ``up_to`` bounds the compaction: nobody needs the topic as it was at an earlier offset. ``expired``
         says what else is gone, ``beyond`` what to do with files behind the bound. Returns whether anything
@@ -354,18 +320,10 @@ class FileLog:
                 partition.bounds()[1] if end is None else end, deletes_before, min_dirty, expired=expired
             )
 
-        return self._rewriter(partition, config).run(min_entries=min_entries, ask=compaction, beyond=beyond)
+        return LogCleaner(partition, config).run(min_entries=min_entries, ask=compaction, beyond=beyond)
 
-    def settle_rewrites(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
-        """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
-        self._rewriter(self._writable(topic_partition), TopicConfig()).settle(timeout_ms)
-
-    def _rewriter(self, partition: PartitionFiles, config: TopicConfig) -> LogCleaner:
-        reader = PartitionReader(partition, self.root, self._files)
-        target = self._limits.segment_bytes
-        if config.retention_bytes is not None:
-            target = min(target, config.retention_bytes // SEGMENTS_OF_RETENTION)
-        return LogCleaner(partition, reader, self._files, target, compress=config.is_compacted)
+    def wait_for_log_cleaner(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
+        LogCleaner(self._writable(topic_partition), TopicConfig()).wait_until_idle(timeout_ms)
 
     # ----------------------------------------------------------------------------------------------------
 
@@ -383,8 +341,8 @@ class FileLog:
                 f"{topic.partitions - 1}."
             )
         folder = self._topics.path(topic.name) / str(topic_partition.partition)
-        place = PartitionPlace(folder, topic_partition, topic.id, topic.timestamp_type)
-        made = PartitionFiles(place, files=self._files, limits=self._limits, now_ms=self._now_ms)
+        info = PartitionInfo(self.root, folder, topic_partition, topic.id, topic.timestamp_type)
+        made = PartitionFiles(info, files=self._files, limits=self._limits, now_ms=self._now_ms)
         with self._mutex:
             return self._partitions.setdefault(topic_partition, made)
 
@@ -395,19 +353,19 @@ class FileLog:
         it lasts. Once per topic and process.
         """
         partition = self._partition(topic_partition)
-        if topic_partition.topic not in self._settled:
-            self._settle_root()
+        if topic_partition.topic not in self._synced:
+            self._sync_root()
             sync_folder(self.root / TOPICS, files=self._files)
-            self._settled.add(topic_partition.topic)
+            self._synced.add(topic_partition.topic)
         return partition
 
-    def _settle_root(self) -> None:
+    def _sync_root(self) -> None:
         with suppress(PermissionError):  # a parent that may be passed through but not read
             sync_folder(self.root.parent, files=self._files)
         sync_folder(self.root, files=self._files)
 
     def _reader(self, topic_partition: TopicPartition) -> PartitionReader:
-        return PartitionReader(self._partition(topic_partition), self.root, self._files)
+        return PartitionReader(self._partition(topic_partition))
 
     def _topic(self, name: str) -> Topic:
         topic = self._found.get(name)
@@ -430,7 +388,7 @@ class FileLog:
                 publish_exclusive(self.root / MARKER, [marker], files=self._files)
             except FileExistsError:
                 pass  # another process was faster
-        self._settle_root()
+        self._sync_root()
         self._check_log()
 
     def _check_log(self) -> None:

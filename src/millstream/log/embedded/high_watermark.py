@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import os
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from millstream.durable import FileLayer, checksum, create_exclusive, opened, write_all
-
-__all__ = ["Watermark", "create_watermark", "read_watermark", "write_watermark", "write_watermark_durably"]
 
 NAME: Final = "end"
 _BODY: Final = struct.Struct("<4sB3xqqqq")
@@ -45,17 +44,15 @@ def create_watermark(folder: Path, mark: Watermark, files: FileLayer) -> None:
     create_exclusive(folder / NAME, [_pack(mark)], files=files)
 
 
-def write_watermark(folder: Path, mark: Watermark, files: FileLayer) -> None:
-    """Overwrite the watermark. The caller holds the partition's lock; what is below is durable already."""
-    with opened(folder / NAME, os.O_WRONLY, files=files) as fd:
-        write_all(fd, [_pack(mark)], 0, files=files)
+def write_watermark(folder: Path, mark: Watermark, files: FileLayer, *, durably: bool = False) -> None:
+    """Overwrite the watermark. The caller holds the partition's lock; what is below is durable already.
 
-
-def write_watermark_durably(folder: Path, mark: Watermark, files: FileLayer) -> None:
-    """Overwrite the watermark and sync it, for those rare writes that must not be forgotten."""
-    with opened(folder / NAME, os.O_WRONLY | os.O_CREAT, files=files) as fd:
+    ``durably``: sync it (and create it if it is lost), for those rare writes that must not be forgotten.
+    """
+    with opened(folder / NAME, os.O_WRONLY | (os.O_CREAT if durably else 0), files=files) as fd:
         write_all(fd, [_pack(mark)], 0, files=files)
-        files.fsync(fd)
+        if durably:
+            files.fsync(fd)
 
 
 def read_watermark(folder: Path, files: FileLayer) -> Watermark | None:
@@ -64,14 +61,11 @@ def read_watermark(folder: Path, files: FileLayer) -> Watermark | None:
     Reading may meet a write in progress and see half of each; so a bad checksum is read again, a bounded
     number of times.
     """
-    try:
-        with opened(folder / NAME, os.O_RDONLY, files=files) as fd:
-            for _ in range(_READ_ATTEMPTS):
-                mark = _unpack(files.pread(fd, _BODY.size + _CHECKSUM.size + 1, 0))
-                if mark is not None:
-                    return mark
-    except FileNotFoundError:
-        pass
+    with suppress(FileNotFoundError), opened(folder / NAME, os.O_RDONLY, files=files) as fd:
+        for _ in range(_READ_ATTEMPTS):
+            mark = _unpack(files.pread(fd, _BODY.size + _CHECKSUM.size + 1, 0))
+            if mark is not None:
+                return mark
     return None
 
 

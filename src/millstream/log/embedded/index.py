@@ -10,26 +10,23 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from millstream.durable import FileLayer
-from millstream.log.api import Publication, TopicPartition
+from millstream.log.api import Publication, TimestampType, TopicPartition
 from millstream.log.embedded.high_watermark import Watermark
 from millstream.log.embedded.segment import (
     Located,
     ReadBuffer,
-    SegmentHeader,
     SegmentName,
-    cut_short,
     parse_segment_name,
     read_header,
     scan,
 )
 from millstream.log.errors import DamagedLogError
 from millstream.types import Epoch, Offset
-
-__all__ = ["PartitionIndex", "SegmentIndex", "current_segments", "replaced_segments"]
 
 _KEPT_SEGMENTS: Final = 16
 
@@ -54,29 +51,43 @@ def _sorted_out(folder: Path) -> tuple[list[SegmentName], list[SegmentName]]:
     return current, replaced
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """Where a partition is, and what it belongs to."""
+
+    root: Path
+    """The log's folder, below which sealed files are."""
+    folder: Path
+    topic_partition: TopicPartition
+    topic_id: str
+    timestamp_type: TimestampType
+
+
 class SegmentIndex:
     """The entries of one segment, as far as they have been read."""
 
-    def __init__(
-        self, folder: Path, name: SegmentName, topic_id: str, partition: int, files: FileLayer
-    ) -> None:
-        self.path = folder / name.file_name
+    def __init__(self, info: PartitionInfo, name: SegmentName, files: FileLayer) -> None:
+        self.name = name
+        self.path = info.folder / name.file_name
         self._files = files
-        with ReadBuffer(self.path, files) as window:
-            self.header, self.end = read_header(window, self.path)
+        self.header, self.end = read_header(self.path, files)
         self.base = self.next_offset = name.base
         self.entries: list[Located] = []
         self.entry_bases: list[int] = []
-        _check_identity(self.header, self.path, topic_id, partition, name.base)
+        header, partition = self.header, info.topic_partition.partition
+        if (header.topic_id, header.partition, header.base_offset) != (info.topic_id, partition, name.base):
+            raise DamagedLogError(
+                f"{self.path} belongs to partition {header.partition} of a topic with id {header.topic_id}, "
+                f"from offset {header.base_offset}; expected are partition {partition}, id {info.topic_id} "
+                f"and offset {name.base}. Likely cause: a file was copied from elsewhere. Remedy: put the "
+                "right file back."
+            )
 
     def extend(self, end: int | None = None) -> list[Located]:
         """Read the entries up to byte ``end`` (default: the file's end); return the new ones."""
         with ReadBuffer(self.path, self._files) as window:
-            size = window.size()
-            end = size if end is None else end
-            if size < end:
-                raise cut_short(self.path, size, end)
-            new = list(scan(window, self.path, self.end, end, self.next_offset))
+            size = window.size(at_least=end or 0)
+            new = list(scan(window, self.end, size if end is None else end, self.next_offset))
         for located in new:
             self.entries.append(located)
             self.entry_bases.append(located.entry.base_offset)
@@ -94,6 +105,11 @@ class SegmentIndex:
         return sum(located.entry.raw_bytes for located in self.entries)
 
     @property
+    def dirty_from(self) -> int:
+        """Where that begins which was never compacted; the end if there is nothing of it."""
+        return max(self.base, self.header.clean_to)
+
+    @property
     def max_timestamp(self) -> int:
         """The largest timestamp; -1 if there is none."""
         return max((located.entry.max_timestamp for located in self.entries), default=-1)
@@ -108,12 +124,8 @@ class SegmentIndex:
 class PartitionIndex:
     """Which offsets of one partition are where, up to the watermark seen last."""
 
-    def __init__(
-        self, folder: Path, topic_partition: TopicPartition, topic_id: str, files: FileLayer
-    ) -> None:
-        self._folder = folder
-        self._topic_partition = topic_partition
-        self._topic_id = topic_id
+    def __init__(self, info: PartitionInfo, files: FileLayer) -> None:
+        self._info = info
         self._files = files
         self._active: SegmentIndex | None = None
         self._older: OrderedDict[SegmentName, SegmentIndex] = OrderedDict()
@@ -134,12 +146,12 @@ class PartitionIndex:
         if self._active is None or self._active.base != mark.segment_base:
             self._open_active(mark.segment_base)
         for located in self.active.extend(mark.length):
-            self._learn(located)
+            self._add(located)
         if self.active.next_offset != mark.next_offset or self.active.end != mark.length:
             raise DamagedLogError(
                 f"{self.active.path} ends at offset {self.active.next_offset}, but the watermark of "
-                f"{self._topic_partition} says {mark.next_offset}. Likely cause: files of different times "
-                "were put together. Remedy: restore the partition's folder as a whole from one backup."
+                f"{self._info.topic_partition} says {mark.next_offset}. Likely cause: files of different "
+                "times were put together. Remedy: restore the partition's folder as a whole from one backup."
             )
         self.mark = mark
 
@@ -148,7 +160,7 @@ class PartitionIndex:
         if start >= self.active.base:
             yield self.active
             return
-        names = current_segments(self._folder)
+        names = current_segments(self._info.folder)
         names = names[max(0, bisect_right(names, start, key=lambda name: name.base) - 1) :]
         for name, following in zip(names, [*names[1:], None], strict=True):
             if name.base == self.active.base:
@@ -156,17 +168,20 @@ class PartitionIndex:
                 return
             yield self._load(name, -1 if following is None else following.base)
 
+    def closed_segments(self, start: int = 0) -> list[SegmentIndex]:
+        """Return the segments from ``start`` on that are no longer written to."""
+        return [segment for segment in self.segments(start) if segment is not self._active]
+
     def _open_active(self, base: int) -> None:
-        active = self._segment(SegmentName(base))
-        self._active = active
+        active = self._active = SegmentIndex(self._info, SegmentName(base), self._files)
         self.append_time = active.header.append_time
         self.publications = {
-            (publisher, task): Publication(Epoch(epoch), Offset(offset), count)
+            (publisher, task): done
             for publisher, tasks in active.header.publications.items()
-            for task, (epoch, offset, count) in tasks.items()
+            for task, done in tasks.items()
         }
 
-    def _learn(self, located: Located) -> None:
+    def _add(self, located: Located) -> None:
         entry = located.entry
         self.append_time = max(self.append_time, entry.append_time)
         if entry.stamp is not None:
@@ -175,13 +190,10 @@ class PartitionIndex:
                 Epoch(epoch), Offset(entry.base_offset), entry.count
             )
 
-    def _segment(self, name: SegmentName) -> SegmentIndex:
-        return SegmentIndex(self._folder, name, self._topic_id, self._topic_partition.partition, self._files)
-
     def _load(self, name: SegmentName, following: int) -> SegmentIndex:
         segment = self._older.get(name)
         if segment is None:
-            segment = self._segment(name)
+            segment = SegmentIndex(self._info, name, self._files)
             segment.extend()
             if segment.next_offset != following:
                 raise DamagedLogError(
@@ -193,12 +205,3 @@ class PartitionIndex:
                 self._older.popitem(last=False)
         self._older.move_to_end(name)
         return segment
-
-
-def _check_identity(header: SegmentHeader, path: Path, topic_id: str, partition: int, base: int) -> None:
-    if (header.topic_id, header.partition, header.base_offset) != (topic_id, partition, base):
-        raise DamagedLogError(
-            f"{path} belongs to partition {header.partition} of a topic with id {header.topic_id}, from "
-            f"offset {header.base_offset}; expected are partition {partition}, id {topic_id} and offset "
-            f"{base}. Likely cause: a file was copied from elsewhere. Remedy: put the right file back."
-        )

@@ -2,7 +2,7 @@
 
 Segments that are no longer written to are rewritten, one or several into one:
 
-- **Folding** brings rows that lie in sealed files, and small segments, together into one file. Nothing else
+- **Merging** brings rows that lie in sealed files, and small segments, together into one file. Nothing else
   changes: the same records have the same offsets. The sealed files can then be collected.
 - **Compaction** also leaves out records that a later one with the same key replaces, and in time the
   tombstones. Offsets stay; there are gaps.
@@ -25,7 +25,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -33,21 +32,18 @@ import pyarrow.compute as pc
 
 from millstream.durable import (
     Chunk,
-    FileLayer,
     LockTimeoutError,
     disk_errors_named,
     held_lock,
     write_all,
 )
-from millstream.log.api import Beyond
+from millstream.log.api import Beyond, TopicConfig
 from millstream.log.blocks import MAX_SPAN, encode_blocks, encode_sparse_block, summary
 from millstream.log.embedded.compaction import Compaction, KeepAll, KeepLast, Kept, LastOffsets, Rule
-from millstream.log.embedded.index import SegmentIndex, current_segments
+from millstream.log.embedded.index import SegmentIndex
 from millstream.log.embedded.partition import PartitionFiles
 from millstream.log.embedded.reader import PartitionReader, Stored
 from millstream.log.embedded.segment import ENTRY, HEADER, Entry, SegmentHeader, SegmentName
-
-__all__ = ["SEGMENTS_OF_RETENTION", "LogCleaner"]
 
 LOCK: Final = "maintenance"
 _UNFINISHED: Final = "unfinished"
@@ -56,7 +52,7 @@ SMALL_BYTES: Final = 1 << 20
 """Segments below this size are always worth joining."""
 MANY_SEGMENTS: Final = 32
 """So many closed segments that can't be compacted are joined all the same."""
-SEGMENTS_OF_RETENTION: Final = 8
+_SEGMENTS_OF_RETENTION: Final = 8
 """Into so many segments at least the bytes are cut that a topic retains: only whole ones are let go."""
 BLOCK_ROWS: Final = 50_000
 BLOCK_BYTES: Final = 4 << 20
@@ -64,139 +60,79 @@ _BUCKET_MS: Final = 3_600_000
 """Tombstones go by the time of their entry, so while they stay, each hour has entries of its own."""
 
 
-@dataclass(slots=True)
-class _Segment:
-    """A segment that is no longer written to."""
-
-    name: SegmentName
-    index: SegmentIndex
-
-    @property
-    def end(self) -> int:
-        return self.index.next_offset
-
-    @property
-    def bytes(self) -> int:
-        return self.index.bytes
-
-    @property
-    def raw_bytes(self) -> int:
-        return self.index.raw_bytes
-
-    @property
-    def is_folded(self) -> bool:
-        return not self.has_references(sys.maxsize)
-
-    @property
-    def dirty_from(self) -> int:
-        """Where that begins which was never compacted; the end if there is nothing of it."""
-        return max(self.index.base, self.index.header.clean_to)
-
-    def has_references(self, up_to: int) -> bool:
-        """Whether entries that end before an offset have their rows in sealed files."""
-        return any(entry.file is not None and entry.next_offset <= up_to for entry in self._entries())
-
-    def reach(self, up_to: int) -> int:
-        """How far entries go that end before an offset."""
-        return max((entry.next_offset for entry in self._entries() if entry.next_offset <= up_to), default=0)
-
-    def raw_bytes_between(self, start: int, end: int) -> int:
-        """What the blocks of those entries that begin there take uncompressed."""
-        return sum(entry.raw_bytes for entry in self._entries() if start <= entry.base_offset < end)
-
-    def behind(self, offset: int) -> list[Entry]:
-        """The entries from an offset on."""
-        return [entry for entry in self._entries() if entry.base_offset >= offset]
-
-    def _entries(self) -> Iterator[Entry]:
-        return (located.entry for located in self.index.entries)
-
-
 class LogCleaner:
     """Rewrites the segments of one partition."""
 
-    def __init__(
-        self,
-        partition: PartitionFiles,
-        reader: PartitionReader,
-        files: FileLayer,
-        target_bytes: int,
-        *,
-        compress: bool,
-    ) -> None:
+    def __init__(self, partition: PartitionFiles, config: TopicConfig) -> None:
         self._partition = partition
-        self._reader = reader
-        self._files = files
-        self._target_bytes = target_bytes
-        self._compress = compress
+        self._reader = PartitionReader(partition)
+        self._files = partition.files
+        self._target_bytes = partition.limits.segment_bytes
+        if config.retention_bytes is not None:
+            self._target_bytes = min(self._target_bytes, config.retention_bytes // _SEGMENTS_OF_RETENTION)
+        self._compress = config.is_compacted
         self._alike_before = 0
 
-    def run(self, *, min_entries: int, ask: Callable[[], Compaction | None], beyond: Beyond = "fold") -> bool:
+    def run(self, *, min_entries: int, ask: Callable[[], Compaction | None], beyond: Beyond) -> bool:
         """Rewrite what is worth it; return whether anything was.
 
         The active segment is closed first if it has ``min_entries`` entries. If somebody else is at it,
         nothing is done. What may be left out is asked when nobody else can be at it any more: see
-        :meth:`settle`.
+        :meth:`wait_until_idle`.
         """
         try:
-            with held_lock(self._partition.place.folder / LOCK, timeout_ms=0):
+            with held_lock(self._partition.info.folder / LOCK, timeout_ms=0):
                 compaction = ask()
                 self._alike_before = sys.maxsize if compaction is None else compaction.deletes_before
-                self._partition.remove_remains()
-                self._partition.close_segment(min_entries)
+                self._partition.prepare_rewrite(min_entries)
                 is_compacted = compaction is not None and self._compact(compaction, beyond)
                 up_to = sys.maxsize if compaction is None else compaction.up_to
-                return self._fold(up_to, beyond) or is_compacted
+                return self._merge(up_to, beyond) or is_compacted
         except LockTimeoutError:
             return False
 
-    def settle(self, timeout_ms: int) -> None:
+    def wait_until_idle(self, timeout_ms: int) -> None:
         """Wait until nobody is at it: whoever begins after that asks anew what may be left out."""
-        with held_lock(self._partition.place.folder / LOCK, timeout_ms=timeout_ms):
+        with held_lock(self._partition.info.folder / LOCK, timeout_ms=timeout_ms):
             pass
 
     # What is worth it ---------------------------------------------------------------------------------
 
-    def _closed(self) -> list[_Segment]:
-        names = current_segments(self._partition.place.folder)
+    def _closed(self) -> list[SegmentIndex]:
         with self._partition.index() as index:
-            found = {segment.path.name: segment for segment in index.segments(names[0].base)}
-            active = index.active.path.name
-        return [
-            _Segment(name, found[name.file_name])
-            for name in names
-            if name.file_name in found and name.file_name != active
-        ]
+            return index.closed_segments()
 
-    def _fold(self, up_to: int, beyond: Beyond) -> bool:
+    def _merge(self, up_to: int, beyond: Beyond) -> bool:
         """Join segments; those that can't be compacted yet stay for themselves.
 
         Else each would grow together with newer ones for ever, and never end before the bound. But if there
         are many, the bound does not move, because somebody who needs it stands still.
         """
         closed = self._closed()
-        groups = list(_foldable([segment for segment in closed if segment.end <= up_to], self._target_bytes))
-        behind = [segment for segment in closed if segment.end > up_to]
+        groups = list(
+            _mergeable([segment for segment in closed if segment.next_offset <= up_to], self._target_bytes)
+        )
+        behind = [segment for segment in closed if segment.next_offset > up_to]
         if len(behind) > MANY_SEGMENTS:
-            groups += _foldable(behind, self._target_bytes)
+            groups += _mergeable(behind, self._target_bytes)
         else:
             groups += [[segment] for segment in behind if self._is_worth_a_copy(segment, up_to, beyond)]
         for group in groups:
             self._rewrite(group, KeepAll(), beyond)
         return bool(groups)
 
-    def _is_worth_a_copy(self, segment: _Segment, up_to: int, beyond: Beyond) -> bool:
-        """Whether to fold a segment now that is to be compacted later."""
-        if beyond == "fold":
-            return not segment.is_folded
-        return segment.bytes <= SMALL_BYTES and segment.has_references(up_to)
+    def _is_worth_a_copy(self, segment: SegmentIndex, up_to: int, beyond: Beyond) -> bool:
+        """Whether to merge a segment now that is to be compacted later."""
+        if beyond == "merge":
+            return _has_sealed_rows(segment)
+        return segment.bytes <= SMALL_BYTES and _has_sealed_rows(segment, up_to)
 
     def _compact(self, compaction: Compaction, beyond: Beyond) -> bool:
         """Compact what is worth it; return whether anything was."""
-        segments = [(segment, segment.reach(compaction.up_to)) for segment in self._closed()]
-        segments = [(segment, reach) for segment, reach in segments if reach > segment.index.base]
-        size = sum(segment.raw_bytes_between(segment.index.base, reach) for segment, reach in segments)
-        dirty = sum(segment.raw_bytes_between(segment.dirty_from, reach) for segment, reach in segments)
+        segments = [(segment, _reach(segment, compaction.up_to)) for segment in self._closed()]
+        segments = [(segment, reach) for segment, reach in segments if reach > segment.base]
+        size = sum(_raw_bytes(segment, segment.base, reach) for segment, reach in segments)
+        dirty = sum(_raw_bytes(segment, segment.dirty_from, reach) for segment, reach in segments)
         if not dirty or dirty < compaction.min_dirty * size:
             return False
         covered, last, compacted_to = self._one_pass(segments, compaction.max_keys)
@@ -207,17 +143,17 @@ class LogCleaner:
         return True
 
     def _one_pass(
-        self, segments: Iterable[tuple[_Segment, int]], max_keys: int
-    ) -> tuple[list[_Segment], LastOffsets, int]:
+        self, segments: Iterable[tuple[SegmentIndex, int]], max_keys: int
+    ) -> tuple[list[SegmentIndex], LastOffsets, int]:
         """Return the segments that one pass covers, what is new in them, and how far they reach."""
-        covered: list[_Segment] = []
+        covered: list[SegmentIndex] = []
         last = LastOffsets()
         is_new = False
         compacted_to = 0
         for segment, reach in segments:
             if last.has_at_least(max_keys):
                 break
-            start = segment.index.base if is_new else segment.dirty_from
+            start = segment.base if is_new else segment.dirty_from
             if start < reach:
                 is_new = True
                 for stored in self._reader.stored(start, reach):
@@ -235,24 +171,25 @@ class LogCleaner:
 
     # One new segment ----------------------------------------------------------------------------------
 
-    def _rewrite(self, group: Sequence[_Segment], rule: Rule, beyond: Beyond) -> None:
+    def _rewrite(self, group: Sequence[SegmentIndex], rule: Rule, beyond: Beyond) -> None:
         """Write the records of some segments into one, and let it take their place.
 
         1. Write it under a temporary name, and sync it. It is held in memory before: its header says what was
            left out.
-        2. Swap it in.
+        2. Let it replace them.
         """
         generation = 1 + max(segment.name.generation for segment in group)
-        name = SegmentName(group[0].index.base, group[-1].end, generation)
-        path = self._partition.place.folder / name.file_name
+        name = SegmentName(group[0].base, group[-1].next_offset, generation)
+        path = self._partition.info.folder / name.file_name
         temporary = path.with_name(_UNFINISHED)
         # 1
-        headers = [segment.index.header for segment in group]
+        headers = [segment.header for segment in group]
         clean_to = min(name.end, rule.compacted_to) if rule.compacted_to else _clean_to(group)
         writer = _Writer(
             name.base, clean_to, is_append_time=self._reader.is_append_time, compress=self._compress
         )
-        body = list(self._entries(name, rule, group[-1].behind(rule.up_to), beyond, writer))
+        behind = [at.entry for at in group[-1].entries if at.entry.base_offset >= rule.up_to]
+        body = list(self._entries(name, rule, behind, beyond, writer))
         header = SegmentHeader(
             headers[0].topic_id,
             headers[0].partition,
@@ -273,7 +210,7 @@ class LogCleaner:
             finally:
                 self._files.close(fd)
         # 2
-        self._partition.swap_in(temporary, name)
+        self._partition.replace_segments(temporary, name)
 
     def _entries(
         self, name: SegmentName, rule: Rule, behind: Iterable[Entry], beyond: Beyond, writer: _Writer
@@ -327,7 +264,7 @@ class _Writer:
         self._bucket: int | None = None
 
     def has_room(self, kept: Kept, stored: Stored, bucket: int) -> bool:
-        """Whether the records fit into the entry, in size and in time, and their places into four bytes.
+        """Whether the records fit into the entry, in size and time, and their offset deltas into four bytes.
 
         What is compacted and what is not have entries of their own: by these dirty bytes are counted.
         """
@@ -359,9 +296,9 @@ class _Writer:
         if records.num_rows == span:
             chunks, headers = encode_blocks(records, self._append_time, compress=self._compress)
         else:
-            places = pc.subtract(pa.concat_arrays([offsets for _, offsets in self._parts]), self._base)
+            deltas = pc.subtract(pa.concat_arrays([offsets for _, offsets in self._parts]), self._base)
             chunks, header = encode_sparse_block(
-                records, places, span, self._append_time, compress=self._compress
+                records, deltas, span, self._append_time, compress=self._compress
             )
             headers = [header]
         length = sum(header.length for header in headers)
@@ -378,13 +315,29 @@ class _Writer:
 # Which segments become one ----------------------------------------------------------------------------
 
 
-def _foldable(segments: Sequence[_Segment], target_bytes: int) -> Iterator[list[_Segment]]:
+def _has_sealed_rows(segment: SegmentIndex, up_to: int = sys.maxsize) -> bool:
+    """Whether entries that end before an offset have their rows in sealed files."""
+    return any(at.entry.file is not None and at.entry.next_offset <= up_to for at in segment.entries)
+
+
+def _reach(segment: SegmentIndex, up_to: int) -> int:
+    """How far entries go that end before an offset."""
+    ends = (at.entry.next_offset for at in segment.entries)
+    return max((end for end in ends if end <= up_to), default=0)
+
+
+def _raw_bytes(segment: SegmentIndex, start: int, end: int) -> int:
+    """What the blocks of those entries that begin there take uncompressed."""
+    return sum(at.entry.raw_bytes for at in segment.entries if start <= at.entry.base_offset < end)
+
+
+def _mergeable(segments: Sequence[SegmentIndex], target_bytes: int) -> Iterator[list[SegmentIndex]]:
     """Give neighbours to be joined, the newest first.
 
     A segment joins newer ones only if it is not much larger than they are together. So a record is rewritten
     a logarithmic number of times, not once for every segment that comes after it.
     """
-    group: list[_Segment] = []
+    group: list[SegmentIndex] = []
     size = raw_size = 0
     for segment in reversed(segments):
         fits = segment.bytes <= 2 * SMALL_BYTES or segment.raw_bytes <= 2 * raw_size
@@ -400,18 +353,21 @@ def _foldable(segments: Sequence[_Segment], target_bytes: int) -> Iterator[list[
         yield group
 
 
-def _clean_to(group: Sequence[_Segment]) -> int:
+def _clean_to(group: Sequence[SegmentIndex]) -> int:
     """How far what is joined was compacted: to the first of them that is not clean, and so far in that."""
-    return next((segment.dirty_from for segment in group if segment.dirty_from < segment.end), group[-1].end)
+    return next(
+        (segment.dirty_from for segment in group if segment.dirty_from < segment.next_offset),
+        group[-1].next_offset,
+    )
 
 
-def _is_worth_it(group: Sequence[_Segment]) -> bool:
-    return len(group) > 1 or not all(segment.is_folded for segment in group)
+def _is_worth_it(group: Sequence[SegmentIndex]) -> bool:
+    return len(group) > 1 or any(_has_sealed_rows(segment) for segment in group)
 
 
-def _of_size(segments: Iterable[_Segment], target_bytes: int) -> Iterator[list[_Segment]]:
+def _of_size(segments: Iterable[SegmentIndex], target_bytes: int) -> Iterator[list[SegmentIndex]]:
     """Give neighbours whose records make a segment of the size wanted, the oldest first."""
-    group: list[_Segment] = []
+    group: list[SegmentIndex] = []
     size = 0
     for segment in segments:
         if group and size + segment.bytes > target_bytes:

@@ -41,35 +41,28 @@ from millstream.durable import (
 from millstream.log.api import (
     AppendResult,
     Compacted,
+    Publication,
     PublishResult,
     SealedRange,
     TimestampType,
-    TopicPartition,
 )
 from millstream.log.blocks import encode_blocks, summary
-from millstream.log.embedded.high_watermark import (
-    Watermark,
-    read_watermark,
-    write_watermark,
-    write_watermark_durably,
-)
-from millstream.log.embedded.index import PartitionIndex, current_segments, replaced_segments
-from millstream.log.embedded.recovery import has_temporaries, is_disordered, recover
+from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark
+from millstream.log.embedded.index import PartitionIndex, PartitionInfo, current_segments, replaced_segments
+from millstream.log.embedded.recovery import has_temporaries, is_unclean, recover
 from millstream.log.embedded.segment import (
     ENTRY,
     HEADER,
     MAX_ENTRY_DATA_BYTES,
     Entry,
-    ReadBuffer,
     SegmentHeader,
     SegmentName,
     read_header,
+    sealed_entry,
     segment_name,
 )
 from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError, RecordTooLargeError
 from millstream.types import Offset
-
-__all__ = ["Limits", "PartitionFiles"]
 
 LOCK: Final = "lock"
 
@@ -83,40 +76,30 @@ class Limits:
     lock_timeout_ms: int = 30_000
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionPlace:
-    """Where a partition is, and what it belongs to."""
-
-    folder: Path
-    topic_partition: TopicPartition
-    topic_id: str
-    timestamp_type: TimestampType
-
-
 class PartitionFiles:
     """The files of one partition. Safe to share between threads."""
 
     def __init__(
-        self, place: PartitionPlace, *, files: FileLayer, limits: Limits, now_ms: Callable[[], int]
+        self, info: PartitionInfo, *, files: FileLayer, limits: Limits, now_ms: Callable[[], int]
     ) -> None:
-        self.place = place
-        self._files = files
-        self._limits = limits
+        self.info = info
+        self.files = files
+        self.limits = limits
         self._now_ms = now_ms
-        self._index = PartitionIndex(place.folder, place.topic_partition, place.topic_id, files)
+        self._index = PartitionIndex(info, files)
         self._mutex = threading.RLock()
         self._compacted: tuple[tuple[SegmentName, ...], Compacted] = (), Compacted(Offset(0), Offset(0))
 
     @contextmanager
     def index(self) -> Iterator[PartitionIndex]:
         """Give the index as it is now, for the length of a ``with`` block. It must not leave the block."""
-        folder = self.place.folder
+        folder = self.info.folder
         with self._mutex:
-            mark = read_watermark(folder, self._files)
-            if mark is None or (self._index.mark is None and self._is_disordered(mark)):
+            mark = read_watermark(folder, self.files)
+            if mark is None or (self._index.mark is None and self._needs_recovery(mark)):
                 with self._locked():
-                    mark = recover(folder, self._files)
-            self._learn(mark)
+                    mark = recover(folder, self.files)
+            self._refresh_index(mark)
             yield self._index
 
     def bounds(self) -> tuple[Offset, Offset]:
@@ -134,7 +117,7 @@ class PartitionFiles:
         length = sum(header.length for header in headers)
         if length > MAX_ENTRY_DATA_BYTES:
             raise RecordTooLargeError(
-                f"A batch of {records.num_rows} records for {self.place.topic_partition} has {length} "
+                f"A batch of {records.num_rows} records for {self.info.topic_partition} has {length} "
                 f"bytes; the bound is {MAX_ENTRY_DATA_BYTES}. Remedy: append it in several parts."
             )
         count, low, high = summary(headers)
@@ -153,16 +136,17 @@ class PartitionFiles:
         results: list[PublishResult] = []
         entries: list[tuple[Entry, list[Chunk]]] = []
         with self._writing() as mark:
-            known = {task: (done.epoch, done.base_offset) for task, done in self._index.publications.items()}
+            known = dict(self._index.publications)
             offset = Offset(mark.next_offset)
             for sealed in ranges:
                 stamp = sealed.stamp
                 last = known.get((stamp.publisher, stamp.task))
-                if last is not None and last[0] >= stamp.epoch:
-                    results.append(PublishResult(False, last[1] if last[0] == stamp.epoch else None))
+                if last is not None and last.epoch >= stamp.epoch:
+                    at = last.base_offset if last.epoch == stamp.epoch else None
+                    results.append(PublishResult(False, at))
                     continue
-                entries.append((_entry(sealed, offset, now), []))
-                known[stamp.publisher, stamp.task] = (stamp.epoch, offset)
+                entries.append((sealed_entry(sealed, offset, now), []))
+                known[stamp.publisher, stamp.task] = Publication(stamp.epoch, offset, sealed.count)
                 results.append(PublishResult(True, offset))
                 offset = Offset(offset + sealed.count)
             if entries:
@@ -176,11 +160,11 @@ class PartitionFiles:
         2. Move the start, durably: from here on, what is before it is an error to read.
         3. Delete the segments that lie before it as a whole.
         """
-        folder = self.place.folder
+        folder = self.info.folder
         with self._writing() as seen:
             if not seen.start_offset <= offset <= seen.next_offset:
                 raise OffsetOutOfRangeError(
-                    f"{self.place.topic_partition} has the offsets {seen.start_offset} to "
+                    f"{self.info.topic_partition} has the offsets {seen.start_offset} to "
                     f"{seen.next_offset}; it can't be made to begin at {offset}. Remedy: name an offset in "
                     "that range."
                 )
@@ -188,14 +172,14 @@ class PartitionFiles:
             is_last = offset == seen.next_offset and self._index.active.entries
             mark = self._roll(seen) if is_last else seen
             # 2
-            write_watermark_durably(folder, replace(mark, start_offset=offset), self._files)
+            write_watermark(folder, replace(mark, start_offset=offset), self.files, durably=True)
             failpoints.hit("log.start_moved")
             # 3
             self._remove_replaced()
             for name, following in pairwise(current_segments(folder)):
                 if following.base <= offset:
-                    self._files.unlink(folder / name.file_name)
-            sync_folder(folder, files=self._files)
+                    self.files.unlink(folder / name.file_name)
+            sync_folder(folder, files=self.files)
 
     def kept_from(self, now_ms: int, retention_ms: int | None, retention_bytes: int | None) -> Offset:
         """Return the offset from which on a retention by time and by size keeps the partition.
@@ -205,7 +189,7 @@ class PartitionFiles:
         with self.index() as index:
             assert index.mark is not None
             start = index.mark.start_offset
-            closed = [segment for segment in index.segments(start) if segment is not index.active]
+            closed = index.closed_segments(start)
             sizes = [segment.bytes for segment in (*closed, index.active)]
         for number, segment in enumerate(closed):
             is_old = retention_ms is not None and segment.max_timestamp < now_ms - retention_ms
@@ -217,10 +201,11 @@ class PartitionFiles:
 
     def compacted(self) -> Compacted:
         """Return what the headers of rewritten segments say."""
-        names = tuple(name for name in current_segments(self.place.folder) if name.generation)
+        folder = self.info.folder
+        names = tuple(name for name in current_segments(folder) if name.generation)
         if self._compacted[0] != names:
             try:
-                headers = [self._header(name) for name in names]
+                headers = [read_header(folder / name.file_name, self.files)[0] for name in names]
             except FileNotFoundError:
                 return self.compacted()  # replaced by another one just now
             to = max((header.compacted_to for header in headers), default=0)
@@ -228,19 +213,18 @@ class PartitionFiles:
             self._compacted = names, Compacted(Offset(to), Offset(gone))
         return self._compacted[1]
 
-    def _header(self, name: SegmentName) -> SegmentHeader:
-        path = self.place.folder / name.file_name
-        with ReadBuffer(path, self._files) as window:
-            return read_header(window, path)[0]
+    def prepare_rewrite(self, min_entries: int) -> None:
+        """Delete what a rewriter left that died; start a new segment if the active one has so many entries.
 
-    def close_segment(self, min_entries: int) -> None:
-        """Start a new segment if the active one has so many entries, so that the old one can be rewritten."""
+        Only segments that are no longer written to can be rewritten.
+        """
         with self._writing() as mark:
+            self._remove_replaced()
             if len(self._index.active.entries) >= min_entries:
                 self._roll(mark)
 
-    def swap_in(self, temporary: Path, name: SegmentName) -> None:
-        """Let a rewritten segment take the place of those that it replaces.
+    def replace_segments(self, temporary: Path, name: SegmentName) -> None:
+        """Let a rewritten segment replace those whose offsets it covers.
 
         1. Sync the watermark: after a power cut it must not point into a segment that is gone.
         2. Give the new one its name, durably: from here on it counts. Who had opened the old ones reads on.
@@ -248,61 +232,56 @@ class PartitionFiles:
         """
         with self._writing() as mark:
             # 1
-            write_watermark_durably(self.place.folder, mark, self._files)
+            write_watermark(self.info.folder, mark, self.files, durably=True)
             # 2
-            publish_by_link(temporary, self.place.folder / name.file_name, files=self._files)
+            publish_by_link(temporary, self.info.folder / name.file_name, files=self.files)
             failpoints.hit("log.rewritten_named")
             # 3
             self._remove_replaced()
 
-    def remove_remains(self) -> None:
-        """Delete what a rewriter left that died before it was done."""
-        with self._writing():
-            self._remove_replaced()
-
     def _remove_replaced(self) -> None:
         """Delete segments that a rewritten one replaces. Before any other: they must not count again."""
-        folder = self.place.folder
+        folder = self.info.folder
         replaced = replaced_segments(folder)
         for name in replaced:
-            self._files.unlink(folder / name.file_name)
+            self.files.unlink(folder / name.file_name)
         if replaced:
             failpoints.hit("log.replaced_removed")
-            sync_folder(folder, files=self._files)
+            sync_folder(folder, files=self.files)
 
     @contextmanager
     def _writing(self) -> Iterator[Watermark]:
         """Hold the lock with everything known and in order; give the watermark. Step 1 of appending."""
-        folder = self.place.folder
+        folder = self.info.folder
         with self._mutex, self._locked():
             failpoints.hit("log.locked")
-            mark = read_watermark(folder, self._files)
-            if mark is None or self._is_disordered(mark):
-                mark = recover(folder, self._files)
-            self._learn(mark)
+            mark = read_watermark(folder, self.files)
+            if mark is None or self._needs_recovery(mark):
+                mark = recover(folder, self.files)
+            self._refresh_index(mark)
             yield mark
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        folder = self.place.folder
+        folder = self.info.folder
         if not folder.is_dir():
             raise DamagedLogError(
-                f"{folder} is missing, but topic {self.place.topic_partition.topic!r} exists. Likely cause: "
+                f"{folder} is missing, but topic {self.info.topic_partition.topic!r} exists. Likely cause: "
                 "it was deleted by hand. Remedy: restore the folder from a backup."
             )
-        with held_lock(folder / LOCK, timeout_ms=self._limits.lock_timeout_ms):
+        with held_lock(folder / LOCK, timeout_ms=self.limits.lock_timeout_ms):
             yield
 
-    def _is_disordered(self, mark: Watermark) -> bool:
+    def _needs_recovery(self, mark: Watermark) -> bool:
         first_look = self._index.mark is None
-        return is_disordered(self.place.folder, mark) or (first_look and has_temporaries(self.place.folder))
+        return is_unclean(self.info.folder, mark) or (first_look and has_temporaries(self.info.folder))
 
-    def _learn(self, mark: Watermark) -> None:
+    def _refresh_index(self, mark: Watermark) -> None:
         try:
             self._index.refresh(mark)
         except FileNotFoundError:
             # Others rolled on and deleted that segment after we read the watermark.
-            self._index.refresh(read_watermark(self.place.folder, self._files) or mark)
+            self._index.refresh(read_watermark(self.info.folder, self.files) or mark)
 
     def _commit(self, mark: Watermark, entries: list[tuple[Entry, list[Chunk]]]) -> None:
         """Steps 2 to 4 of appending."""
@@ -311,16 +290,16 @@ class PartitionFiles:
         chunks: list[Chunk] = []
         for entry, blocks in entries:
             chunks += [ENTRY.encode(self._timed(entry)), *blocks]
-        path = self.place.folder / segment_name(mark.segment_base)
-        with disk_errors_named(path), opened(path, os.O_RDWR, files=self._files) as fd:
+        path = self.info.folder / segment_name(mark.segment_base)
+        with disk_errors_named(path), opened(path, os.O_RDWR, files=self.files) as fd:
             try:
                 # 2
-                end = write_all(fd, chunks, mark.length, files=self._files)
+                end = write_all(fd, chunks, mark.length, files=self.files)
                 failpoints.hit("log.frame_written")
                 # 3
-                self._files.fsync(fd)
+                self.files.fsync(fd)
             except OSError:
-                self._take_back(fd, mark)
+                self._truncate_tail(fd, mark)
                 raise
             failpoints.hit("log.frame_synced")
             # 4
@@ -329,29 +308,29 @@ class PartitionFiles:
 
     def _acknowledge(self, fd: int, mark: Watermark, moved: Watermark) -> None:
         """Move the watermark. If that fails, what its file holds decides: what it covers must stay."""
-        folder = self.place.folder
+        folder = self.info.folder
         try:
-            write_watermark(folder, moved, self._files)
+            write_watermark(folder, moved, self.files)
         except OSError:
             with suppress(OSError):
-                found = read_watermark(folder, self._files)
+                found = read_watermark(folder, self.files)
                 if found == moved:
                     return
                 if found != mark:
-                    write_watermark(folder, mark, self._files)  # half written; if this fails, nothing is cut
-                self._take_back(fd, mark)
+                    write_watermark(folder, mark, self.files)  # half written; if this fails, nothing is cut
+                self._truncate_tail(fd, mark)
             raise
 
-    def _take_back(self, fd: int, mark: Watermark) -> None:
+    def _truncate_tail(self, fd: int, mark: Watermark) -> None:
         """Cut off what nobody has seen, so that the caller may try again without a duplicate."""
         with suppress(OSError):
-            self._files.truncate(fd, mark.length)
-            self._files.fsync(fd)
+            self.files.truncate(fd, mark.length)
+            self.files.fsync(fd)
 
     def _timed(self, entry: Entry) -> Entry:
         """Return the entry with an append time that does not go back, and with the topic's kind of time."""
         append_time = max(entry.append_time, self._index.append_time)
-        if self.place.timestamp_type is TimestampType.CREATE_TIME:
+        if self.info.timestamp_type is TimestampType.CREATE_TIME:
             return replace_fields(entry, append_time=append_time)
         return replace_fields(
             entry, append_time=append_time, min_timestamp=append_time, max_timestamp=append_time
@@ -359,38 +338,23 @@ class PartitionFiles:
 
     def _is_full(self) -> bool:
         active = self._index.active
-        return len(active.entries) >= self._limits.segment_entries or (
-            active.end >= self._limits.segment_bytes and bool(active.entries)
+        return len(active.entries) >= self.limits.segment_entries or (
+            active.end >= self.limits.segment_bytes and bool(active.entries)
         )
 
     def _roll(self, mark: Watermark) -> Watermark:
         """Start a new segment: create it with all that must outlive the old one, then move the watermark."""
-        place, index = self.place, self._index
-        publications: dict[str, dict[str, tuple[int, int, int]]] = {}
+        info, index = self.info, self._index
+        publications: dict[str, dict[str, Publication]] = {}
         for (publisher, task), done in index.publications.items():
-            publications.setdefault(publisher, {})[task] = (done.epoch, done.base_offset, done.count)
+            publications.setdefault(publisher, {})[task] = done
         header = SegmentHeader(
-            place.topic_id, place.topic_partition.partition, mark.next_offset, index.append_time, publications
+            info.topic_id, info.topic_partition.partition, mark.next_offset, index.append_time, publications
         )
-        path = place.folder / segment_name(mark.next_offset)
-        length = publish_exclusive(path, [HEADER.encode(header)], files=self._files)
+        path = info.folder / segment_name(mark.next_offset)
+        length = publish_exclusive(path, [HEADER.encode(header)], files=self.files)
         failpoints.hit("log.segment_created")
         mark = replace(mark, segment_base=mark.next_offset, length=length)
-        write_watermark(place.folder, mark, self._files)
+        write_watermark(info.folder, mark, self.files)
         index.refresh(mark)
         return mark
-
-
-def _entry(sealed: SealedRange, offset: int, now: int) -> Entry:
-    stamp = (sealed.stamp.publisher, sealed.stamp.task, sealed.stamp.epoch)
-    return Entry(
-        offset,
-        sealed.count,
-        sealed.file,
-        sealed.start,
-        sealed.length,
-        sealed.min_timestamp,
-        sealed.max_timestamp,
-        now,
-        stamp,
-    )

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.durable import FileLayer
 from millstream.log.api import LogRecordBatch, TimestampType
 from millstream.log.blocks import SCHEMA, BlockHeader, decode_rows, rows_within
 from millstream.log.embedded.partition import PartitionFiles
@@ -27,31 +27,32 @@ from millstream.log.embedded.segment import Entry, Located, ReadBuffer, block_he
 from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError
 from millstream.types import Offset
 
-__all__ = ["PartitionReader", "Stored", "sealed_path"]
-
 _SMALL_ROWS: Final = 4096
 _SMALL_BYTES: Final = 256 << 10
 _JOINED_ROWS: Final = 32_768
 _JOINED_BYTES: Final = 4 << 20
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@dataclass
 class _GoneError(Exception):
     """A file that the index named is gone: somebody rewrote the segment, or retention removed it."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
+    path: Path
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """Some records: from an offset on, or, where compaction left gaps, with an offset each."""
+class Stored:
+    """Records of a block: from an offset on, or, where compaction left gaps, with an offset each."""
 
     records: pa.RecordBatch
     base_offset: int
-    sparse_offsets: pa.Array | None = None
+    sparse_offsets: pa.Array | None
+    append_time: int
+    next_offset: int
+    """Where the block ends."""
 
     def offset_of(self, row: int) -> Offset:
         """Return the offset of a record."""
@@ -75,57 +76,63 @@ class _Block:
     entry: Entry
     window: ReadBuffer
     position: int
-    path: Path
 
     @property
     def next_offset(self) -> int:
         return self.base_offset + self.header.span
 
-    def part(self, start: int, end: int) -> _Part:
+    def part(self, start: int, end: int) -> Stored:
         """Return those records that are in a range of offsets."""
-        where = f"byte {self.position} of {self.path}"
-        rows = decode_rows(self.header, self.window.get(self.position, self.header.length), where)
-        if rows.places is not None:
-            offsets = pc.add(rows.places.cast(pa.int64()), self.base_offset)
+        block = self.window.get(self.position, self.header.length)
+        rows = decode_rows(self.header, block, self.window.at(self.position))
+        records, first, offsets = rows.records, self.base_offset, None
+        if rows.offset_deltas is not None:
+            offsets = pc.add(rows.offset_deltas.cast(pa.int64()), self.base_offset)
             inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
-            return _Part(rows.records.filter(inside), self.base_offset, offsets.filter(inside))
-        if self.base_offset >= start and self.next_offset <= end:
-            return _Part(rows.records, self.base_offset)
-        first = max(start, self.base_offset)
-        count = min(end, self.next_offset) - first
-        return _Part(rows.records.slice(first - self.base_offset, count), first)
+            records, offsets = records.filter(inside), offsets.filter(inside)
+        elif self.base_offset < start or self.next_offset > end:
+            first = max(start, self.base_offset)
+            records = records.slice(first - self.base_offset, min(end, self.next_offset) - first)
+        return Stored(records, first, offsets, self.entry.append_time, self.next_offset)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored(_Part):
-    """The records of a block, when they were appended, and where the block ends."""
+def _again_if_replaced(
+    ask: Callable[Concatenate[PartitionReader, P], T],
+) -> Callable[Concatenate[PartitionReader, P], T]:
+    """Let a question be asked again if a file was replaced meanwhile."""
 
-    append_time: int = 0
-    next_offset: int = 0
+    @wraps(ask)
+    def asked(reader: PartitionReader, /, *args: P.args, **options: P.kwargs) -> T:
+        missing: Path | None = None
+        while True:
+            try:
+                return ask(reader, *args, **options)
+            except _GoneError as gone:
+                if gone.path == missing:
+                    raise reader.missing(gone.path) from None
+                missing = gone.path
+
+    return asked
 
 
 class PartitionReader:
-    """Reads one partition of a log whose sealed files are below ``root``."""
+    """Reads one partition."""
 
-    def __init__(self, partition: PartitionFiles, root: Path, files: FileLayer) -> None:
+    def __init__(self, partition: PartitionFiles) -> None:
         self._partition = partition
-        self._topic_partition = partition.place.topic_partition
-        self.is_append_time = partition.place.timestamp_type is TimestampType.LOG_APPEND_TIME
-        self._root = root
-        self._files = files
+        self._topic_partition = partition.info.topic_partition
+        self.is_append_time = partition.info.timestamp_type is TimestampType.LOG_APPEND_TIME
 
     def read(self, start: Offset, end: Offset | None) -> Iterator[LogRecordBatch]:
         """Return the records of a range, in batches. The range is checked now, the files are read later."""
         return self._batches(start, self._checked(start, end))
 
+    @_again_if_replaced
     def offset_for_time(self, timestamp: int, start: Offset | None) -> Offset | None:
         """Return the first offset from ``start`` on whose timestamp is not below ``timestamp``."""
         earliest, latest = self._partition.bounds()
         start = earliest if start is None else start
         self._checked(start, latest)
-        return self._asked(lambda: self._offset_for_time(timestamp, start, latest))
-
-    def _offset_for_time(self, timestamp: int, start: Offset, latest: Offset) -> Offset | None:
         candidates = [
             item for item in self._entries(start, latest) if item[1].entry.max_timestamp >= timestamp
         ]
@@ -143,13 +150,10 @@ class PartitionReader:
                     return part.offset_of(row)
         return None
 
+    @_again_if_replaced
     def max_timestamp(self, start: Offset, end: Offset) -> int | None:
         """Return the largest timestamp in a range; ``None`` if it is empty."""
         self._checked(start, end)
-        highest = self._asked(lambda: self._max_timestamp(start, end))
-        return highest if highest >= 0 else None
-
-    def _max_timestamp(self, start: Offset, end: Offset) -> int:
         highest = -1
         in_part: list[tuple[Path, Located]] = []
         for path, located in self._entries(start, end):
@@ -161,41 +165,35 @@ class PartitionReader:
         for block in self._blocks(in_part, start, end):
             if block.header.max_timestamp > highest:
                 highest = max(highest, _max_within(block, start, end))
-        return highest
+        return highest if highest >= 0 else None
 
+    @_again_if_replaced
     def append_time(self, offset: Offset) -> int:
         """Return when a record was appended or published."""
         following = Offset(offset + 1)
         self._checked(offset, following)
-        return self._asked(lambda: self._entries(offset, following)[0][1].entry.append_time)
+        return self._entries(offset, following)[0][1].entry.append_time
 
+    @_again_if_replaced
     def end_within(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
-        """Return an offset beyond ``start`` such that the records up to it fit, or are a single one."""
-        self._checked(start, end)
-        return self._asked(lambda: self._end_within(start, end, max_bytes))
+        """Return an offset beyond ``start`` such that the records up to it fit, or are a single one.
 
-    def _end_within(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
-        left = max_bytes
-        reached = start
+        Whole entries, then whole blocks of the first that does not fit; if not even one block does, records.
+        """
+        self._checked(start, end)
+        left, reached = max_bytes, start
         for item in self._entries(start, end):
             entry = item[1].entry
             if entry.raw_bytes > left:
-                return self._end_within_entry(item, reached, end, left, is_first=reached == start)
+                break
             left -= entry.raw_bytes
             reached = Offset(min(end, entry.next_offset))
-        return reached
-
-    def _end_within_entry(
-        self, item: tuple[Path, Located], start: Offset, end: Offset, left: int, *, is_first: bool
-    ) -> Offset:
-        """How far whole blocks of an entry reach; if not even the first one does, how far its records do."""
-        reached = start
-        with closing(self._blocks([item], start, end)) as blocks:
+        else:
+            return reached
+        with closing(self._blocks([item], reached, end)) as blocks:
             for block in blocks:
                 if block.header.raw_length > left:
-                    if is_first and reached == start:
-                        return self._end_within_block(block, start, end, left)
-                    break
+                    return reached if reached > start else self._end_within_block(block, start, end, left)
                 left -= block.header.raw_length
                 reached = Offset(min(end, block.next_offset))
         return reached
@@ -210,29 +208,12 @@ class PartitionReader:
     def stored(self, start: int, end: int) -> Iterator[Stored]:
         """Give records block by block, as they are stored, for whoever rewrites them."""
         for block in self._blocks(self._entries(start, end), start, end):
-            part = block.part(start, end)
-            yield Stored(
-                part.records,
-                part.base_offset,
-                part.sparse_offsets,
-                block.entry.append_time,
-                block.next_offset,
-            )
+            yield block.part(start, end)
 
-    def sealed_files(self) -> set[str]:
-        """Return the sealed files that any entry points into, from the partition's first offset on."""
-        return {entry.file for entry in self._all_entries() if entry.file is not None}
-
-    def raw_size(self) -> int:
-        """Return how many bytes the blocks take uncompressed, wherever they are."""
-        return sum(entry.raw_bytes for entry in self._all_entries())
-
-    def _all_entries(self) -> list[Entry]:
-        def found() -> list[Entry]:
-            earliest, latest = self._partition.bounds()
-            return [located.entry for _, located in self._entries(earliest, latest)]
-
-        return self._asked(found)
+    @_again_if_replaced
+    def all_entries(self) -> list[Entry]:
+        """Return the entries from the partition's first offset on."""
+        return [located.entry for _, located in self._entries(*self._partition.bounds())]
 
     def _checked(self, start: int, end: int | None) -> Offset:
         earliest, latest = self._partition.bounds()
@@ -268,54 +249,44 @@ class PartitionReader:
                     position = batch.next_offset
             except _GoneError as gone:
                 if gone.path == missing:
-                    raise self._missing(gone.path, position) from None
+                    raise self.missing(gone.path, position) from None
                 missing = gone.path
 
     def _joined(self, start: Offset, end: Offset) -> Iterator[LogRecordBatch]:
-        parts: list[_Part] = []
+        parts: list[Stored] = []
         rows = size = 0
         base = reached = start
         for block in self._blocks(self._entries(start, end), start, end):
-            part = self._timed(block, block.part(start, end))
+            part = self._timed(block.part(start, end))
             is_large = part.records.num_rows > _SMALL_ROWS or block.header.raw_length > _SMALL_BYTES
             if parts and (is_large or rows >= _JOINED_ROWS or size >= _JOINED_BYTES):
                 yield self._batch(base, reached, parts)
                 parts, base, rows, size = [], reached, 0, 0
             parts.append(part)
-            reached = Offset(min(end, block.next_offset))
+            reached = Offset(min(end, part.next_offset))
             rows += part.records.num_rows
             size += block.header.raw_length
         if parts:
             yield self._batch(base, reached, parts)
 
-    def _batch(self, base: Offset, end: Offset, parts: list[_Part]) -> LogRecordBatch:
+    def _batch(self, base: Offset, end: Offset, parts: list[Stored]) -> LogRecordBatch:
         records = parts[0].records if len(parts) == 1 else pa.concat_batches([part.records for part in parts])
         if all(part.sparse_offsets is None for part in parts):
             return LogRecordBatch(self._topic_partition, base, records)
         offsets = pa.concat_arrays([part.offsets() for part in parts])
         return LogRecordBatch(self._topic_partition, base, records, offsets, end)
 
-    def _timed(self, block: _Block, part: _Part) -> _Part:
+    def _timed(self, part: Stored) -> Stored:
         """Return the records with the topic's kind of timestamp."""
         if not self.is_append_time:
             return part
         records = part.records
-        times = pa.repeat(pa.scalar(block.entry.append_time, pa.int64()), records.num_rows)
+        times = pa.repeat(pa.scalar(part.append_time, pa.int64()), records.num_rows)
         columns = [records.column(0), records.column(1), times, records.column(3)]
         return replace(part, records=pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
 
-    def _asked(self, ask: Callable[[], T]) -> T:
-        """Ask again if a file was replaced meanwhile."""
-        missing: Path | None = None
-        while True:
-            try:
-                return ask()
-            except _GoneError as gone:
-                if gone.path == missing:
-                    raise self._missing(gone.path) from None
-                missing = gone.path
-
-    def _missing(self, path: Path, start: Offset | None = None) -> Exception:
+    def missing(self, path: Path, start: Offset | None = None) -> Exception:
+        """Return the error for a file that is gone, though nobody replaced it."""
         if start is not None:
             self._checked(start, None)  # gone by retention while we read: then this says so
         return DamagedLogError(
@@ -326,13 +297,15 @@ class PartitionReader:
     def _entries(self, start: int, end: int) -> list[tuple[Path, Located]]:
         """Return the entries that hold a range, each with the file of its blocks."""
         found: list[tuple[Path, Located]] = []
+        root = self._partition.info.root
         if start == end:
             return found
         with self._partition.index() as index, _gone_if_missing():
             for segment in index.segments(start):
                 for located in segment.between(start, end):
                     file = located.entry.file
-                    found.append((segment.path if file is None else sealed_path(self._root, file), located))
+                    path = segment.path if file is None else sealed_path(root, file)
+                    found.append((path, located))
                 if segment.next_offset >= end:
                     break
         if not found or found[0][1].entry.base_offset > start or found[-1][1].entry.next_offset < end:
@@ -349,16 +322,14 @@ class PartitionReader:
         """Yield the blocks that hold a range, with one open file at a time."""
         with ExitStack() as stack:
             window: ReadBuffer | None = None
-            opened: Path | None = None
             for path, located in entries:
-                if window is None or path != opened:
+                if window is None or path != window.path:
                     stack.close()
                     with _gone_if_missing():
-                        window = stack.enter_context(ReadBuffer(path, self._files))
-                    opened = path
-                for position, header, base in block_headers(window, path, located):
+                        window = stack.enter_context(ReadBuffer(path, self._partition.files))
+                for position, header, base in block_headers(window, located):
                     if base < end and base + header.span > start:
-                        yield _Block(base, header, located.entry, window, position, path)
+                        yield _Block(base, header, located.entry, window, position)
 
 
 @contextmanager

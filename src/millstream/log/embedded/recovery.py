@@ -26,14 +26,12 @@ from millstream.durable import (
     sync_folder,
 )
 from millstream.log.blocks import decode_block
-from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark_durably
+from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark
 from millstream.log.embedded.index import current_segments
 from millstream.log.embedded.segment import (
-    Located,
     ReadBuffer,
     SegmentName,
     block_headers,
-    cut_short,
     entries_behind,
     read_header,
     scan,
@@ -41,10 +39,8 @@ from millstream.log.embedded.segment import (
 )
 from millstream.log.errors import DamagedLogError
 
-__all__ = ["has_temporaries", "is_disordered", "recover"]
 
-
-def is_disordered(folder: Path, mark: Watermark) -> bool:
+def is_unclean(folder: Path, mark: Watermark) -> bool:
     """Tell whether a crash (or a writer at work just now) left something above the watermark."""
     active = folder / segment_name(mark.segment_base)
     if not active.exists() or active.stat().st_size != mark.length:
@@ -92,7 +88,7 @@ def recover(folder: Path, files: FileLayer) -> Watermark:
     # 3
     _trim(folder, found, files)
     # 4
-    write_watermark_durably(folder, found, files)
+    write_watermark(folder, found, files, durably=True)
     # 5
     sync_folder(folder, files=files)
     return found
@@ -128,20 +124,18 @@ def _enter(folder: Path, mark: Watermark, name: SegmentName, files: FileLayer) -
             f"{folder / segment_name(mark.segment_base)} ends at offset {mark.next_offset}, but {path.name} "
             f"begins at {base}. Likely cause: a file was cut or deleted. Remedy: restore it from a backup."
         )
-    with ReadBuffer(path, files) as window:
-        _, length = read_header(window, path)
-    return replace(mark, segment_base=base, length=length)
+    return replace(mark, segment_base=base, length=read_header(path, files)[1])
 
 
 def _walk(path: Path, mark: Watermark, files: FileLayer) -> tuple[Watermark, Exception | None]:
     """Move the mark over whole entries of its segment; also return what stopped it, if not the file's end."""
     with ReadBuffer(path, files) as window:
-        size = window.size()
-        if size < mark.length:
-            raise cut_short(path, size, mark.length)
+        size = window.size(at_least=mark.length)
         try:
-            for located in scan(window, path, mark.length, size, mark.next_offset):
-                _verify_blocks(window, path, located)
+            for located in scan(window, mark.length, size, mark.next_offset):
+                if located.entry.file is None:
+                    for position, header, _ in block_headers(window, located):
+                        decode_block(header, window.get(position, header.length), window.at(position))
                 mark = replace(mark, length=located.end, next_offset=located.entry.next_offset)
         except (DamagedFileError, DamagedLogError) as error:
             return mark, error
@@ -161,12 +155,6 @@ def _is_written_over(folder: Path, mark: Watermark, files: FileLayer) -> bool:
         if entry.base_offset >= mark.next_offset:
             append_times.add(entry.append_time)
     return len(append_times) > 1
-
-
-def _verify_blocks(window: ReadBuffer, path: Path, located: Located) -> None:
-    if located.entry.file is None:
-        for position, header, _ in block_headers(window, path, located):
-            decode_block(header, window.get(position, header.length), f"byte {position} of {path}")
 
 
 def _trim(folder: Path, mark: Watermark, files: FileLayer) -> None:

@@ -13,30 +13,25 @@ from millstream.durable import FileLayer
 from millstream.log.api import SealedRange
 from millstream.log.blocks import summary
 from millstream.log.embedded.reader import sealed_path
-from millstream.log.embedded.segment import Entry, Located, ReadBuffer, block_headers
+from millstream.log.embedded.segment import Located, ReadBuffer, block_headers, sealed_entry
 from millstream.log.errors import DamagedLogError, InvalidPublicationError
-
-__all__ = ["check_sealed"]
 
 
 def check_sealed(root: Path, sealed: SealedRange, files: FileLayer) -> None:
     """Refuse a range that is not there as stated."""
-    low, high = sealed.min_timestamp, sealed.max_timestamp
-    entry = Entry(0, sealed.count, sealed.file, sealed.start, sealed.length, low, high, 0, None)
+    located = Located(sealed_entry(sealed, 0, 0), sealed.start, 0)
     try:
         path = sealed_path(root, sealed.file)
         with ReadBuffer(path, files, window_bytes=64) as window:
             size = window.size()
             if not 0 <= sealed.start < sealed.start + sealed.length <= size:
                 raise _invalid(sealed, f"the file has {size} bytes")
-            found = summary(
-                header for _, header, _ in block_headers(window, path, Located(entry, sealed.start, 0))
-            )
+            found = summary(header for _, header, _ in block_headers(window, located))
     except FileNotFoundError:
         raise _invalid(sealed, "there is no such file") from None
     except DamagedLogError as error:
         raise _invalid(sealed, str(error)) from error
-    if found != (sealed.count, low, high):
+    if found != (sealed.count, sealed.min_timestamp, sealed.max_timestamp):
         count, lowest, highest = found
         raise _invalid(sealed, f"the blocks hold {count} records with the times {lowest} to {highest}")
 

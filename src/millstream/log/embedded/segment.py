@@ -24,29 +24,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 import msgspec
 
 from millstream.durable import FRAME_HEADER_BYTES, DamagedFileError, FileLayer, FrameKind
+from millstream.log.api import Publication, SealedRange
 from millstream.log.blocks import BLOCK_HEADER_BYTES, BlockHeader, decode_header
 from millstream.log.errors import DamagedLogError
-
-__all__ = [
-    "ENTRY",
-    "HEADER",
-    "Entry",
-    "Located",
-    "ReadBuffer",
-    "SegmentHeader",
-    "SegmentName",
-    "block_headers",
-    "entries_behind",
-    "parse_segment_name",
-    "scan",
-    "segment_name",
-]
 
 HEADER: Final = FrameKind(b"MSSG", version=1, max_bytes=16 << 20)
 ENTRY: Final = FrameKind(b"MSEN", version=1, max_bytes=64 << 10)
@@ -65,8 +50,8 @@ class SegmentHeader(msgspec.Struct, frozen=True):
     partition: int
     base_offset: int
     append_time: int
-    publications: dict[str, dict[str, tuple[int, int, int]]]
-    """Publisher -> task -> (epoch, base offset, count) of its last publication."""
+    publications: dict[str, dict[str, Publication]]
+    """Publisher -> task -> its last publication."""
     compacted_to: int = 0
     """Records were left out that others replace, up to this offset: who reads on to it misses nothing."""
     deletes_gone_to: int = 0
@@ -101,6 +86,13 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     def next_offset(self) -> int:
         """The offset after the last record of the entry."""
         return self.base_offset + self.count
+
+
+def sealed_entry(sealed: SealedRange, base_offset: int, append_time: int) -> Entry:
+    """Return the entry of rows that stand in a sealed file."""
+    stamp = (sealed.stamp.publisher, sealed.stamp.task, sealed.stamp.epoch)
+    place = (sealed.file, sealed.start, sealed.length, sealed.min_timestamp, sealed.max_timestamp)
+    return Entry(base_offset, sealed.count, *place, append_time, stamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +155,7 @@ class ReadBuffer:
     _BYTES: Final = 1 << 20
 
     def __init__(self, path: Path, files: FileLayer, *, window_bytes: int = _BYTES) -> None:
-        self._path = path
+        self.path = path
         self._files = files
         self._window_bytes = window_bytes
         self._fd = files.open(path, os.O_RDONLY)
@@ -173,14 +165,19 @@ class ReadBuffer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._files.close(self._fd)
 
-    def size(self) -> int:
-        """Return the file's length."""
-        return self._files.size(self._fd)
+    def size(self, at_least: int = 0) -> int:
+        """Return the file's length; an error if the file is shorter than what was acknowledged."""
+        size = self._files.size(self._fd)
+        if size < at_least:
+            raise _cut_short(self.path, size, at_least)
+        return size
+
+    def at(self, position: int) -> str:
+        """Name a position, for messages."""
+        return f"byte {position} of {self.path}"
 
     def get(self, position: int, length: int) -> memoryview:
         """Return ``length`` bytes from ``position``; fewer only at the file's end."""
@@ -191,15 +188,15 @@ class ReadBuffer:
         return self._data[offset : offset + length]
 
 
-def read_header(window: ReadBuffer, path: Path) -> tuple[SegmentHeader, int]:
+def read_header(path: Path, files: FileLayer) -> tuple[SegmentHeader, int]:
     """Return a segment's header and where it ends."""
     where = f"the header of {path}"
-    length = HEADER.payload_length(window.get(0, FRAME_HEADER_BYTES), where) + FRAME_HEADER_BYTES
-    payload = HEADER.unwrap(window.get(0, length), where)
-    return HEADER.parse(payload, SegmentHeader, where), length
+    with ReadBuffer(path, files) as window:
+        length = HEADER.payload_length(window.get(0, FRAME_HEADER_BYTES), where) + FRAME_HEADER_BYTES
+        return HEADER.decode(window.get(0, length), SegmentHeader, where), length
 
 
-def scan(window: ReadBuffer, path: Path, start: int, end: int, base_offset: int) -> Iterator[Located]:
+def scan(window: ReadBuffer, start: int, end: int, base_offset: int) -> Iterator[Located]:
     """Yield the entries between two positions of a segment; ``base_offset`` is what the first must have.
 
     Blocks are stepped over, not read. Raises a DamagedFileError or DamagedLogError at the first thing that
@@ -207,10 +204,10 @@ def scan(window: ReadBuffer, path: Path, start: int, end: int, base_offset: int)
     """
     position = start
     while position < end:
-        where = f"the entry at byte {position} of {path}"
+        where = f"the entry at byte {position} of {window.path}"
         length = ENTRY.payload_length(window.get(position, min(FRAME_HEADER_BYTES, end - position)), where)
         frame = window.get(position, min(FRAME_HEADER_BYTES + length, end - position))
-        entry = ENTRY.parse(ENTRY.unwrap(frame, where), Entry, where)
+        entry = ENTRY.decode(frame, Entry, where)
         located = _located(entry, position + len(frame), where)
         if entry.base_offset != base_offset:
             raise DamagedLogError(
@@ -218,7 +215,7 @@ def scan(window: ReadBuffer, path: Path, start: int, end: int, base_offset: int)
                 "part of the file was lost or is from another file. Remedy: restore the file from a backup."
             )
         if located.end > end:
-            raise cut_short(path, end, located.end)
+            raise _cut_short(window.path, end, located.end)
         yield located
         position, base_offset = located.end, entry.next_offset
 
@@ -235,30 +232,28 @@ def entries_behind(path: Path, start: int, files: FileLayer) -> Iterator[Entry]:
         position = rest.find(ENTRY.magic, position + 1)
 
 
-def block_headers(window: ReadBuffer, path: Path, located: Located) -> Iterator[tuple[int, BlockHeader, int]]:
+def block_headers(window: ReadBuffer, located: Located) -> Iterator[tuple[int, BlockHeader, int]]:
     """Yield position, header and base offset of each block of an entry; check that they fill it."""
     position = located.data_start
     end = position + located.entry.length
     base = located.entry.base_offset
     raw = 0
     while position < end:
-        where = f"byte {position} of {path}"
-        header = decode_header(window.get(position, BLOCK_HEADER_BYTES), where)
+        header = decode_header(window.get(position, BLOCK_HEADER_BYTES), window.at(position))
         yield position, header, base
         position += header.length
         base += header.span
         raw += header.raw_length
     if (position, base, raw) != (end, located.entry.next_offset, located.entry.raw_bytes):
         raise DamagedLogError(
-            f"The blocks at byte {located.data_start} of {path} hold {base - located.entry.base_offset} "
+            f"The blocks at {window.at(located.data_start)} hold {base - located.entry.base_offset} "
             f"records, {raw} bytes uncompressed, and end at byte {position}; the index says "
             f"{located.entry.count} records, {located.entry.raw_bytes} bytes and byte {end}. Likely cause: "
             "the file was replaced. Remedy: restore it from a backup."
         )
 
 
-def cut_short(path: Path, size: int, expected: int) -> DamagedLogError:
-    """Return the error for a segment that ends before what it must hold."""
+def _cut_short(path: Path, size: int, expected: int) -> DamagedLogError:
     return DamagedLogError(
         f"{path} has {size} bytes, but {expected} were acknowledged. Likely cause: the file was cut, or "
         "copied while it was written. Remedy: restore it from a backup."

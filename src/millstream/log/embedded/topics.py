@@ -35,8 +35,6 @@ from millstream.log.embedded.high_watermark import Watermark, create_watermark
 from millstream.log.embedded.segment import HEADER, SegmentHeader, segment_name
 from millstream.log.errors import InvalidTopicError, TopicExistsError, UnknownTopicError
 
-__all__ = ["MAX_PARTITIONS", "Topic", "TopicFolder"]
-
 MAX_PARTITIONS: Final = 4096
 _TOPIC: Final = FrameKind(b"MSTP", version=1, max_bytes=4096)
 _CONFIG: Final = "topic"
@@ -111,9 +109,17 @@ class TopicFolder:
                 f"Topic {name!r} can't have {config.partitions} partitions. Remedy: choose 1 to "
                 f"{MAX_PARTITIONS}."
             )
-        _check_bounds(name, config)
+        for what in ("retention_ms", "retention_bytes", "delete_retention_ms"):
+            bound = getattr(config, what)
+            if bound is not None and bound < 0:
+                raise InvalidTopicError(
+                    f"Topic {name!r} can't have {what}={bound}. Remedy: choose 0 or more, or None for no "
+                    "bound."
+                )
         with held_lock(self._folder / _LOCK, timeout_ms=self._lock_timeout_ms):
-            self._remove_remains()
+            for path in list(self._folder.iterdir()):
+                if is_temporary(path.name):  # a creation died halfway; we hold the lock, so nobody is at it
+                    shutil.rmtree(path, ignore_errors=True)
             if target.exists():
                 raise TopicExistsError(
                     f"Topic {name!r} is there already. Likely cause: it was created by an earlier run. "
@@ -121,7 +127,11 @@ class TopicFolder:
                 )
             # 1
             temporary = temporary_name(target)
-            self._build(temporary, Topic(uuid.uuid4().hex, name, **asdict(config)))
+            topic = Topic(uuid.uuid4().hex, name, **asdict(config))
+            with disk_errors_named(temporary):
+                self._files.mkdir(temporary)
+            self._build_partitions(temporary, topic, range(topic.partitions))
+            create_exclusive(temporary / _CONFIG, [_TOPIC.encode(topic)], files=self._files)
             failpoints.hit("log.topic_built")
             # 2
             with disk_errors_named(target):
@@ -130,7 +140,7 @@ class TopicFolder:
             # 3
             sync_folder(self._folder, files=self._files)
 
-    def grow(self, name: str, partitions: int) -> None:
+    def add_partitions(self, name: str, partitions: int) -> None:
         """Give a topic more partitions.
 
         1. Build the new ones in the topic's folder, everything synced. Nobody looks at them yet; what an
@@ -179,12 +189,6 @@ class TopicFolder:
             # 2
             shutil.rmtree(temporary, ignore_errors=True)
 
-    def _build(self, folder: Path, topic: Topic) -> None:
-        with disk_errors_named(folder):
-            self._files.mkdir(folder)
-        self._build_partitions(folder, topic, range(topic.partitions))
-        create_exclusive(folder / _CONFIG, [_TOPIC.encode(topic)], files=self._files)
-
     def _build_partitions(self, folder: Path, topic: Topic, partitions: range) -> None:
         files = self._files
         with disk_errors_named(folder):
@@ -195,12 +199,6 @@ class TopicFolder:
                 create_exclusive(at / segment_name(0), [header], files=files)
                 create_watermark(at, Watermark(0, len(header), 0, 0), files)
 
-    def _remove_remains(self) -> None:
-        """Remove what a creation left that died halfway. We hold the lock: nobody is at it."""
-        for path in list(self._folder.iterdir()):
-            if is_temporary(path.name):
-                shutil.rmtree(path, ignore_errors=True)
-
     def _unknown(self, name: str) -> str:
         known = self.names()
         listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")  # noqa: PLR2004
@@ -208,15 +206,6 @@ class TopicFolder:
             f"There is no topic {name!r} in {self._folder.parent}. Topics: {listed or 'none yet'}. Likely "
             f"cause: a typing error, or another folder. Remedy: create it (millstream topics create {name})."
         )
-
-
-def _check_bounds(name: str, config: TopicConfig) -> None:
-    for what in ("retention_ms", "retention_bytes", "delete_retention_ms"):
-        bound = getattr(config, what)
-        if bound is not None and bound < 0:
-            raise InvalidTopicError(
-                f"Topic {name!r} can't have {what}={bound}. Remedy: choose 0 or more, or None for no bound."
-            )
 
 
 def check_name(name: str) -> str:
