@@ -28,8 +28,8 @@ from millstream.engine.restore_notes import restores_in, restores_told
 from millstream.engine.spark.engine import SparkEngine
 from millstream.engine.ticks import now_ms
 from millstream.engine.totals import Totals
-from millstream.errors import ConfigError, MillstreamError
-from millstream.log.embedded.file_log import FileLog
+from millstream.errors import MillstreamError
+from millstream.log import open_log
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
 from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
@@ -103,12 +103,11 @@ class Streams:
         self.app_id = check_application_id(app_id)
         self._topology = topology
         self._config = config if config is not None else StreamsConfig()
-        self._log_root = _log_root(log)
+        self._log = open_log(log if str(log).startswith(("file:", "kafka:")) else Path(log))
         self._state_folder = self._config.state_dir / app_id
-        self._storage = ApplicationStorage(self._log_root, app_id)
-        self._log = FileLog(self._log_root)
+        self._storage = ApplicationStorage(self._log.root, app_id)
         self._totals = Totals()
-        program = Program.of(topology, app_id, self._log_root, self._config)
+        program = Program.of(topology, self._storage, self._log.address, self._config)
         self._loop = EpochLoop(
             self._storage,
             self._log,
@@ -253,7 +252,7 @@ class Streams:
         if self._config.state_dir.is_dir():
             directory = open_state_directory(self._config.state_dir)  # refuses a folder that is not ours
             us = self._loop.coordinator.owner
-            check_not_run(directory, self.app_id, now_ms=now_ms(), log_root=self._log_root, us=us)
+            check_not_run(directory, self.app_id, now_ms=now_ms(), log_root=self._log.root, us=us)
             if self._state_folder.is_dir():
                 clean(directory, self.app_id, unused_for_ms=0)
                 left = directory.tasks(self.app_id)
@@ -527,13 +526,6 @@ class _Signals:
     def _told(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self._stop.set()
-
-
-def _log_root(log: str | Path) -> Path:
-    text = str(log)
-    if text.startswith("kafka:"):
-        raise ConfigError(f"log={text!r}: Kafka is not supported yet. Remedy: use log='file:<folder>'")
-    return Path(text.removeprefix("file:"))
 
 
 def _shut_down(error: Exception) -> Answer:

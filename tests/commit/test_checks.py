@@ -19,6 +19,7 @@ from millstream.commit.coordinator import (
 )
 from millstream.commit.epoch_job import EpochJob, Sent, TaskReport, WrongInstance
 from millstream.commit.lease import LeaseLostError
+from millstream.commit.publisher import EmbeddedPublisher
 from millstream.durable import DiskFullError
 from millstream.engine.local import MAX_RUNS
 from millstream.log.embedded.file_log import FileLog
@@ -190,9 +191,11 @@ def test_a_source_that_begins_at_the_end_reads_what_comes_after(running: World) 
     """Also what comes before its first epoch: the end is looked up once."""
     app = running.app
     assert app is not None
+    storage = replace(app.worker.folder, application_id="late")
     coordinator = CommitCoordinator(
-        replace(app.worker.folder, application_id="late"),
+        storage,
         app.log,
+        EmbeddedPublisher(storage, app.log),
         APPLICATIONS["ledger"].build().plan(),
         clock=lambda: running.now,
         settings=CoordinatorSettings(offset_reset="latest"),

@@ -139,7 +139,7 @@ class CollectorMachine(RuleBasedStateMachine):
             for attempt in range(attempts):
                 entry = self._sealed(epoch, task, out, changed)
                 if attempt < attempts - 1:
-                    self.lost.append((epoch, self.folder.log_root / entry.file))
+                    self.lost.append((epoch, self.folder.root / entry.file))
             entries[task] = entry
             self.outputs[task] += out
             self.changes[task] += changed
@@ -164,7 +164,7 @@ class CollectorMachine(RuleBasedStateMachine):
     def seal_what_is_not_committed_yet(self, task: str) -> None:
         epoch = Epoch(len(self.history) + 1)
         entry = self._sealed(epoch, task, [(b"x", b"y")], [])
-        self.lost.append((epoch, self.folder.log_root / entry.file))
+        self.lost.append((epoch, self.folder.root / entry.file))
 
     @rule(task=st.sampled_from(TASKS), is_quick=st.booleans())
     def begin_a_snapshot(self, task: str, is_quick: bool) -> None:
@@ -236,12 +236,12 @@ class CollectorMachine(RuleBasedStateMachine):
     def _check_files(self, head: Manifest) -> None:
         needed = {entry.file for entry in head.tasks.values()}
         needed |= {manifest.tasks[task].file for manifest in self._kept() for task in manifest.sealed}
-        missing = [file for file in needed if not (self.folder.log_root / file).exists()]
+        missing = [file for file in needed if not (self.folder.root / file).exists()]
         assert not missing, "a manifest that is kept needs them"
         for epoch, path in self.lost:
             assert path.exists() == (epoch > head.epoch), f"{path}: of an attempt, the head is {head.epoch}"
         self.lost = [(epoch, path) for epoch, path in self.lost if epoch > head.epoch]
-        there = {self.folder.relative(path) for path in self.folder.log_root.glob("sealed/*/*/*")}
+        there = {self.folder.relative(path) for path in self.folder.root.glob("sealed/*/*/*")}
         running = {self.folder.relative(path) for _, path in self.lost}
         assert there <= needed | running | self.log.referenced_files(), "nobody needs them"
 

@@ -203,7 +203,7 @@ def test_old_terms_may_be_forgotten_by_two_at_once(
 
 
 def test_who_runs_an_application_is_known_until_it_lets_go(folder: ApplicationStorage, clock: Clock) -> None:
-    assert running_owner(ApplicationStorage(folder.log_root, "never-run"), now_ms=clock()) is None
+    assert running_owner(ApplicationStorage(folder.root, "never-run"), now_ms=clock()) is None
     assert running_owner(folder, now_ms=clock()) is None
     held = take(folder, clock)
     assert running_owner(folder, now_ms=clock()) == held.owner
@@ -261,7 +261,7 @@ for line in sys.stdin:
 def coordinator(folder: ApplicationStorage) -> Iterator[subprocess.Popen[str]]:
     """A process that takes the lease of each application that it is told of."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", DRIVER, str(folder.log_root)]
+    command = [sys.executable, "-c", DRIVER, str(folder.root)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
         assert answer(process) == "ready"
@@ -296,7 +296,7 @@ def test_of_two_drivers_that_race_for_a_term_one_wins(folder: ApplicationStorage
     with coordinator(folder) as one, coordinator(folder) as two:
         for number in range(20):
             application = f"orders-{number}"
-            ApplicationStorage(folder.log_root, application).ensure()
+            ApplicationStorage(folder.root, application).ensure()
             for process in (one, two):
                 tell(process, application)
             answers = {process.pid: answer(process) for process in (one, two)}

@@ -25,8 +25,8 @@ def loop_of(app: SmallApp, *listeners: Any, **settings: Any) -> Iterator[EpochLo
     """A loop that is open; its process has no memory of one before."""
     memory._kept.clear()
     config = StreamsConfig(state_dir=app.state, backend=app.backend, **settings)
-    program = Program.of(word_count(), "app", app.log_root, config)
     storage = ApplicationStorage(app.log_root, "app")
+    program = Program.of(word_count(), storage, app.log().address, config)
     engine = LocalEngine(make_worker(program))
     loop = EpochLoop(storage, app.log(), word_count().plan(), engine, config, listeners)
     loop.open()

@@ -16,6 +16,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
 from millstream.commit.epoch import run_epoch
 from millstream.commit.manifest import Manifest
+from millstream.commit.publisher import EmbeddedPublisher
 from millstream.commit.worker import Worker
 from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
@@ -64,12 +65,13 @@ class InProcessExecutor(LocalEngine):
         self.coordinator = CommitCoordinator(
             folder,
             self.log,
+            EmbeddedPublisher(folder, self.log),
             plan,
             clock=clock,
             settings=settings,
         )
         self.maintenance = Maintenance(
-            self.coordinator, lambda: pinned_epochs(self.worker.snapshots, application_id)
+            self.coordinator, self.log, lambda: pinned_epochs(self.worker.snapshots, application_id)
         )
         worker = Worker(
             plan=plan,

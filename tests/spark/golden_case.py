@@ -13,6 +13,7 @@ from millstream import Record, StreamsConfig, Topology
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.epoch_job import EpochJob, PlannedTask
+from millstream.commit.publisher import EmbeddedPublisher
 from millstream.commit.worker import opened_stores
 from millstream.engine.program import Program, make_worker
 from millstream.errors import MillstreamError
@@ -71,17 +72,22 @@ class GoldenCase:
     def __init__(self, golden: Golden, topology: Topology, folder: Path, application_id: str) -> None:
         self.golden = golden
         self.failed: MillstreamError | None = None
-        self.program = Program(
-            topology, StreamsConfig(), application_id, folder / "log", folder / "state", "lmdb"
-        )
         self._plan = topology.plan()
         self._now = 0
         self._log = FileLog(folder / "log")
+        storage = ApplicationStorage(folder / "log", application_id)
+        self.program = Program(
+            topology, StreamsConfig(), storage, self._log.address, folder / "state", "lmdb"
+        )
         for topic in {topic.name for topic in (*golden.inputs, *golden.outputs)}:
             self._log.create_topic(topic)
         self._segments = list(segments(golden, self._plan))
         self._driver = CommitCoordinator(
-            ApplicationStorage(folder / "log", application_id), self._log, self._plan, clock=lambda: self._now
+            storage,
+            self._log,
+            EmbeddedPublisher(storage, self._log),
+            self._plan,
+            clock=lambda: self._now,
         )
         self._driver.open()
         self._is_opened = not any(isinstance(step.action, WallClock) for step in golden.script)

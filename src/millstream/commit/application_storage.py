@@ -1,12 +1,13 @@
-"""Where an application keeps its truth: beside the topics, in the log's own folder.
+"""Where an application keeps its truth: manifests, lease and sealed files.
 
-::
+That is apart from where its topics are. With the embedded log it is the log's own folder, so that topics can
+point into sealed files::
 
-    <log>/applications/<app_id>/
+    <root>/applications/<app_id>/
       leases/00000000000000000002       who may commit (see lease.py)
       manifests/00000000000000000812    one per epoch: the commits (see manifest.py)
       HEAD                              a witness of the last commit
-    <log>/sealed/<app_id>/<epoch>/<task>...   what tasks sealed; topics point into these files
+    <root>/sealed/<app_id>/<epoch>/<task>...   what tasks sealed; topics point into these files
 
 Only paths here. Folders have mode 0700.
 """
@@ -30,16 +31,16 @@ from millstream.types import Attempt, Epoch, Term
 
 @dataclass(frozen=True, slots=True)
 class ApplicationStorage:
-    """The folders of one application in an embedded log."""
+    """The folders of one application."""
 
-    log_root: Path
+    root: Path
     application_id: str
     files: FileLayer = OS_FILES
 
     @property
     def path(self) -> Path:
         """The application's own folder."""
-        return self.log_root / "applications" / self.application_id
+        return self.root / "applications" / self.application_id
 
     @property
     def leases(self) -> Path:
@@ -62,14 +63,14 @@ class ApplicationStorage:
 
     def relative(self, path: Path) -> str:
         """A path as the log and the manifest name it."""
-        return path.relative_to(self.log_root).as_posix()
+        return path.relative_to(self.root).as_posix()
 
     def ensure(self) -> None:
         """Make the folders, with durable names: who made them first may have died before its sync."""
-        sealed = self.log_root / "sealed"
+        sealed = self.root / "sealed"
         for folder in (self.leases, self.manifests, sealed / self.application_id):
             ensure_private_folder(folder, files=self.files)
-        for folder in (self.log_root, self.path.parent, self.path, sealed):
+        for folder in (self.root, self.path.parent, self.path, sealed):
             sync_folder(folder, files=self.files)
 
     def ensure_epoch(self, epoch: Epoch) -> None:
@@ -90,8 +91,8 @@ class ApplicationStorage:
 
     def epoch_folders(self) -> list[tuple[Epoch, Path]]:
         """The folders that tasks have sealed in, by epoch."""
-        folder = self.log_root / "sealed" / self.application_id
+        folder = self.root / "sealed" / self.application_id
         return sorted((Epoch(int(path.name)), path) for path in folder.iterdir() if path.name.isdigit())
 
     def _epoch(self, epoch: Epoch) -> Path:
-        return self.log_root / "sealed" / self.application_id / f"{epoch:020d}"
+        return self.root / "sealed" / self.application_id / f"{epoch:020d}"

@@ -1,6 +1,6 @@
 """What must hold before an application is taken over, and before it commits.
 
-A plan that epochs can run; topics that show no epoch above the head; changelogs that end where the head says.
+A plan that epochs can run; changelogs that end where the head says.
 (That the program fits the state of the one before it: :mod:`millstream.commit.plan_changes`.)
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from millstream.commit.manifest import LostManifestError, Manifest
+from millstream.commit.manifest import Manifest
 from millstream.errors import MillstreamError
-from millstream.log.api import SealedLog, TopicPartition
+from millstream.log.api import Log, TopicPartition
 from millstream.state.changelog.rows import changelog_topic
 from millstream.topology.plan import Plan
 from millstream.types import Partition
@@ -19,7 +19,6 @@ __all__ = [
     "ForeignChangelogError",
     "PlanNotSupportedError",
     "check_changelogs",
-    "check_publications",
     "check_runnable",
 ]
 
@@ -48,25 +47,8 @@ def check_runnable(plan: Plan) -> None:
         )
 
 
-def check_publications(application_id: str, log: SealedLog, head: Manifest | None) -> None:
-    """A topic that shows an epoch above the head has seen a manifest that is gone."""
-    last = 0 if head is None else head.epoch
-    for topic in log.topics():
-        for number in range(log.config(topic).partitions):
-            found = log.publications(TopicPartition(topic, Partition(number)))
-            for (publisher, task), publication in found.items():
-                if publisher == application_id and publication.epoch > last:
-                    raise LostManifestError(
-                        f"Topic {topic!r} shows epoch {publication.epoch} of task {task}, but the last "
-                        f"manifest of application {publisher!r} is {last}. Nothing was changed. "
-                        "Likely cause: the application's folder was deleted, or restored from an older "
-                        "backup than its topics. Remedy: restore both from the same backup, or start the "
-                        "application under another app_id."
-                    )
-
-
 def check_changelogs(
-    application_id: str, log: SealedLog, plan: Plan, head: Manifest | None, task_ids: Iterable[str]
+    application_id: str, log: Log, plan: Plan, head: Manifest | None, task_ids: Iterable[str]
 ) -> None:
     """A changelog ends where the head says: positions are counted, so a foreign row would shift them."""
     stores = {sub.number: sub.stores for sub in plan.subtopologies}

@@ -18,14 +18,14 @@ from millstream.commit.application_topics import ApplicationTopics
 from millstream.commit.checks import (
     PlanNotSupportedError,
     check_changelogs,
-    check_publications,
     check_runnable,
 )
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.lease import Lease, Owner, acquire
-from millstream.commit.manifest import Manifest, ManifestChain, Section
+from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.manifest_retention import ManifestRetention
 from millstream.commit.plan_changes import PlanChangedError, check_plan
+from millstream.commit.publisher import Publisher
 from millstream.commit.reports import (
     EpochMismatchError,
     WrongInstanceError,
@@ -36,7 +36,7 @@ from millstream.commit.reports import (
     merged_types,
 )
 from millstream.commit.source_offsets import SourceOffsets
-from millstream.log.api import SealedLog, SealedRange, Stamp, TopicPartition
+from millstream.log.api import Log, TopicPartition
 from millstream.log.errors import InvalidPublicationError
 from millstream.offset_reset import OffsetReset
 from millstream.state.changelog.rows import changelog_topic
@@ -79,14 +79,16 @@ class CommitCoordinator:
     def __init__(
         self,
         storage: ApplicationStorage,
-        log: SealedLog,
+        log: Log,
+        publisher: Publisher,
         plan: Plan,
         *,
         clock: Callable[[], int],
         settings: CoordinatorSettings | None = None,
     ) -> None:
         self.storage = storage
-        self.log = log
+        self._log = log
+        self._publisher = publisher
         self.plan = plan
         self._types = stored_types(plan)
         self._clock = clock
@@ -179,7 +181,7 @@ class CommitCoordinator:
         head = self._chain.head()
         try:
             check_plan(self.storage.application_id, self.plan, self._types, head)
-            check_publications(self.storage.application_id, self.log, head)
+            self._publisher.check_head(head)
             self._topics.create(head)
             failpoints.hit("commit.leased")
             self._chain.settle(head)
@@ -296,7 +298,7 @@ class CommitCoordinator:
                 f"epoch {manifest.epoch} can't be committed before epoch {self._head.epoch} is published"
             )
             raise EpochMismatchError(message)
-        check_changelogs(self.storage.application_id, self.log, self.plan, self._head, writers)
+        check_changelogs(self.storage.application_id, self._log, self.plan, self._head, writers)
         self.lease.verify()
         # The epoch is committed by the manifest alone: what fails from here on does not undo it.
         self._head = self._chain.place(manifest)
@@ -308,19 +310,14 @@ class CommitCoordinator:
     def publish(self, manifest: Manifest) -> None:
         """Show what the manifest names.
 
-        8. Topic indexes take the sealed rows in at the next offsets, exactly once, however often this is
-           called: each entry carries (application, task, epoch).
+        8. Exactly once, however often this is called: see :mod:`.publisher`.
         """
-        ranges = [
-            (TopicPartition(section.topic, section.partition), self._range(manifest, task_id, section))
-            for task_id in manifest.sealed
-            for section in manifest.tasks[task_id].sections
-        ]
-        self._topics.create_missing({place.topic for place, _ in ranges})
+        sections = [one for task_id in manifest.sealed for one in manifest.tasks[task_id].sections]
+        self._topics.create_missing({section.topic for section in sections})
         try:
-            self.log.publish_all(ranges)
+            self._publisher.publish(manifest)
         except InvalidPublicationError:
-            self.lease.verify()  # another coordinator has published it since, and tidied up
+            self.lease.verify()  # another coordinator has published it since, and its files were collected
             raise
         self._published = manifest.epoch
         failpoints.hit("commit.published")
@@ -332,7 +329,7 @@ class CommitCoordinator:
         if not all(spec.logging for sub in self.plan.subtopologies for spec in sub.stores.values()):
             return None
         return [
-            self.log.raw_size(TopicPartition(topic, Partition(number)))
+            self._log.raw_size(TopicPartition(topic, Partition(number)))
             for topic in self._changelogs()
             for number in range(self.counts[topic])
         ]
@@ -361,15 +358,4 @@ class CommitCoordinator:
             repartitions=self._topics.repartitions(),
             types=self._types,
             oldest=1 if head is None else head.oldest,
-        )
-
-    def _range(self, manifest: Manifest, task_id: str, section: Section) -> SealedRange:
-        return SealedRange(
-            file=manifest.tasks[task_id].file,
-            start=section.start,
-            length=section.length,
-            count=section.count,
-            min_timestamp=section.min_timestamp,
-            max_timestamp=section.max_timestamp,
-            stamp=Stamp(manifest.application_id, task_id, manifest.epoch),
         )

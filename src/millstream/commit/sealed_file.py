@@ -106,7 +106,7 @@ def write_sealed(folder: ApplicationStorage, path: Path, content: SealedContent)
 
 def read_sealed(folder: ApplicationStorage, relative: str, digest: str) -> SealedReader:
     """Open a sealed file that a manifest names, after checking that it is the one that was committed."""
-    path = folder.log_root / relative
+    path = folder.root / relative
     data = read_bounded(path, _MAX_BYTES, files=folder.files)
     if _digest([data]) != digest:
         raise DamagedFileError(

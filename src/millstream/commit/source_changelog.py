@@ -25,7 +25,7 @@ from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.config import StreamsConfig
 from millstream.durable import LockTimeoutError
 from millstream.errors import MillstreamError
-from millstream.log.api import Log, SealedLog, TopicPartition
+from millstream.log.api import Log, TopicPartition
 from millstream.task.metrics import Metrics
 from millstream.timestamps import fail_on_invalid_timestamp
 from millstream.topology.plan import Plan, SubTopology
@@ -60,9 +60,7 @@ def _reused(sub: SubTopology) -> Iterator[tuple[str, str]]:
             yield name, spec.source_topic
 
 
-def being_rewritten(
-    log: SealedLog, places: Iterable[TopicPartition], timeout_ms: int
-) -> frozenset[TopicPartition]:
+def being_rewritten(log: Log, places: Iterable[TopicPartition], timeout_ms: int) -> frozenset[TopicPartition]:
     """Where somebody is still at work after so long, for all of them, who may not have seen our manifests."""
     deadline = time.monotonic() + timeout_ms / 1000
     busy: set[TopicPartition] = set()

@@ -15,7 +15,7 @@ from millstream.commit.epoch_job import Cut
 from millstream.commit.manifest import Manifest
 from millstream.commit.reports import origins_of
 from millstream.commit.source_changelog import being_rewritten, reused_sources
-from millstream.log.api import SealedLog, TopicPartition
+from millstream.log.api import Log, TopicPartition
 from millstream.log.errors import OffsetOutOfRangeError
 from millstream.offset_reset import OffsetReset, reset_time
 from millstream.topology.plan import Plan
@@ -32,7 +32,7 @@ class SourceOffsets:
 
     def __init__(
         self,
-        log: SealedLog,
+        log: Log,
         plan: Plan,
         topics: ApplicationTopics,
         *,

@@ -11,6 +11,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
 from millstream.commit.epoch import run_epoch
 from millstream.commit.heartbeat import kept_alive
+from millstream.commit.publisher import EmbeddedPublisher
 from millstream.config import StreamsConfig
 from millstream.engine.api import DurableEpoch, Engine
 from millstream.engine.epoch_result import EpochResult, result_of
@@ -52,6 +53,7 @@ class EpochLoop:
         self.coordinator = CommitCoordinator(
             storage,
             log,
+            EmbeddedPublisher(storage, log),
             plan,
             clock=now_ms,
             settings=CoordinatorSettings(
@@ -64,7 +66,7 @@ class EpochLoop:
         )
         self._ticks = Ticks(plan, config.tick_ms)
         pinned = with_timeout(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots")
-        maintenance = Maintenance(self.coordinator, pinned)
+        maintenance = Maintenance(self.coordinator, log, pinned)
         self._maintenance = BackgroundScheduler(
             "maintenance",
             maintenance.run,

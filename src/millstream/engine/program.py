@@ -9,7 +9,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.worker import Worker
 from millstream.config import StreamsConfig
 from millstream.engine.restore_notes import RestoreNotes
-from millstream.log.embedded.file_log import FileLog
+from millstream.log import open_log
 from millstream.maintenance.snapshots import storage_of
 from millstream.state.backends.api import BackendSupplier
 from millstream.state.backends.config_setter import config_setter
@@ -28,20 +28,25 @@ class Program:
 
     topology: Topology
     config: StreamsConfig
-    application_id: str
-    log_root: Path
+    storage: ApplicationStorage
+    log: str
+    """Its address."""
     state_dir: Path
     backend: str | BackendSupplier
 
     @classmethod
-    def of(cls, topology: Topology, application_id: str, log_root: Path, config: StreamsConfig) -> Program:
+    def of(cls, topology: Topology, storage: ApplicationStorage, log: str, config: StreamsConfig) -> Program:
         """A program that means the same in every process."""
         config_setter(config.rocksdb_config_setter)  # refused here, and not by the first worker
         if config.snapshot_uri is not None:
             config = replace(config, snapshot_uri=absolute_location(config.snapshot_uri))
-        return cls(
-            topology, config, application_id, log_root.resolve(), config.state_dir.resolve(), config.backend
-        )
+        storage = replace(storage, root=storage.root.resolve())
+        return cls(topology, config, storage, log, config.state_dir.resolve(), config.backend)
+
+    @property
+    def application_id(self) -> str:
+        """Its app_id."""
+        return self.storage.application_id
 
 
 def make_worker(program: Program) -> Worker:
@@ -49,9 +54,11 @@ def make_worker(program: Program) -> Worker:
     return Worker(
         plan=program.topology.plan(),
         config=program.config,
-        folder=ApplicationStorage(program.log_root, program.application_id),
-        log=FileLog(program.log_root),
-        directory=note_log(open_state_directory(program.state_dir), program.application_id, program.log_root),
+        folder=program.storage,
+        log=open_log(program.log),
+        directory=note_log(
+            open_state_directory(program.state_dir), program.application_id, program.storage.root
+        ),
         backend=program.backend,
         metrics=Metrics(),
         listener=RestoreNotes(program.state_dir / program.application_id),

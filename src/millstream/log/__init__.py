@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from millstream.errors import ConfigError
 from millstream.log.api import (
     AppendResult,
@@ -51,15 +53,18 @@ __all__ = [
 ]
 
 
-def open_log(address: str) -> FileLog:
-    """Return the log that an address names: ``file:`` and a folder.
+def open_log(address: str | Path) -> FileLog:
+    """Return the log that an address names: ``file:`` and a folder, or the folder's path.
 
     >>> open_log("file:./millstream-data").root.name
     'millstream-data'
     """
-    scheme, colon, place = address.partition(":")
-    if scheme == "file" and colon and place:
-        return FileLog(place.removeprefix("//") if place.startswith("///") else place)
+    scheme, colon, place = str(address).partition(":")
+    if isinstance(address, Path) or (scheme == "file" and colon and place):
+        path = str(address) if isinstance(address, Path) else place
+        return FileLog(path.removeprefix("//") if path.startswith("///") else path)
+    if scheme == "kafka":
+        raise ConfigError(f"{address!r}: Kafka is not supported yet. Remedy: use file:FOLDER.")
     raise ConfigError(
         f"{address!r} is not the address of a log. Likely cause: the scheme is missing. Remedy: write "
         "file:FOLDER, for example file:./millstream-data."

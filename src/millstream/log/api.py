@@ -293,6 +293,12 @@ class Log(Protocol):
     def compacted(self, topic_partition: TopicPartition) -> Compacted:
         """Return how far records were left out that later ones replace."""
 
+    def wait_for_log_cleaner(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
+        """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
+
+    def raw_size(self, topic_partition: TopicPartition) -> int:
+        """Return how many bytes the records of a partition take uncompressed, wherever they are."""
+
     def wait(self, positions: Mapping[TopicPartition, Offset], timeout_ms: int) -> bool:
         """Wait until any partition has a record at or after its position; False if none came in time."""
 
@@ -312,9 +318,6 @@ class SealedLog(Log, Protocol):
     def referenced_files(self, topics: Sequence[str] | None = None) -> set[str]:
         """Return the sealed files that an index still needs: whoever deletes files must spare these."""
 
-    def raw_size(self, topic_partition: TopicPartition) -> int:
-        """Return how many bytes the records of a partition take uncompressed, wherever they are."""
-
     def rewrite(
         self,
         topic_partition: TopicPartition,
@@ -325,9 +328,6 @@ class SealedLog(Log, Protocol):
         beyond: Beyond = "merge",
     ) -> bool:
         """Bring rows of sealed files together; compact up to an offset, if the topic is compacted."""
-
-    def wait_for_log_cleaner(self, topic_partition: TopicPartition, timeout_ms: int) -> None:
-        """Wait until nobody rewrites a partition who asked how far it may be compacted before this call."""
 
     def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:
         """Let go of what the topic's retention does not keep, but of nothing from ``spare`` on.

@@ -74,7 +74,7 @@ class Compaction:
                 place = TopicPartition(topic, Partition(number))
                 is_ours = self._publishes_to(place)
                 if is_read or is_ours:
-                    up_to = partial(compaction_bound, self.storage.log_root, place)
+                    up_to = partial(compaction_bound, self.storage.root, place)
                     min_entries = self.min_entries_of_ours if is_ours else self.min_entries
                     rewritten += self.log.rewrite(place, min_entries=min_entries, up_to=up_to)
                     retain(self.log, place, head, is_read=is_read)

@@ -89,8 +89,14 @@ class Maintenance:
     `pinned` tells the epochs that snapshots need.
     """
 
-    def __init__(self, coordinator: CommitCoordinator, pinned: Callable[[], Container[int]] = tuple) -> None:
+    def __init__(
+        self,
+        coordinator: CommitCoordinator,
+        log: SealedLog,
+        pinned: Callable[[], Container[int]] = tuple,
+    ) -> None:
         self._coordinator = coordinator
+        self._log = log
         self._pinned = pinned
         self._has_warned = False
         """Of pins that nobody knows: once, until they are known again."""
@@ -109,7 +115,7 @@ class Maintenance:
         try:
             report = maintain(
                 coordinator.storage,
-                coordinator.log,
+                self._log,
                 coordinator.plan,
                 head,
                 self._pinned_epochs(),

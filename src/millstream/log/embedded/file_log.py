@@ -129,6 +129,11 @@ class FileLog(SealedLog):
         self._is_checked = False
         self._mutex = threading.Lock()
 
+    @property
+    def address(self) -> str:
+        """What `millstream.log.open_log` finds this log by, in any process."""
+        return f"file:{self.root.resolve()}"
+
     def __reduce__(self) -> tuple[Callable[[], FileLog], tuple[()]]:
         made = partial(type(self), self.root, files=self._files, limits=self._limits, now_ms=self._now_ms)
         return made, ()
