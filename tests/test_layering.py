@@ -91,6 +91,13 @@ ONLY: dict[tuple[str, str], tuple[str, ...]] = {
     ("topology", "state"): ("millstream.state.specs",),
 }
 
+# What stands behind a factory or a protocol: the only layer that may import it.
+BEHIND: dict[str, str] = {
+    "millstream.log.embedded": "log",  # millstream.log.open_log
+    "millstream.engine.spark": "engine",  # and the composition root
+}
+COMPOSITION_ROOT = ("app", "cli", "testing")
+
 # Libraries that one place alone may know. None: nobody may, for stored bytes must never run code.
 OWNERS: dict[str, str | None] = {
     "pyspark": "engine/spark/",
@@ -223,6 +230,9 @@ def layer_violation(path: Path, found: Import, source: Path) -> str | None:
         return f"{unknown} is in no table of {Path(__file__).name}: give it a row"
     if imported == importer:
         return None
+    for hidden, owner in BEHIND.items():
+        if f"{found.module}.".startswith(f"{hidden}.") and importer not in (owner, *COMPOSITION_ROOT):
+            return f"only {owner} may import {hidden}"
     if imported not in MAY_IMPORT[importer]:
         return f"{importer} may not import {imported} ({found.module})"
     parts = ONLY.get((importer, imported))
@@ -315,6 +325,11 @@ def test_one_line_that_knows_an_engine_is_found_in_the_real_code(
         ),
         ("state/backends/rocksdb_lmdb.py", "import lmdb", "only state/backends/lmdb*.py may import lmdb"),
         ("query/a.py", "from http import server", "only query/server.py may import http.server"),
+        (
+            "commit/a.py",
+            "from millstream.log.embedded.file_log import FileLog",
+            "only log may import millstream.log.embedded",
+        ),
         ("engine/spark/a.py", "import pickle", "nothing may import pickle"),
         (
             "novelty/a.py",
