@@ -54,9 +54,9 @@ def kill_jvm_at(steps: Sequence[str]) -> None:
     gateway.java_import = killing("gateway", gateway.java_import)
     context: Any = SparkContext
     context._initialize_context = killing("context", context._initialize_context)
-    loop: Any = engine
-    loop.Slots = killing("slots", loop.Slots)
-    loop.run_epoch_job = killing("epoch", loop.run_epoch_job, lambda *args: args[2].epoch > 2)
+    spark_engine: Any = engine
+    spark_engine.Slots = killing("slots", spark_engine.Slots)
+    spark_engine.run_epoch_job = killing("epoch", spark_engine.run_epoch_job, lambda *args: args[2].epoch > 2)
 
 
 def _always(*args: Any) -> bool:
