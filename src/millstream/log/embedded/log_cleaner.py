@@ -7,13 +7,9 @@ Segments that are no longer written to are rewritten, one or several into one:
 - **Compaction** also leaves out records that a later one with the same key replaces, and in time the
   tombstones. Offsets stay; there are gaps.
 
-Blocks of compacted topics are compressed when they are rewritten. What is worth a rewrite goes by the bytes
-that they take uncompressed: else state that compresses well would seem small beside what is new, and would be
-rewritten for next to nothing. How large a file becomes goes by the bytes in the file.
-
-Nobody waits for it. The new file is built beside the old ones without the partition's lock; it counts as
-soon as it has its name, and its name says which it replaces. A reader that finds a file gone looks at the
-folder again.
+What is worth a rewrite goes by the bytes that blocks take uncompressed: else state that compresses well would
+seem small beside what is new. How large a file becomes goes by the bytes in the file. How a new segment
+replaces others while they are read: docs/design/0002-embedded-log.md.
 
 What compaction promises: whoever reads from any offset on, up to ``Compacted.to`` or further, and keeps the
 last value per key, has what the whole topic would have given; if it begins with a copy that it made before,
