@@ -167,23 +167,27 @@ def delete(topic: str, log: FileLog, *, yes: bool, force: bool) -> None:
       millstream topics delete old-clicks --yes
     """
     records = sum(partition.latest - partition.earliest for partition in log.describe(topic).partitions)
-    owner = _owner_of_changelog(topic, log)
-    if owner is not None and not force:
+    reason = None if force else _why_it_is_needed(topic, log)
+    if reason is not None:
         raise click.ClickException(
-            f"{topic!r} is a changelog: it holds the state of application {owner!r}, which could not start "
-            "without it. Nothing was deleted. Remedy: delete another topic; if the application is not to run "
-            "any more, say --force."
-        )
-    if not force and compaction_bound(log.root, TopicPartition(topic, Partition(0))) is not None:
-        raise click.ClickException(
-            f"{topic!r} is read by an application that has it for the changelog of a table: it holds its "
-            "state. Nothing was deleted. Remedy: delete another topic; if the application is not to run any "
-            "more, say --force."
+            f"{topic!r} {reason}. Nothing was deleted. Remedy: delete another topic; if the application is "
+            "not to run any more, say --force."
         )
     if not yes:
         click.confirm(f"Delete topic {topic!r} and its {records:,} records for good?", abort=True, err=True)
     log.delete_topic(topic)
     click.echo(f"Deleted topic {topic!r} ({records:,} records).", err=True)
+
+
+def _why_it_is_needed(topic: str, log: FileLog) -> str | None:
+    owner = _owner_of_changelog(topic, log)
+    if owner is not None:
+        return (
+            f"is a changelog: it holds the state of application {owner!r}, which could not start without it"
+        )
+    if compaction_bound(log.root, TopicPartition(topic, Partition(0))) is not None:
+        return "is read by an application that has it for the changelog of a table: it holds its state"
+    return None
 
 
 def _owner_of_changelog(topic: str, log: FileLog) -> str | None:

@@ -286,7 +286,7 @@ class FileLog(SealedLog):
         """Let whole segments go, oldest first, and never the one that is written to; see SealedLog."""
         config = self.config(topic_partition.topic)
         partition = self._writable(topic_partition)
-        start = partition.kept_from(self._now_ms(), config.retention_ms, config.retention_bytes)
+        start = partition.retention_start(config)
         start = start if spare is None else min(start, spare)
         if start > partition.bounds()[0]:
             partition.delete_before(start)
@@ -332,7 +332,7 @@ class FileLog(SealedLog):
             found = self._partitions.get(topic_partition)
         if found is not None:
             return found
-        topic = self._topic(topic_partition.topic)
+        topic = self._found.get(topic_partition.topic) or self._topic_now(topic_partition.topic)
         if topic_partition.partition >= topic.partitions:
             topic = self._topic_now(topic_partition.topic)  # it may have been given more
         if not 0 <= topic_partition.partition < topic.partitions:
@@ -366,10 +366,6 @@ class FileLog(SealedLog):
 
     def _reader(self, topic_partition: TopicPartition) -> PartitionReader:
         return PartitionReader(self._partition(topic_partition))
-
-    def _topic(self, name: str) -> Topic:
-        topic = self._found.get(name)
-        return self._topic_now(name) if topic is None else topic
 
     def _topic_now(self, name: str) -> Topic:
         """Return the topic as its file has it: another process may have added partitions."""
