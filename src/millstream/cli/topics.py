@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, TypeVar, cast
 
 import click
 
-from millstream.cli.consume import Consumer, Start
+from millstream.cli.consume import Consumer
 from millstream.cli.formats import FORMATS, Format
 from millstream.cli.produce import LineParser, header_option, open_inputs, produce_stream
 from millstream.commit.source_changelog import compaction_bound
@@ -356,8 +356,9 @@ def consume(
         raise click.UsageError("--from-beginning and --offset contradict each other; give one of them.")
     known = _known(log, topic, partition)
     numbers = range(log.config(topic).partitions) if known is None else [known]
-    start = Start.LATEST if follow and not from_beginning else Start.EARLIEST
-    consumer = Consumer(log, _standard_output(), start if offset is None else Offset(offset), **options)
+    first = log.latest if follow and not from_beginning else log.earliest
+    start = first if offset is None else lambda _partition: Offset(offset)
+    consumer = Consumer(log, _standard_output(), start, **options)
     consumer.run([TopicPartition(topic, Partition(number)) for number in numbers])
     if follow:
         consumer.follow()

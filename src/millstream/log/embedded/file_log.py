@@ -379,11 +379,9 @@ class FileLog(SealedLog):
         check_private_folder(self.root)
         if not (self.root / MARKER).exists():
             check_storage(self.root, files=self._files)
-            try:
-                marker = _MARKER.encode(_Marker(uuid.uuid4().hex))
+            marker = _MARKER.encode(_Marker(uuid.uuid4().hex))
+            with suppress(FileExistsError):  # another process was faster
                 publish_exclusive(self.root / MARKER, [marker], files=self._files)
-            except FileExistsError:
-                pass  # another process was faster
         self._sync_root()
         self._check_log()
 

@@ -73,7 +73,6 @@ class SegmentIndex:
         self.header, self.end = read_header(self.path, files)
         self.base = self.next_offset = name.base
         self.entries: list[Located] = []
-        self.entry_bases: list[int] = []
         self.bytes = self.raw_bytes = 0
         """The length of the blocks as they stand in files, wherever they are, and uncompressed."""
         self.max_timestamp = -1
@@ -93,7 +92,6 @@ class SegmentIndex:
             new = list(scan(window, self.end, size if end is None else end, self.next_offset))
         for located in new:
             self.entries.append(located)
-            self.entry_bases.append(located.entry.base_offset)
             self.end, self.next_offset = located.end, located.entry.next_offset
             self.bytes += located.entry.length
             self.raw_bytes += located.entry.raw_bytes
@@ -107,8 +105,8 @@ class SegmentIndex:
 
     def between(self, start: int, end: int) -> list[Located]:
         """Return the entries that hold any offset of the range."""
-        first = max(0, bisect_right(self.entry_bases, start) - 1)
-        last = bisect_right(self.entry_bases, end - 1)
+        first = max(0, bisect_right(self.entries, start, key=lambda at: at.entry.base_offset) - 1)
+        last = bisect_right(self.entries, end - 1, key=lambda at: at.entry.base_offset)
         return [located for located in self.entries[first:last] if located.entry.next_offset > start]
 
 
