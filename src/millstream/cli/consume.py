@@ -6,7 +6,6 @@ that is not what the format says stops the command with its partition and offset
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import IO, Final, Literal, TypeVar
@@ -24,20 +23,13 @@ T = TypeVar("T")
 _WAIT_MS: Final = 1000
 
 
-class Start(enum.Enum):
-    """Where to begin, if not at a given offset."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
 @dataclass(slots=True)
 class Consumer:
     """Writes the records of partitions as lines, and remembers how far it came."""
 
     log: FileLog
     output: IO[bytes]
-    start: Start | Offset
+    start: Callable[[TopicPartition], Offset]
     key_format: Format
     value_format: Format
     is_json: bool
@@ -53,14 +45,7 @@ class Consumer:
 
     def run(self, partitions: Iterable[TopicPartition]) -> None:
         """Write what is there now, partition after partition."""
-        for where in partitions:
-            match self.start:
-                case Start.EARLIEST:
-                    self.positions[where] = self.log.earliest(where)
-                case Start.LATEST:
-                    self.positions[where] = self.log.latest(where)
-                case offset:
-                    self.positions[where] = offset
+        self.positions = {where: self.start(where) for where in partitions}
         self._catch_up()
 
     def follow(self) -> None:

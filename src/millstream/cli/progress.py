@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TimeRemainingColumn
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-
-class _Records(ProgressColumn):
-    """How many records are done, and how many per second."""
-
-    def render(self, task: Task) -> Text:
-        records = int(task.fields.get("records", 0))
-        rate = records / task.elapsed if task.elapsed else 0
-        return Text(f"{records:,} records, {rate:,.0f}/s", style="progress.data.speed")
+_RECORDS: Final = "[progress.data.speed]{task.fields[records]:,} records, {task.fields[rate]:,.0f}/s"
 
 
 @contextmanager
@@ -33,14 +26,15 @@ def progress_bar(
     """
     console = console or Console(stderr=True)
     is_hidden = not console.is_terminal or not total_bytes
-    columns = ("{task.description}", BarColumn(), TaskProgressColumn(), _Records(), TimeRemainingColumn())
+    columns = ("{task.description}", BarColumn(), TaskProgressColumn(), _RECORDS, TimeRemainingColumn())
     with Progress(*columns, console=console, disable=is_hidden) as bar:
-        task = bar.add_task(title, total=total_bytes, records=0)
+        task = bar.add_task(title, total=total_bytes, records=0, rate=0)
         done = 0
 
         def advance(*, size: int, records: int) -> None:
             nonlocal done
             done += records
-            bar.update(task, advance=size, records=done)
+            elapsed = bar.tasks[0].elapsed
+            bar.update(task, advance=size, records=done, rate=done / elapsed if elapsed else 0)
 
         yield advance

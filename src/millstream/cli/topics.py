@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, TypeVar, cast
 
 import click
 
-from millstream.cli.consume import Consumer, Start
+from millstream.cli.consume import Consumer
 from millstream.cli.formats import FORMATS, Format
 from millstream.cli.produce import LineParser, header_option, open_inputs, produce_stream
 from millstream.commit.source_changelog import compaction_bound
@@ -167,23 +167,27 @@ def delete(topic: str, log: FileLog, *, yes: bool, force: bool) -> None:
       millstream topics delete old-clicks --yes
     """
     records = sum(partition.latest - partition.earliest for partition in log.describe(topic).partitions)
-    owner = _owner_of_changelog(topic, log)
-    if owner is not None and not force:
+    reason = None if force else _why_it_is_needed(topic, log)
+    if reason is not None:
         raise click.ClickException(
-            f"{topic!r} is a changelog: it holds the state of application {owner!r}, which could not start "
-            "without it. Nothing was deleted. Remedy: delete another topic; if the application is not to run "
-            "any more, say --force."
-        )
-    if not force and compaction_bound(log.root, TopicPartition(topic, Partition(0))) is not None:
-        raise click.ClickException(
-            f"{topic!r} is read by an application that has it for the changelog of a table: it holds its "
-            "state. Nothing was deleted. Remedy: delete another topic; if the application is not to run any "
-            "more, say --force."
+            f"{topic!r} {reason}. Nothing was deleted. Remedy: delete another topic; if the application is "
+            "not to run any more, say --force."
         )
     if not yes:
         click.confirm(f"Delete topic {topic!r} and its {records:,} records for good?", abort=True, err=True)
     log.delete_topic(topic)
     click.echo(f"Deleted topic {topic!r} ({records:,} records).", err=True)
+
+
+def _why_it_is_needed(topic: str, log: FileLog) -> str | None:
+    owner = _owner_of_changelog(topic, log)
+    if owner is not None:
+        return (
+            f"is a changelog: it holds the state of application {owner!r}, which could not start without it"
+        )
+    if compaction_bound(log.root, TopicPartition(topic, Partition(0))) is not None:
+        return "is read by an application that has it for the changelog of a table: it holds its state"
+    return None
 
 
 def _owner_of_changelog(topic: str, log: FileLog) -> str | None:
@@ -352,8 +356,9 @@ def consume(
         raise click.UsageError("--from-beginning and --offset contradict each other; give one of them.")
     known = _known(log, topic, partition)
     numbers = range(log.config(topic).partitions) if known is None else [known]
-    start = Start.LATEST if follow and not from_beginning else Start.EARLIEST
-    consumer = Consumer(log, _standard_output(), start if offset is None else Offset(offset), **options)
+    first = log.latest if follow and not from_beginning else log.earliest
+    start = first if offset is None else lambda _partition: Offset(offset)
+    consumer = Consumer(log, _standard_output(), start, **options)
     consumer.run([TopicPartition(topic, Partition(number)) for number in numbers])
     if follow:
         consumer.follow()

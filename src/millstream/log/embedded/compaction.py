@@ -32,7 +32,6 @@ class Compaction:
     deletes_before: int = -1
     """Tombstones that were appended before this time may go."""
     min_dirty: float = MIN_DIRTY
-    max_keys: int = MAX_KEYS
     expired: Expired | None = None
     """What the last record with an empty key says about others: they are left out, too."""
 

@@ -291,7 +291,7 @@ class FileLog(SealedLog):
         """Let whole segments go, oldest first, and never the one that is written to; see SealedLog."""
         config = self.config(topic_partition.topic)
         partition = self._writable(topic_partition)
-        start = partition.kept_from(self._now_ms(), config.retention_ms, config.retention_bytes)
+        start = partition.retention_start(config)
         start = start if spare is None else min(start, spare)
         if start > partition.bounds()[0]:
             partition.delete_before(start)
@@ -337,7 +337,7 @@ class FileLog(SealedLog):
             found = self._partitions.get(topic_partition)
         if found is not None:
             return found
-        topic = self._topic(topic_partition.topic)
+        topic = self._found.get(topic_partition.topic) or self._topic_now(topic_partition.topic)
         if topic_partition.partition >= topic.partitions:
             topic = self._topic_now(topic_partition.topic)  # it may have been given more
         if not 0 <= topic_partition.partition < topic.partitions:
@@ -372,10 +372,6 @@ class FileLog(SealedLog):
     def _reader(self, topic_partition: TopicPartition) -> PartitionReader:
         return PartitionReader(self._partition(topic_partition))
 
-    def _topic(self, name: str) -> Topic:
-        topic = self._found.get(name)
-        return self._topic_now(name) if topic is None else topic
-
     def _topic_now(self, name: str) -> Topic:
         """Return the topic as its file has it: another process may have added partitions."""
         self._check_log()
@@ -388,11 +384,9 @@ class FileLog(SealedLog):
         check_private_folder(self.root)
         if not (self.root / MARKER).exists():
             check_storage(self.root, files=self._files)
-            try:
-                marker = _MARKER.encode(_Marker(uuid.uuid4().hex))
+            marker = _MARKER.encode(_Marker(uuid.uuid4().hex))
+            with suppress(FileExistsError):  # another process was faster
                 publish_exclusive(self.root / MARKER, [marker], files=self._files)
-            except FileExistsError:
-                pass  # another process was faster
         self._sync_root()
         self._check_log()
 

@@ -1,13 +1,9 @@
 """The watermark: up to where a partition is acknowledged.
 
-A file of 48 bytes, ``end``, overwritten in place after each durable append. Everything below it is
-acknowledged and must be intact: damage there is an error. Everything above it was never seen by a reader: a
-writer that died left it, and the next one adopts it if it is whole and cuts it off if it is torn. Readers
-need no lock and no sync: they read these 48 bytes and believe what lies below.
-
-The watermark itself is written without a sync (that would double the cost of an append). After a power cut it
-may therefore be too low, never too high; whoever opens the partition first moves it up again over what is
-durable (:mod:`millstream.log.embedded.recovery`).
+A file of 48 bytes, ``end``, overwritten in place after each durable append. Everything below it must be
+intact; nothing above it was seen by a reader. It is written without a sync, so after a power cut it may be
+too low, never too high: whoever opens the partition first moves it up again over what is durable
+(:mod:`millstream.log.embedded.recovery`). Why: docs/design/0002-embedded-log.md.
 """
 
 from __future__ import annotations

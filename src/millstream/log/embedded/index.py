@@ -73,7 +73,9 @@ class SegmentIndex:
         self.header, self.end = read_header(self.path, files)
         self.base = self.next_offset = name.base
         self.entries: list[Located] = []
-        self.entry_bases: list[int] = []
+        self.bytes = self.raw_bytes = 0
+        """The length of the blocks as they stand in files, wherever they are, and uncompressed."""
+        self.max_timestamp = -1
         header, partition = self.header, info.topic_partition.partition
         if (header.topic_id, header.partition, header.base_offset) != (info.topic_id, partition, name.base):
             raise DamagedLogError(
@@ -90,34 +92,21 @@ class SegmentIndex:
             new = list(scan(window, self.end, size if end is None else end, self.next_offset))
         for located in new:
             self.entries.append(located)
-            self.entry_bases.append(located.entry.base_offset)
             self.end, self.next_offset = located.end, located.entry.next_offset
+            self.bytes += located.entry.length
+            self.raw_bytes += located.entry.raw_bytes
+            self.max_timestamp = max(self.max_timestamp, located.entry.max_timestamp)
         return new
-
-    @property
-    def bytes(self) -> int:
-        """The length of the blocks as they stand in files, wherever they are."""
-        return sum(located.entry.length for located in self.entries)
-
-    @property
-    def raw_bytes(self) -> int:
-        """What the blocks take uncompressed."""
-        return sum(located.entry.raw_bytes for located in self.entries)
 
     @property
     def dirty_from(self) -> int:
         """Where that begins which was never compacted; the end if there is nothing of it."""
         return max(self.base, self.header.clean_to)
 
-    @property
-    def max_timestamp(self) -> int:
-        """The largest timestamp; -1 if there is none."""
-        return max((located.entry.max_timestamp for located in self.entries), default=-1)
-
     def between(self, start: int, end: int) -> list[Located]:
         """Return the entries that hold any offset of the range."""
-        first = max(0, bisect_right(self.entry_bases, start) - 1)
-        last = bisect_right(self.entry_bases, end - 1)
+        first = max(0, bisect_right(self.entries, start, key=lambda at: at.entry.base_offset) - 1)
+        last = bisect_right(self.entries, end - 1, key=lambda at: at.entry.base_offset)
         return [located for located in self.entries[first:last] if located.entry.next_offset > start]
 
 

@@ -7,13 +7,9 @@ Segments that are no longer written to are rewritten, one or several into one:
 - **Compaction** also leaves out records that a later one with the same key replaces, and in time the
   tombstones. Offsets stay; there are gaps.
 
-Blocks of compacted topics are compressed when they are rewritten. What is worth a rewrite goes by the bytes
-that they take uncompressed: else state that compresses well would seem small beside what is new, and would be
-rewritten for next to nothing. How large a file becomes goes by the bytes in the file.
-
-Nobody waits for it. The new file is built beside the old ones without the partition's lock; it counts as
-soon as it has its name, and its name says which it replaces. A reader that finds a file gone looks at the
-folder again.
+What is worth a rewrite goes by the bytes that blocks take uncompressed: else state that compresses well would
+seem small beside what is new. How large a file becomes goes by the bytes in the file. How a new segment
+replaces others while they are read: docs/design/0002-embedded-log.md.
 
 What compaction promises: whoever reads from any offset on, up to ``Compacted.to`` or further, and keeps the
 last value per key, has what the whole topic would have given; if it begins with a copy that it made before,
@@ -29,21 +25,31 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from millstream.durable import (
     Chunk,
     LockTimeoutError,
     disk_errors_named,
     held_lock,
+    opened,
     write_all,
 )
 from millstream.log.api import Beyond, TopicConfig
 from millstream.log.blocks import MAX_SPAN, encode_blocks, encode_sparse_block, summary
-from millstream.log.embedded.compaction import Compaction, KeepAll, KeepLast, Kept, LastOffsets, Rule
+from millstream.log.embedded.compaction import (
+    MAX_KEYS,
+    Compaction,
+    KeepAll,
+    KeepLast,
+    Kept,
+    LastOffsets,
+    Rule,
+)
 from millstream.log.embedded.index import SegmentIndex
 from millstream.log.embedded.partition import PartitionFiles
 from millstream.log.embedded.reader import PartitionReader, Stored
-from millstream.log.embedded.segment import ENTRY, HEADER, Entry, SegmentHeader, SegmentName
+from millstream.log.embedded.segment import ENTRY, HEADER, Entry, SegmentName
 
 LOCK: Final = "maintenance"
 _UNFINISHED: Final = "unfinished"
@@ -109,9 +115,8 @@ class LogCleaner:
         are many, the bound does not move, because somebody who needs it stands still.
         """
         closed = self._closed()
-        groups = list(
-            _mergeable([segment for segment in closed if segment.next_offset <= up_to], self._target_bytes)
-        )
+        before = [segment for segment in closed if segment.next_offset <= up_to]
+        groups = _mergeable(before, self._target_bytes)
         behind = [segment for segment in closed if segment.next_offset > up_to]
         if len(behind) > MANY_SEGMENTS:
             groups += _mergeable(behind, self._target_bytes)
@@ -135,15 +140,16 @@ class LogCleaner:
         dirty = sum(_raw_bytes(segment, segment.dirty_from, reach) for segment, reach in segments)
         if not dirty or dirty < compaction.min_dirty * size:
             return False
-        covered, last, compacted_to = self._one_pass(segments, compaction.max_keys)
+        covered, last, compacted_to = self._one_pass(segments)
         dropped = self._dropped(compaction, last)
         rule = KeepLast(last, compacted_to, compaction.deletes_before, dropped)
-        for group in _of_size(covered, self._target_bytes):  # oldest first: a tombstone goes last
+        groups = _grouped(covered, lambda group, next_one: _bytes([*group, next_one]) <= self._target_bytes)
+        for group in groups:  # oldest first: a tombstone goes last
             self._rewrite(group, rule, beyond)
         return True
 
     def _one_pass(
-        self, segments: Iterable[tuple[SegmentIndex, int]], max_keys: int
+        self, segments: Iterable[tuple[SegmentIndex, int]]
     ) -> tuple[list[SegmentIndex], LastOffsets, int]:
         """Return the segments that one pass covers, what is new in them, and how far they reach."""
         covered: list[SegmentIndex] = []
@@ -151,7 +157,7 @@ class LogCleaner:
         is_new = False
         compacted_to = 0
         for segment, reach in segments:
-            if last.has_at_least(max_keys):
+            if last.has_at_least(MAX_KEYS):
                 break
             start = segment.base if is_new else segment.dirty_from
             if start < reach:
@@ -190,25 +196,19 @@ class LogCleaner:
         )
         behind = [at.entry for at in group[-1].entries if at.entry.base_offset >= rule.up_to]
         body = list(self._entries(name, rule, behind, beyond, writer))
-        header = SegmentHeader(
-            headers[0].topic_id,
-            headers[0].partition,
-            name.base,
-            headers[0].append_time,
-            {},
-            max(rule.compacted_to, *(header.compacted_to for header in headers)),
-            max(writer.deletes_gone_to, *(header.deletes_gone_to for header in headers)),
-            clean_to,
+        header = replace(
+            headers[0],
+            publications={},
+            compacted_to=max(rule.compacted_to, *(header.compacted_to for header in headers)),
+            deletes_gone_to=max(writer.deletes_gone_to, *(header.deletes_gone_to for header in headers)),
+            clean_to=clean_to,
         )
         with disk_errors_named(path):
             if temporary.exists():
                 self._files.unlink(temporary)  # somebody died over it
-            fd = self._files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            try:
+            with opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, files=self._files) as fd:
                 write_all(fd, [HEADER.encode(header), *body], 0, files=self._files)
                 self._files.fsync(fd)
-            finally:
-                self._files.close(fd)
         # 2
         self._partition.replace_segments(temporary, name)
 
@@ -331,26 +331,36 @@ def _raw_bytes(segment: SegmentIndex, start: int, end: int) -> int:
     return sum(at.entry.raw_bytes for at in segment.entries if start <= at.entry.base_offset < end)
 
 
-def _mergeable(segments: Sequence[SegmentIndex], target_bytes: int) -> Iterator[list[SegmentIndex]]:
-    """Give neighbours to be joined, the newest first.
+def _mergeable(segments: Sequence[SegmentIndex], target_bytes: int) -> list[list[SegmentIndex]]:
+    """Return neighbours to be merged, the newest first.
 
     A segment joins newer ones only if it is not much larger than they are together. So a record is rewritten
     a logarithmic number of times, not once for every segment that comes after it.
     """
-    group: list[SegmentIndex] = []
-    size = raw_size = 0
-    for segment in reversed(segments):
-        fits = segment.bytes <= 2 * SMALL_BYTES or segment.raw_bytes <= 2 * raw_size
-        fits = fits and size + segment.bytes <= target_bytes
-        if group and not fits:
-            if _is_worth_it(group):
-                yield group
-            group, size, raw_size = [], 0, 0
-        group.insert(0, segment)
-        size += segment.bytes
-        raw_size += segment.raw_bytes
-    if _is_worth_it(group):
-        yield group
+
+    def joins(newer: Sequence[SegmentIndex], segment: SegmentIndex) -> bool:
+        raw_bytes = sum(other.raw_bytes for other in newer)
+        is_small = segment.bytes <= 2 * SMALL_BYTES or segment.raw_bytes <= 2 * raw_bytes
+        return is_small and _bytes([*newer, segment]) <= target_bytes
+
+    groups = [group[::-1] for group in _grouped(reversed(segments), joins)]
+    return [group for group in groups if len(group) > 1 or _has_sealed_rows(group[0])]
+
+
+def _grouped(
+    segments: Iterable[SegmentIndex], joins: Callable[[Sequence[SegmentIndex], SegmentIndex], bool]
+) -> list[list[SegmentIndex]]:
+    groups: list[list[SegmentIndex]] = []
+    for segment in segments:
+        if groups and joins(groups[-1], segment):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return groups
+
+
+def _bytes(segments: Iterable[SegmentIndex]) -> int:
+    return sum(segment.bytes for segment in segments)
 
 
 def _clean_to(group: Sequence[SegmentIndex]) -> int:
@@ -359,21 +369,3 @@ def _clean_to(group: Sequence[SegmentIndex]) -> int:
         (segment.dirty_from for segment in group if segment.dirty_from < segment.next_offset),
         group[-1].next_offset,
     )
-
-
-def _is_worth_it(group: Sequence[SegmentIndex]) -> bool:
-    return len(group) > 1 or any(_has_sealed_rows(segment) for segment in group)
-
-
-def _of_size(segments: Iterable[SegmentIndex], target_bytes: int) -> Iterator[list[SegmentIndex]]:
-    """Give neighbours whose records make a segment of the size wanted, the oldest first."""
-    group: list[SegmentIndex] = []
-    size = 0
-    for segment in segments:
-        if group and size + segment.bytes > target_bytes:
-            yield group
-            group, size = [], 0
-        group.append(segment)
-        size += segment.bytes
-    if group:
-        yield group

@@ -45,6 +45,7 @@ from millstream.log.api import (
     PublishResult,
     SealedRange,
     TimestampType,
+    TopicConfig,
 )
 from millstream.log.blocks import encode_blocks, summary
 from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark
@@ -181,8 +182,8 @@ class PartitionFiles:
                     self.files.unlink(folder / name.file_name)
             sync_folder(folder, files=self.files)
 
-    def kept_from(self, now_ms: int, retention_ms: int | None, retention_bytes: int | None) -> Offset:
-        """Return the offset from which on a retention by time and by size keeps the partition.
+    def retention_start(self, config: TopicConfig) -> Offset:
+        """Return the offset from which on the topic's retention by time and by size keeps the partition.
 
         As in Kafka a segment goes by size only if what is left without it is still that size.
         """
@@ -191,9 +192,11 @@ class PartitionFiles:
             start = index.mark.start_offset
             closed = index.closed_segments(start)
             sizes = [segment.bytes for segment in (*closed, index.active)]
+        now = self._now_ms()
         for number, segment in enumerate(closed):
-            is_old = retention_ms is not None and segment.max_timestamp < now_ms - retention_ms
-            is_over = retention_bytes is not None and sum(sizes[number + 1 :]) >= retention_bytes
+            is_old = config.retention_ms is not None and segment.max_timestamp < now - config.retention_ms
+            left = sum(sizes[number + 1 :])
+            is_over = config.retention_bytes is not None and left >= config.retention_bytes
             if not (is_old or is_over):
                 break
             start = segment.next_offset

@@ -83,7 +83,13 @@ class TopicFolder:
         try:
             data = read_bounded(path, _TOPIC.max_bytes + 64, files=self._files)
         except FileNotFoundError:
-            raise UnknownTopicError(self._unknown(name)) from None
+            known = self.names()
+            listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")  # noqa: PLR2004
+            raise UnknownTopicError(
+                f"There is no topic {name!r} in {self._folder.parent}. Topics: {listed or 'none yet'}. "
+                "Likely cause: a typing error, or another folder. Remedy: create it (millstream topics "
+                f"create {name})."
+            ) from None
         topic = _TOPIC.decode(data, Topic, str(path))
         if topic.name != name:
             raise UnknownTopicError(
@@ -198,14 +204,6 @@ class TopicFolder:
                 header = HEADER.encode(SegmentHeader(topic.id, partition, 0, 0, {}))
                 create_exclusive(at / segment_name(0), [header], files=files)
                 create_watermark(at, Watermark(0, len(header), 0, 0), files)
-
-    def _unknown(self, name: str) -> str:
-        known = self.names()
-        listed = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")  # noqa: PLR2004
-        return (
-            f"There is no topic {name!r} in {self._folder.parent}. Topics: {listed or 'none yet'}. Likely "
-            f"cause: a typing error, or another folder. Remedy: create it (millstream topics create {name})."
-        )
 
 
 def check_name(name: str) -> str:
