@@ -14,6 +14,7 @@ from tests.simulation.epochs import EpochRunner
 from millstream import Store, StreamsBuilder, StreamsConfig, Topology, handlers, key, serdes, value
 from millstream.errors import MillstreamError, TopologyError
 from millstream.processors.aggregations.keyed_columns import ColumnAggregation
+from millstream.processors.columns.column import Column
 from millstream.serdes.mean_serde import Mean
 from millstream.task.records import RawBatch
 
@@ -223,7 +224,7 @@ def test_a_count_behind_an_expression_is_combined_in_front_of_its_repartition_if
     with EpochRunner(topology, partitions={"in": 2}) as runner:
         for epoch in (0, 1):
             raw = raw_of(rows, serdes.string, epoch * len(rows))
-            runner.run_epoch([replace(raw, timestamps=range(len(rows)))])
+            runner.run_epoch([replace(raw, timestamps=Column(range(len(rows))))])
         counts = {name: cell.value for name, cell in rows_of(runner, "counts")}
         sent = len(runner.outputs["out"])
     assert counts == {"a": 6000, "b": 4000}

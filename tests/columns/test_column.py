@@ -12,9 +12,10 @@ import pytest
 from millstream.processors.aggregations.aggregation import PartialAggregate
 from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns import column as columns
-from millstream.processors.columns.column import Column, chain_columns, plain_column, repeated_rows, take_rows
+from millstream.processors.columns.column import Column, repeated_rows
 
 COLUMNS = {
+    "rows": Column(["a", None, "c"]),
     "series": Column.of_series(pl.Series(["a", None, "c"])),
     "arrow": Column.of_arrow(pa.array(["a", None, "c"])),
     "pieces": Column.of_arrow(pa.chunked_array([["a"], [None, "c"]])),
@@ -32,15 +33,15 @@ def test_a_column_is_a_sequence(column: Column) -> None:
     assert "b" not in column
     assert column.null_count == 1
     assert column.present() == [0, 2]
-    assert column.series().to_list() == column.arrow().to_pylist() == column.values()
+    assert column.series(pl.String()).to_list() == pa.array(column.arrow()).to_pylist() == column.rows()
 
 
 def test_rows_of_columns_are_columns() -> None:
     rows = Column.of_series(pl.Series([2, 0]))
-    assert isinstance(take_rows(COLUMNS["arrow"], rows), Column)
-    assert take_rows(COLUMNS["arrow"], (2, 0)) == ["c", "a"]
-    assert take_rows(range(10, 20), rows) == [12, 10]
-    assert take_rows(["x", "y", "z"], rows) == ["z", "x"]
+    assert COLUMNS["arrow"].take(rows).in_arrow
+    assert COLUMNS["arrow"].take(Column((2, 0))) == ["c", "a"]
+    assert Column(range(10, 20)).take(rows) == [12, 10]
+    assert Column(["x", "y", "z"]).take(rows) == ["z", "x"]
 
 
 def batch_of(keys: Column | list[str | None]) -> Batch:
@@ -49,7 +50,7 @@ def batch_of(keys: Column | list[str | None]) -> Batch:
 
 def test_columns_of_one_type_stay_columns_when_batches_are_joined() -> None:
     joined = concatenate([batch_of(COLUMNS["series"]), batch_of(COLUMNS["arrow"])])
-    assert isinstance(joined.keys, Column)
+    assert joined.keys.in_arrow
     assert joined.keys == ["a", None, "c"] * 2
 
 
@@ -77,12 +78,12 @@ def test_python_may_be_shown_something_else() -> None:
     assert column.item(1) == PartialAggregate(2)
     for part in (
         column[1:],
-        take_rows(column, [1, 2]),
-        take_rows(column, Column.of_series(pl.Series([1, 2]))),
+        column.take(Column([1, 2])),
+        column.take(Column.of_series(pl.Series([1, 2]))),
     ):
         assert part == [PartialAggregate(2), PartialAggregate(3)]
-    assert chain_columns([column, column[:1]]) == [*column, PartialAggregate(1)]
-    assert chain_columns([column, Column.of_series(pl.Series([4]))]) is None
+    assert Column.concat([column, column[:1]]) == [*column, PartialAggregate(1)]
+    assert not Column.concat([column, Column.of_series(pl.Series([4]))]).in_arrow
 
 
 def test_nulls_are_shown_as_none() -> None:
@@ -104,10 +105,11 @@ def test_nulls_are_shown_as_none() -> None:
 def test_only_text_or_only_bytes_become_a_column(
     values: list[object], dtype: pl.DataType | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert plain_column(values) is values
+    column = Column(values)
+    assert column.packed() is column
     monkeypatch.setattr(columns, "MANY_ROWS", 0)
-    found = plain_column(values)
-    assert (found.dtype() if isinstance(found, Column) else None) == dtype
+    found = column.packed()
+    assert (found.dtype() if found.in_arrow else None) == dtype
     assert found == values
 
 

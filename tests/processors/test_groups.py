@@ -92,7 +92,7 @@ def test_groups_stand_in_the_order_of_their_last_rows_with_the_largest_timestamp
     batch = batch_of(("a", 1), ("b", 2), ("a", 3), timestamps=[7, 5, 6])
     groups = group_rows(batch, serdes.string, sum_of(None))
     assert groups is not None
-    assert (groups.rows, groups.combined, groups.timestamps) == ([1, 2], [2, 4], [5, 7])
+    assert (list(groups.rows), list(groups.combined), list(groups.timestamps)) == ([1, 2], [2, 4], [5, 7])
 
 
 @pytest.mark.parametrize("keys", [["a", "b", "a"], [b"a", b"", b"a"]])
@@ -103,7 +103,7 @@ def test_a_count_of_a_column_needs_no_python_objects(keys: list[Any]) -> None:
         groups = group_rows(batch, serdes.auto.bind("store"), COUNT)
     assert groups is not None
     assert (list(groups.rows), list(groups.combined), list(groups.timestamps)) == ([1, 2], [1, 2], [5, 7])
-    assert column._values is None
+    assert column._rows is None
 
 
 @pytest.mark.parametrize(

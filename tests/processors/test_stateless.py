@@ -179,7 +179,7 @@ def test_rows_behind_a_failing_one_keep_their_own_time_and_origin() -> None:
     operator = stateless.MapValues(fails_on(2))
     opened(operator)
     out = operator.process(ROWS)
-    assert (out.timestamps, out.origins, out.order) == ([0, 2, 3], [0, 2, 3], [(0,), (2,), (3,)])
+    assert (list(out.timestamps), list(out.origins), out.order) == ([0, 2, 3], [0, 2, 3], [(0,), (2,), (3,)])
 
 
 def test_a_mapper_that_returns_none_is_told_what_it_should_return() -> None:

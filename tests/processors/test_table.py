@@ -58,7 +58,7 @@ def test_a_flush_carries_headers_and_origin_of_the_last_update() -> None:
     operator.process(batch_of(("a", 1), ("a", 2), headers=headers))
     out = operator.flush()
     assert out is not None
-    assert (out.headers, out.origins) == ([(("h", b"2"),)], [1])
+    assert (out.headers, list(out.origins)) == ([(("h", b"2"),)], [1])
 
 
 def test_a_second_flush_has_nothing_to_send() -> None:

@@ -15,6 +15,7 @@ from tests.properties.inputs import random_epochs
 from millstream.processors import batch as batches
 from millstream.processors import table as tables
 from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column
 from millstream.processors.stateless import DropNullKeys
 from millstream.processors.table_group import TableGroupBy
 from millstream.state.stores.key_value import TimestampedKeyValueStore
@@ -152,7 +153,7 @@ def groups_are_joined_before_they_are_left(patch: pytest.MonkeyPatch) -> None:
 @bug
 def null_keys_are_repartitioned(patch: pytest.MonkeyPatch) -> None:
     def with_empty_keys(_self: Any, batch: Batch) -> Batch:
-        return replace(batch, keys=["" if key is None else key for key in batch.keys])
+        return replace(batch, keys=Column(["" if key is None else key for key in batch.keys]))
 
     patch.setattr(DropNullKeys, "process", with_empty_keys)
 

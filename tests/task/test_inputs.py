@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.processors.columns.column import Column
 from millstream.record import RecordMetadata
 from millstream.task.inputs import TaskInput
 from millstream.task.records import DecodedPart, RawBatch
@@ -23,7 +24,7 @@ def part(topic: str, timestamps: Sequence[int], *, offset: int = 0, source: str 
         [b""] * len(rows),
         timestamps,
     )
-    return DecodedPart(raw, source, rows, keys, list(rows), None, timestamps)
+    return DecodedPart(raw, source, rows, Column(keys), Column(rows), None, Column(timestamps))
 
 
 def keys_in_order(*parts: DecodedPart) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.log.partitioner import partition_for_key
+from millstream.processors.columns.column import Column
 from millstream.task.records import OutputBatch
 from millstream.task.routing import by_partition
 
@@ -15,9 +16,9 @@ def batch_of(
     rows = range(count)
     return OutputBatch(
         "topic",
-        [b"key %d" % row for row in rows] if keys is None else keys,
-        [b"%d" % row for row in rows],
-        list(rows),
+        Column([b"key %d" % row for row in rows] if keys is None else keys),
+        Column([b"%d" % row for row in rows]),
+        Column(list(rows)),
         None,
         own,
     )

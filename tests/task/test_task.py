@@ -65,7 +65,7 @@ def test_a_task_is_named_by_sub_topology_and_partition() -> None:
 def test_an_epoch_seals_outputs_and_sorted_changelogs_and_leaves_the_backend_alone() -> None:
     bench = Bench(counting())
     sealed = bench.epoch(rows_of("in", ("b", "x"), ("a", "x"), ("b", "x")))
-    assert [(out.topic, out.keys, out.timestamps) for out in sealed.outputs] == [
+    assert [(out.topic, list(out.keys), list(out.timestamps)) for out in sealed.outputs] == [
         ("out", [b"a", b"b"], [1, 2])
     ]
     assert [key for key, _ in sealed.changelogs["counts"]] == [b"a", b"b"]

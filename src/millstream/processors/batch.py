@@ -1,4 +1,4 @@
-"""The unit that operators work on: some records, as columns of Python objects or as `Column`s.
+"""The unit that operators work on: some records, in columns.
 
 A batch promises that its columns have one length and that its rows stand in the order in which a task
 that takes one record at a time would have produced them. It does not know where its rows come from:
@@ -11,13 +11,14 @@ Columns are shared between batches wherever an operator leaves them alone, so ne
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import merge as merge_sorted
-from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
-from millstream.processors.columns.column import Column, chain_columns, take_rows
+from millstream.processors.columns.column import Column
 from millstream.record import Headers
+
+T = TypeVar("T")
 
 NO_ORIGIN = -1
 """The origin of a row that no input record caused: a punctuator forwarded it."""
@@ -25,7 +26,7 @@ NO_ORIGIN = -1
 OrderKey = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Batch:
     """Rows of one edge of the topology.
 
@@ -44,17 +45,40 @@ class Batch:
         On the way into an operator with several ports: the number of the one that each row came by.
     """
 
-    keys: Sequence[Any]
-    values: Sequence[Any]
-    timestamps: Sequence[int]
+    keys: Column
+    values: Column
+    timestamps: Column
     headers: Sequence[Headers] | None
-    origins: Sequence[int]
-    olds: Sequence[Any] | None = None
+    origins: Column
+    olds: Column | None = None
     order: Sequence[OrderKey] | None = None
     ports: Sequence[int] | None = None
+    _length: int = field(init=False, repr=False, compare=False)
+
+    def __init__(
+        self,
+        keys: Sequence[Any],
+        values: Sequence[Any],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None,
+        origins: Sequence[int],
+        olds: Sequence[Any] | None = None,
+        order: Sequence[OrderKey] | None = None,
+        ports: Sequence[int] | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "keys", keys if type(keys) is Column else Column(keys))
+        put(self, "values", values if type(values) is Column else Column(values))
+        put(self, "timestamps", timestamps if type(timestamps) is Column else Column(timestamps))
+        put(self, "headers", headers)
+        put(self, "origins", origins if type(origins) is Column else Column(origins))
+        put(self, "olds", olds if olds is None or type(olds) is Column else Column(olds))
+        put(self, "order", order)
+        put(self, "ports", ports)
+        put(self, "_length", len(keys))
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return self._length
 
     def headers_of(self, row: int) -> Headers:
         """The headers of one row."""
@@ -62,31 +86,32 @@ class Batch:
 
     def with_values(self, values: Sequence[Any]) -> Batch:
         """The same rows with other values, and without old ones."""
-        return replace(self, values=values, olds=None)
+        return replace(self, values=Column.of(values), olds=None)
 
     def with_columns(self, keys: Sequence[Any], values: Sequence[Any]) -> Batch:
         """The same rows with other keys and values, and without old values."""
-        return replace(self, keys=keys, values=values, olds=None)
+        return replace(self, keys=Column.of(keys), values=Column.of(values), olds=None)
 
     def in_rows(self) -> Batch:
         """The same rows as Python objects: for whoever goes through them one by one."""
-        if not any(isinstance(column, Column) for column in (self.keys, self.values, self.timestamps)):
+        columns = (self.keys, self.values, self.timestamps)
+        if not any(column.in_arrow for column in columns):
             return self
-        return replace(
-            self, keys=_listed(self.keys), values=_listed(self.values), timestamps=_listed(self.timestamps)
-        )
+        keys, values, timestamps = (Column(column.rows()) for column in columns)
+        return replace(self, keys=keys, values=values, timestamps=timestamps)
 
     def take(self, rows: Sequence[int]) -> Batch:
         """The given rows, in the given order."""
+        taken = Column.of(rows)
         return Batch(
-            keys=_take(self.keys, rows),
-            values=_take(self.values, rows),
-            timestamps=_take(self.timestamps, rows),
-            headers=None if self.headers is None else _take(self.headers, rows),
-            origins=_take(self.origins, rows),
-            olds=None if self.olds is None else _take(self.olds, rows),
-            order=None if self.order is None else _take(self.order, rows),
-            ports=None if self.ports is None else _take(self.ports, rows),
+            keys=self.keys.take(taken),
+            values=self.values.take(taken),
+            timestamps=self.timestamps.take(taken),
+            headers=_picked(self.headers, taken),
+            origins=self.origins.take(taken),
+            olds=None if self.olds is None else self.olds.take(taken),
+            order=_picked(self.order, taken),
+            ports=_picked(self.ports, taken),
         )
 
     def expand(self, parents: Sequence[int], keys: Sequence[Any] | None, values: Sequence[Any]) -> Batch:
@@ -94,13 +119,14 @@ class Batch:
 
         Without keys of their own they have that of this row.
         """
+        rows = Column.of(parents)
         return Batch(
-            keys=_take(self.keys, parents) if keys is None else keys,
+            keys=self.keys.take(rows) if keys is None else keys,
             values=values,
-            timestamps=_take(self.timestamps, parents),
-            headers=None if self.headers is None else _take(self.headers, parents),
-            origins=_take(self.origins, parents),
-            order=None if self.order is None else list(_numbered(self.order, parents)),
+            timestamps=self.timestamps.take(rows),
+            headers=_picked(self.headers, rows),
+            origins=self.origins.take(rows),
+            order=None if self.order is None else list(_numbered(self.order, rows)),
         )
 
     def for_child(self, position: int) -> Batch:
@@ -122,14 +148,14 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     return Batch(
-        keys=_chain([batch.keys for batch in batches]),
-        values=_chain([batch.values for batch in batches]),
-        timestamps=_chain([batch.timestamps for batch in batches]),
-        headers=_chain_headers(batches),
-        origins=_chain([batch.origins for batch in batches]),
-        olds=_chain_olds(batches),
-        order=None if batches[0].order is None else _chain([batch.order or () for batch in batches]),
-        ports=None if batches[0].ports is None else _chain([batch.ports or () for batch in batches]),
+        keys=Column.concat([batch.keys for batch in batches]),
+        values=Column.concat([batch.values for batch in batches]),
+        timestamps=Column.concat([batch.timestamps for batch in batches]),
+        headers=_chained_headers(batches),
+        origins=Column.concat([batch.origins for batch in batches]),
+        olds=_chained_olds(batches),
+        order=_chained([batch.order for batch in batches]),
+        ports=_chained([batch.ports for batch in batches]),
     )
 
 
@@ -149,33 +175,24 @@ def interleave(batches: Sequence[Batch]) -> Batch:
     return whole.take([row for _, row in merge_sorted(*runs)])
 
 
-def _take(column: Sequence[Any], rows: Sequence[int]) -> Sequence[Any]:
-    if isinstance(column, range) and column.start == 0 and column.step == 1 and not isinstance(rows, Column):
-        return rows  # row numbers are their own rows
-    if isinstance(column, Column) or isinstance(rows, Column):
-        return take_rows(column, rows)
-    return [column[row] for row in rows]
+def _picked(entries: Sequence[T] | None, rows: Column) -> list[T] | None:
+    return None if entries is None else [entries[row] for row in rows.rows()]
 
 
-def _listed(column: Sequence[Any]) -> Sequence[Any]:
-    return column.values() if isinstance(column, Column) else column
+def _chained(entries: Sequence[Sequence[T] | None]) -> list[T] | None:
+    return None if entries[0] is None else [entry for some in entries for entry in some or ()]
 
 
-def _chain(columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    whole = chain_columns(columns)
-    return list(chain.from_iterable(columns)) if whole is None else whole
-
-
-def _chain_headers(batches: Sequence[Batch]) -> Sequence[Headers] | None:
+def _chained_headers(batches: Sequence[Batch]) -> Sequence[Headers] | None:
     if all(batch.headers is None for batch in batches):
         return None
-    return _chain([batch.headers if batch.headers is not None else [()] * len(batch) for batch in batches])
+    return [headers for batch in batches for headers in (batch.headers or [()] * len(batch))]
 
 
-def _chain_olds(batches: Sequence[Batch]) -> Sequence[Any] | None:
+def _chained_olds(batches: Sequence[Batch]) -> Column | None:
     if all(batch.olds is None for batch in batches):
         return None
-    return _chain([batch.olds if batch.olds is not None else [None] * len(batch) for batch in batches])
+    return Column.concat([batch.olds or Column([None] * len(batch)) for batch in batches])
 
 
 def _numbered(order: Sequence[OrderKey], parents: Sequence[int]) -> Iterable[OrderKey]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
 from typing import Any, Final
@@ -176,11 +176,9 @@ class OperatorChain:
         left = batch if len(rows) == len(batch) else batch.take(rows)
         if not self._changes_key and not self._changes_value:
             return left
-        return replace(
-            left,
-            keys=kept.keys if self._changes_key else left.keys,
-            values=kept.values if self._changes_value else left.values,
-            olds=None,
+        return left.with_columns(
+            kept.keys if self._changes_key else left.keys,
+            kept.values if self._changes_value else left.values,
         )
 
 
@@ -254,4 +252,4 @@ def _loop_for(kinds: tuple[type[Operator], ...]) -> _Loop:
 
 def _one_row(batch: Batch, place: _Place) -> Batch:
     """The row that failed, as it was in front of the operator."""
-    return replace(batch.take((place.row,)), keys=[place.key], values=[place.value])
+    return batch.take((place.row,)).with_columns([place.key], [place.value])

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import Any, Final
 
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column, plain_column, repeated_rows
+from millstream.processors.columns.column import repeated_rows
 from millstream.processors.operator import Emission, Operator, as_pair, collect, rest
 
 
@@ -55,15 +55,13 @@ class DropNullKeys(Operator):
 
     def process(self, batch: Batch) -> Batch:
         """See `Operator.process`."""
-        keys = plain_column(batch.keys)
+        keys = batch.keys.packed()
         if keys is not batch.keys:
             # What is grouped by itself, as words are: one column for both.
             return replace(batch, keys=keys, values=keys if batch.values is batch.keys else batch.values)
         if None not in batch.keys:
             return batch
-        if isinstance(batch.keys, Column):
-            return batch.take(batch.keys.present())
-        return _keep(batch, [key is not None for key in batch.keys])
+        return batch.take(batch.keys.present())
 
 
 class Map(Operator):
@@ -232,7 +230,7 @@ def _keep(batch: Batch, verdicts: Sequence[Any]) -> Batch:
 
 def _parents(batch: Batch, lists: Sequence[Sequence[Any]]) -> Sequence[int]:
     counts = list(map(len, lists))
-    if isinstance(batch.timestamps, Column):
+    if batch.timestamps.in_arrow:
         return repeated_rows(counts)
     return list(chain.from_iterable(map(repeat, range(len(lists)), counts)))
 

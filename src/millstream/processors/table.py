@@ -120,17 +120,17 @@ class TableOperator(Operator):
             before = self.store.load_committed(data)
             kept = [
                 row
-                for row, key in enumerate(data)
-                if batch.values[row] is not None or before[key] is not None
+                for row, (key, value) in enumerate(zip(data, batch.values, strict=True))
+                if value is not None or before[key] is not None
             ]
             if not kept:
                 return None
             olds = [value_of(before[data[row]]) for row in kept]
             batch = batch.take(kept)
         values = batch.values
-        if not isinstance(values, Column) and Frozen in set(map(type, values)):
-            values = list(map(self.store.thawed, values))
-        return replace(batch, values=values, olds=olds if self.send_old else None)
+        if values.shows(Frozen):
+            values = Column(list(map(self.store.thawed, values)))
+        return replace(batch, values=values, olds=Column(olds or ()) if self.send_old else None)
 
     def _save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
         try:
@@ -167,7 +167,7 @@ class TableOperator(Operator):
         if not set(map(type, news)) <= self.store.exact_types:
             news = list(map(self.store.frozen, news))
         held = batch if rows == list(range(len(batch))) else batch.take(rows)
-        held = replace(held, values=news, timestamps=timestamps, olds=None, order=None)
+        held = replace(held, values=Column(news), timestamps=Column(timestamps), olds=None, order=None)
         self.cache.hold((keys, held))
 
 
@@ -184,7 +184,7 @@ def drop_null_keys(context: OperatorContext, batch: Batch) -> Batch:
     """Leave rows without a key out, and count them."""
     if None not in batch.keys:
         return batch
-    kept = [row for row, key in enumerate(batch.keys) if key is not None]
+    kept = batch.keys.present()
     context.dropped(len(batch) - len(kept))
     return batch.take(kept)
 
@@ -193,7 +193,7 @@ def drop_nulls(context: OperatorContext, batch: Batch) -> Batch:
     """Leave rows without a key or without a value out, and count them."""
     if None not in batch.keys and None not in batch.values:
         return batch
-    if isinstance(batch.keys, Column) and isinstance(batch.values, Column):
+    if batch.keys.in_arrow and batch.values.in_arrow:
         rows = (batch.keys.series().is_not_null() & batch.values.series().is_not_null()).arg_true()
         context.dropped(len(batch) - len(rows))
         return batch.take(Column.of_series(rows))

@@ -78,20 +78,27 @@ class TableAggregation(TableOperator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         keys, batch = self.with_key_bytes(batch)
-        olds = olds_of(batch)
+        rows = list(zip(batch.keys, batch.values, olds_of(batch), batch.timestamps, strict=True))
         cells = self.store.load_frozen(keys)
         updates = Updates()
 
         def apply_row(row: int) -> None:
-            self._apply(batch, row, olds[row], keys[row], cells, updates)
+            self._apply(row, *rows[row], keys[row], cells, updates)
 
         each_row(self.context, batch, apply_row)
         return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
 
     def _apply(
-        self, batch: Batch, row: int, removed: Any, key: bytes, cells: dict[bytes, Cell], updates: Updates
+        self,
+        row: int,
+        group: Any,
+        added: Any,
+        removed: Any,
+        timestamp: int,
+        key: bytes,
+        cells: dict[bytes, Cell],
+        updates: Updates,
     ) -> None:
-        group, added, timestamp = batch.keys[row], batch.values[row], batch.timestamps[row]
         cell = cells[key]
         aggregate = before = None
         if cell is not None:

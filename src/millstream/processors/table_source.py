@@ -26,9 +26,10 @@ class StoredTableSource(TableOperator):
         wants_old = self.send_old and not self.caching
         cells = self.store.load_frozen(keys) if wants_old else dict.fromkeys(keys)
         updates = Updates()
+        values, timestamps = batch.values.rows(), batch.timestamps.rows()
 
         def put_row(row: int) -> None:
-            key, value, timestamp = keys[row], batch.values[row], batch.timestamps[row]
+            key, value, timestamp = keys[row], values[row], timestamps[row]
             old = self.current(cells[key]) if wants_old else None
             cells[key] = self.settle(value, timestamp)
             updates.add(row, key, value, old, timestamp)

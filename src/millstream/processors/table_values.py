@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from millstream.processors.api import ValueTransformerWithKey
 from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column
 from millstream.processors.operator import Operator, OperatorContext, collect, each_row, rest
 from millstream.processors.table import TableOperator, Updates, olds_of
 
@@ -84,7 +85,8 @@ class TableValues(Operator):
             news, batch = collect(self.context, batch, lambda start: self.results(batch, start))
             return batch.with_values(news)
         pairs, batch = collect(self.context, batch, lambda start: self.results_with_old(batch, start))
-        changed = replace(batch, values=[new for new, _ in pairs], olds=[old for _, old in pairs])
+        values, olds = Column([new for new, _ in pairs]), Column([old for _, old in pairs])
+        changed = replace(batch, values=values, olds=olds)
         if not self.skip_if_both_null:
             return changed
         return changed.take([row for row, pair in enumerate(pairs) if pair != (None, None)])
@@ -118,9 +120,10 @@ class StoredTableValues(TableOperator):
         keys, batch = self.with_key_bytes(batch.with_values(news))
         cells = self.store.load_frozen(keys) if self.send_old else dict.fromkeys(keys)
         updates = Updates()
+        values, timestamps = batch.values.rows(), batch.timestamps.rows()
 
         def put_row(row: int) -> None:
-            key, new, timestamp = keys[row], batch.values[row], batch.timestamps[row]
+            key, new, timestamp = keys[row], values[row], timestamps[row]
             old = self.current(cells[key]) if self.send_old else None
             if self.skip_if_both_null and new is None and old is None:
                 return

@@ -30,14 +30,13 @@ class UserProcessor(Operator):
 
     def process(self, batch: Batch) -> Emission:
         """See `Operator.process`."""
-        batch = batch.in_rows()
         user, process, make = self.user, self.processor.process, self.record_type
-        for row in range(len(batch)):
+        for row, (key, value, timestamp) in enumerate(
+            zip(batch.keys, batch.values, batch.timestamps, strict=True)
+        ):
             user.begin_row(batch, row)
             try:
-                process(
-                    make(batch.keys[row], batch.values[row], batch.timestamps[row], batch.headers_of(row))
-                )
+                process(make(key, value, timestamp, batch.headers_of(row)))
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self.context.failed(batch, row, error)
             finally:

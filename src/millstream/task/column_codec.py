@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column, chain_columns, take_rows
+from millstream.processors.columns.column import Column
 from millstream.serdes import Serde
 from millstream.task.records import DecodedPart
 
@@ -20,15 +18,10 @@ if TYPE_CHECKING:
 else:
     from millstream.processors.columns import lazy_polars as pl
 
-__all__ = ["MergedColumns", "as_column", "decoded", "encoded", "largest", "running_maximum", "smallest"]
+__all__ = ["MergedColumns", "decoded", "encoded"]
 
 
-def as_column(column: Sequence[Any], kind: pa.DataType) -> Column:
-    """A column of an edge, which may be Python's."""
-    return column if isinstance(column, Column) else Column.of_arrow(pa.array(column, kind))
-
-
-def decoded(serde: Serde[Any], column: Sequence[bytes | None]) -> Column | None:
+def decoded(serde: Serde[Any], column: Column) -> Column | None:
     """A column of bytes as a column of values; None if that has to be done one by one."""
     from millstream.serdes.columns import codec_of  # noqa: PLC0415 - see above
 
@@ -36,7 +29,7 @@ def decoded(serde: Serde[Any], column: Sequence[bytes | None]) -> Column | None:
     if codec is None:
         return None
     try:
-        return Column.of_series(codec.decode(as_column(column, pa.binary()).series()))
+        return Column.of_series(codec.decode(column.series(pl.Binary())))
     except Exception:  # noqa: BLE001 - whatever it is: the serde finds the record to blame
         return None
 
@@ -59,26 +52,6 @@ def encoded(serde: Serde[Any], column: Column) -> Column | None:
     return Column.of_series(written)
 
 
-def running_maximum(column: Column, start: int) -> Column:
-    """The largest entry up to each row, or `start` where that is larger."""
-    return Column.of_series(column.series().cum_max().clip(lower_bound=start))
-
-
-def smallest(timestamps: Sequence[int]) -> int:
-    """The smallest of some timestamps, 0 if there are none."""
-    if isinstance(timestamps, Column):
-        return int(timestamps.series().min() or 0)  # type: ignore[arg-type]  # a column of numbers
-    return min(timestamps, default=0)
-
-
-def largest(timestamps: Sequence[int]) -> int:
-    """The largest of some timestamps, -1 if there are none."""
-    if isinstance(timestamps, Column):
-        found = timestamps.series().max()
-        return -1 if found is None else int(found)  # type: ignore[arg-type]  # a column of numbers
-    return max(timestamps, default=-1)
-
-
 class MergedColumns:
     """The records of several partitions in the task's order: see `runtime.inputs`."""
 
@@ -94,7 +67,7 @@ class MergedColumns:
         frame = pl.DataFrame(
             {
                 "part": pl.concat(numbers),
-                "time": pl.concat([part.timestamps.series().cum_max() for part in parts]),  # type: ignore[attr-defined]
+                "time": pl.concat([part.timestamps.series().cum_max() for part in parts]),
             }
         )
         # A stable sort: rows of a part stand in order already, and parts one after the other.
@@ -102,8 +75,7 @@ class MergedColumns:
         self._order = order
         self._parts = frame["part"].gather(order)
         rows = Column.of_series(order)
-        self._keys, self._values = take_rows(keys, rows), take_rows(values, rows)
-        self.timestamps = Column.of_series(timestamps.series().gather(order))
+        self._keys, self._values, self.timestamps = keys.take(rows), values.take(rows), timestamps.take(rows)
         self._headers = _headers(parts, order)
         self._places: list[int] | None = None
 
@@ -112,13 +84,11 @@ class MergedColumns:
         """The parts as one, if all of them stand in columns of the same types."""
         if any(part.olds is not None for part in parts):
             return None
-        keys, values, timestamps = (
-            chain_columns([getattr(part, name) for part in parts])
-            for name in ("keys", "values", "timestamps")
-        )
-        if not (isinstance(keys, Column) and isinstance(values, Column) and isinstance(timestamps, Column)):
+        columns = [(part.keys, part.values, part.timestamps) for part in parts]
+        if not all(column.in_arrow for three in columns for column in three):
             return None
-        return cls(parts, keys, values, timestamps)
+        whole = [Column.concat(pieces) for pieces in zip(*columns, strict=True)]
+        return cls(parts, *whole) if all(column.in_arrow for column in whole) else None
 
     def place(self, origin: int) -> tuple[int, int]:
         """Which row of which part a row of the task is."""
@@ -140,7 +110,7 @@ class MergedColumns:
             found[sources[number]] = self._batch(Column.of_series(rows), ordered=ordered)
         return found
 
-    def _batch(self, origins: range | Column, *, ordered: bool) -> Batch:
+    def _batch(self, origins: Sequence[int], *, ordered: bool) -> Batch:
         headers = None
         if self._headers is not None:
             headers = [self._headers[origin] for origin in origins]
@@ -154,8 +124,8 @@ class MergedColumns:
         )
 
 
-def _some(column: Sequence[Any], rows: range | Column) -> Sequence[Any]:
-    return column[rows.start : rows.stop] if isinstance(rows, range) else take_rows(column, rows)
+def _some(column: Column, rows: Sequence[int]) -> Column:
+    return column[rows.start : rows.stop] if isinstance(rows, range) else column.take(Column.of(rows))
 
 
 def _headers(parts: Sequence[DecodedPart], order: pl.Series) -> list[Any] | None:

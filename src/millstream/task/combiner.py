@@ -16,7 +16,7 @@ import msgspec
 from millstream.processors.aggregations.aggregation import Aggregation, PartialAggregate
 from millstream.processors.aggregations.groups import group_rows
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column, are_few, plain_column
+from millstream.processors.columns.column import Column, are_few
 from millstream.serdes import Serde
 from millstream.serdes import serialize_column as serialize
 from millstream.task.column_codec import encoded
@@ -36,13 +36,13 @@ _decode = msgspec.msgpack.Decoder().decode
 
 def combined_rows(
     batch: Batch, key_serde: Serde[Any], value_serde: Serde[Any], aggregation: Aggregation
-) -> tuple[Batch, Sequence[bytes | None]] | None:
+) -> tuple[Batch, Column] | None:
     """The last row of each key, and the marked values that stand for all of its rows.
 
     None if the rows have to go one by one: values are missing or can't be written, timestamps go back (rows
     would be merged in another order behind the repartition), or keys or values are of the wrong types.
     """
-    if len(batch) == 0 or None in batch.values or not _in_order(batch.timestamps):
+    if len(batch) == 0 or None in batch.values or not batch.timestamps.is_sorted():
         return None
     try:
         _write(value_serde, batch.values)  # what can't be written must fail here, as it would without us
@@ -54,27 +54,27 @@ def combined_rows(
         return None
 
 
-def mark_single(values: Sequence[bytes | None]) -> list[bytes | None]:
+def mark_single(values: Sequence[bytes | None]) -> Column:
     """Values of single records, marked as such."""
-    return [None if value is None else _SINGLE + value for value in values]
+    return Column([None if value is None else _SINGLE + value for value in values])
 
 
-def decode_marked(
-    column: Sequence[bytes | None], single: Callable[[list[bytes | None]], list[Any]]
-) -> Sequence[Any]:
+def decode_marked(column: Column, single: Callable[[list[bytes | None]], list[Any]]) -> Column:
     """Values, and `PartialAggregate` for those that stand for several. `single` decodes the former."""
-    if isinstance(column, Column) and not are_few(len(column)) and (numbers := _numbers(column)) is not None:
+    if column.in_arrow and not are_few(len(column)) and (numbers := _numbers(column)) is not None:
         return numbers
     whole = [data is not None and data[:1] != _SINGLE for data in column]
     if all(whole):
-        return [_combined(data) for data in column if data is not None]
+        return Column([_combined(data) for data in column if data is not None])
     values = single(
         [None if data is None or is_whole else data[1:] for data, is_whole in zip(column, whole, strict=True)]
     )
-    return [
-        _combined(data) if is_whole and data is not None else value
-        for data, is_whole, value in zip(column, whole, values, strict=True)
-    ]
+    return Column(
+        [
+            _combined(data) if is_whole and data is not None else value
+            for data, is_whole, value in zip(column, whole, values, strict=True)
+        ]
+    )
 
 
 def _combined(data: bytes) -> PartialAggregate:
@@ -83,9 +83,9 @@ def _combined(data: bytes) -> PartialAggregate:
     )
 
 
-def _marked(combined: Sequence[Any]) -> Sequence[bytes | None]:
-    if not isinstance(combined, Column):
-        return [_COMBINED + _encode(value) for value in combined]
+def _marked(combined: Column) -> Column:
+    if not combined.in_arrow:
+        return Column([_COMBINED + _encode(value) for value in combined])
     from millstream.serdes.columns.primitive_codecs import big_endian  # noqa: PLC0415 - likewise
 
     numbers = big_endian(combined.series(), _NUMBER_BYTES - 1)
@@ -101,14 +101,7 @@ def _numbers(column: Column) -> Column | None:
     return Column.of_series(numbers, PartialAggregate)
 
 
-def _write(serde: Serde[Any], values: Sequence[Any]) -> None:
-    values = plain_column(values)
-    if not isinstance(values, Column) or encoded(serde, values) is None:
+def _write(serde: Serde[Any], values: Column) -> None:
+    values = values.packed()
+    if not values.in_arrow or encoded(serde, values) is None:
         serialize(serde, values)
-
-
-def _in_order(timestamps: Sequence[int]) -> bool:
-    if isinstance(timestamps, Column):
-        return bool(timestamps.series().is_sorted())
-    ordered = timestamps if isinstance(timestamps, list) else list(timestamps)
-    return ordered == sorted(ordered)

@@ -11,6 +11,7 @@ from millstream.config import StreamsConfig
 from millstream.errors import ConfigError, MillstreamError, ProcessingError, ProductionError
 from millstream.handlers import ErrorContext, ErrorKind, Verdict
 from millstream.processors.batch import OrderKey
+from millstream.processors.columns.column import Column
 from millstream.processors.operator_chain import GENERATED
 from millstream.record import Headers
 from millstream.task.metrics import Metrics
@@ -72,9 +73,9 @@ class Failures:
             raise ProcessingError(message)
         return OutputBatch(
             topic=topic,
-            keys=[letter.key for letter in letters],
-            values=[letter.value for letter in letters],
-            timestamps=[letter.timestamp for letter in letters],
+            keys=Column([letter.key for letter in letters]),
+            values=Column([letter.value for letter in letters]),
+            timestamps=Column([letter.timestamp for letter in letters]),
             headers=[letter.headers for letter in letters],
             partitions=None,
         )

@@ -18,7 +18,7 @@ from millstream.errors import InvalidTimestampError, ProcessingError
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.record import Headers, RecordMetadata
-from millstream.task.column_codec import MergedColumns, largest, running_maximum
+from millstream.task.column_codec import MergedColumns
 from millstream.task.records import DecodedPart, RawBatch
 
 
@@ -44,7 +44,7 @@ class TaskInput:
         self._merged = MergedColumns.of(parts) if len(parts) > 1 else None
         self._order = None if len(parts) == 1 or self._merged is not None else _merge_order(parts)
         self._starts = [0, *accumulate(len(part.rows) for part in parts)]
-        self.timestamps: Sequence[int]
+        self.timestamps: Column
         if self._merged is not None:
             self.timestamps = self._merged.timestamps
         elif self._order is None:
@@ -52,7 +52,7 @@ class TaskInput:
         else:
             self.timestamps = self._in_order.timestamps
         self._start_time = stream_time
-        self._stream_times: Sequence[int] | None = None
+        self._stream_times: Column | None = None
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -60,24 +60,22 @@ class TaskInput:
     def left_columns(self) -> Iterator[tuple[str, int]]:
         """Sources, and how many rows of theirs stood in columns but are merged as Python objects."""
         for part in self._parts if self._order is not None else ():
-            if isinstance(part.keys, Column) and isinstance(part.values, Column):
+            if part.keys.in_arrow and part.values.in_arrow:
                 yield part.source, len(part.rows)
 
     @property
-    def stream_times(self) -> Sequence[int]:
+    def stream_times(self) -> Column:
         """The task's stream time as of each row."""
-        if self._stream_times is None and isinstance(self.timestamps, Column):
-            self._stream_times = running_maximum(self.timestamps, self._start_time)
-        elif self._stream_times is None:
-            self._stream_times = list(accumulate(self.timestamps, max, initial=self._start_time))[1:]
+        if self._stream_times is None:
+            self._stream_times = self.timestamps.running_maximum(self._start_time)
         return self._stream_times
 
     def stream_time_after(self, end: int) -> int:
         """The task's stream time when the rows before `end` are done; the whole column is not needed."""
-        times = self._stream_times
-        if times is not None:
-            return int(times.item(end - 1)) if isinstance(times, Column) else times[end - 1]
-        return max(largest(self.timestamps if end == len(self) else self.timestamps[:end]), self._start_time)
+        if self._stream_times is not None:
+            return int(self._stream_times.item(end - 1))
+        seen = self.timestamps if end == len(self) else self.timestamps[:end]
+        return max(seen.largest(self._start_time), self._start_time)
 
     def metadata(self, origin: int) -> RecordMetadata:
         """Topic, partition and offset of a row."""
@@ -124,7 +122,7 @@ class _MergedRows:
     sources: Sequence[str]
     keys: Sequence[Any]
     values: Sequence[Any]
-    timestamps: Sequence[int]
+    timestamps: Column
     headers: Sequence[Headers] | None
     olds: Sequence[Any]
     sources_with_olds: frozenset[str]
@@ -139,7 +137,7 @@ class _MergedRows:
             sources=_picked([[part.source] * len(part.rows) for part in parts], order),
             keys=_picked([part.keys for part in parts], order),
             values=_picked([part.values for part in parts], order),
-            timestamps=_picked([part.timestamps for part in parts], order),
+            timestamps=Column(_picked([part.timestamps for part in parts], order)),
             headers=headers,
             olds=_picked([part.olds or [None] * len(part.rows) for part in parts], order),
             sources_with_olds=frozenset(part.source for part in parts if part.olds is not None),
@@ -174,13 +172,15 @@ def _slice(part: DecodedPart, start: int, end: int, *, ordered: bool) -> Batch:
     """Consecutive rows of one partition: whole columns, or pieces of them."""
     raw, rows = part.raw, part.rows[start:end]
     headers = None if raw.headers is None else [raw.headers[row] for row in rows]
+    if len(rows) < len(part.rows):
+        part = part.cut(start, end)
     return Batch(
-        keys=part.keys[start:end],
-        values=part.values[start:end],
-        timestamps=part.timestamps[start:end],
+        keys=part.keys,
+        values=part.values,
+        timestamps=part.timestamps,
         headers=headers if headers is not None and any(headers) else None,
         origins=range(start, end),
-        olds=None if part.olds is None else part.olds[start:end],
+        olds=part.olds,
         order=[(origin,) for origin in range(start, end)] if ordered else None,
     )
 

@@ -37,8 +37,8 @@ class _Rows:
     """Serialized rows of one sink for one topic."""
 
     batch: Batch
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
+    keys: Column
+    values: Column
     partitions: Sequence[int | None] | None
 
 
@@ -154,23 +154,21 @@ class Sink:
                 self._failed(batch, row, bad.error)
         return batch.take(good)
 
-    def _values(self, topic: str, serde: Serde[Any], batch: Batch) -> Sequence[bytes | None]:
+    def _values(self, topic: str, serde: Serde[Any], batch: Batch) -> Column:
         news = self._column(topic, "value", serde, batch.values)
         if not self._node.carries_changes:
             return news
-        olds = self._column(topic, "value", serde, batch.olds or [None] * len(batch))
-        return list(map(encode_change, news, olds))
+        olds = self._column(topic, "value", serde, batch.olds or Column([None] * len(batch)))
+        return Column(list(map(encode_change, news, olds)))
 
-    def _column(
-        self, topic: str, part: Any, serde: Serde[Any], column: Sequence[Any]
-    ) -> Sequence[bytes | None]:
-        if isinstance(column, Column):
+    def _column(self, topic: str, part: Any, serde: Serde[Any], column: Column) -> Column:
+        if column.in_arrow:
             whole = encoded(serde, column)
             if whole is not None:
                 return whole
             self._count("columns-fell-back", len(column))
         try:
-            return serialize(serde, column)
+            return Column(serialize(serde, column.rows()))
         except ColumnError as bad:
             value = column[bad.index]
             error = serde_failure(bad.cause, serde=serde, value=value, part=part, topic=topic)
@@ -228,9 +226,9 @@ def _interleaved(topic: str, parts: list[_Rows]) -> OutputBatch:
     ]
     return OutputBatch(
         topic=topic,
-        keys=[parts[number].keys[row] for number, row in places],
-        values=[parts[number].values[row] for number, row in places],
-        timestamps=[parts[number].batch.timestamps[row] for number, row in places],
+        keys=Column([parts[number].keys[row] for number, row in places]),
+        values=Column([parts[number].values[row] for number, row in places]),
+        timestamps=Column([parts[number].batch.timestamps[row] for number, row in places]),
         headers=headers if any(headers) else None,
         partitions=None if all(partition is None for partition in partitions) else partitions,
     )

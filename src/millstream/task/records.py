@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import pyarrow as pa
 
@@ -16,17 +15,36 @@ from millstream.record import Headers
 from millstream.types import Offset, Partition
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class RawBatch:
     """Consecutive records of one topic partition."""
 
     topic: str
     partition: int
     offsets: Sequence[int]
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    timestamps: Sequence[int]
+    keys: Column
+    values: Column
+    timestamps: Column
     headers: Sequence[Headers] | None = None
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offsets: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        timestamps: Sequence[int],
+        headers: Sequence[Headers] | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "topic", topic)
+        put(self, "partition", partition)
+        put(self, "offsets", offsets)
+        put(self, "keys", Column.of(keys))
+        put(self, "values", Column.of(values))
+        put(self, "timestamps", Column.of(timestamps))
+        put(self, "headers", headers)
 
     @classmethod
     def of(cls, topic: str, partition: int, first_offset: int, rows: pa.RecordBatch) -> RawBatch:
@@ -65,10 +83,34 @@ class DecodedPart:
     source: str
     rows: Sequence[int]
     """Which records of the raw batch these are: bad ones are left out."""
-    keys: Sequence[Any]
-    values: Sequence[Any]
-    olds: Sequence[Any] | None
-    timestamps: Sequence[int]
+    keys: Column
+    values: Column
+    olds: Column | None
+    timestamps: Column
+
+    def cut(self, start: int, end: int) -> DecodedPart:
+        """Consecutive ones."""
+        return DecodedPart(
+            self.raw,
+            self.source,
+            self.rows[start:end],
+            self.keys[start:end],
+            self.values[start:end],
+            None if self.olds is None else self.olds[start:end],
+            self.timestamps[start:end],
+        )
+
+    def take(self, rows: Column) -> DecodedPart:
+        """Some of them, in the given order."""
+        return DecodedPart(
+            self.raw,
+            self.source,
+            [self.rows[row] for row in rows],
+            self.keys.take(rows),
+            self.values.take(rows),
+            None if self.olds is None else self.olds.take(rows),
+            self.timestamps.take(rows),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +118,9 @@ class OutputBatch:
     """Records for one topic, in the order in which they are to be written."""
 
     topic: str
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    timestamps: Sequence[int]
+    keys: Column
+    values: Column
+    timestamps: Column
     headers: Sequence[Headers] | None
     partitions: Sequence[int | None] | None
     """The partition that a partitioner of the user's own chose; None where the key decides."""
@@ -105,9 +147,9 @@ def joined(
         topic=topic,
         partition=partition,
         offsets=offsets,
-        keys=_chained([part.keys for part in parts]),
-        values=_chained([part.values for part in parts]),
-        timestamps=_chained([part.timestamps for part in parts]),
+        keys=Column.concat([part.keys for part in parts]),
+        values=Column.concat([part.values for part in parts]),
+        timestamps=Column.concat([part.timestamps for part in parts]),
         headers=_headers(parts),
     )
 
@@ -115,26 +157,11 @@ def joined(
 def record_batch_of(parts: Sequence[RawBatch]) -> pa.RecordBatch:
     """Batches as rows of the log."""
     return record_batch(
-        _for_arrow(_chained([part.keys for part in parts])),
-        _for_arrow(_chained([part.values for part in parts])),
-        _for_arrow(_chained([part.timestamps for part in parts])),
+        Column.concat([part.keys for part in parts]).arrow(),
+        Column.concat([part.values for part in parts]).arrow(),
+        Column.concat([part.timestamps for part in parts]).arrow(),
         _headers(parts),
     )
-
-
-def _chained(columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """One column after the other; columns that stand in Arrow stay there, and are not copied."""
-    if len(columns) == 1:
-        return columns[0]
-    if columns and all(isinstance(column, Column) for column in columns):
-        arrays = [piece for column in columns if isinstance(column, Column) for piece in column.pieces()]
-        if len({array.type for array in arrays}) == 1:
-            return Column.of_arrow(arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays))
-    return list(chain.from_iterable(columns))
-
-
-def _for_arrow(column: Sequence[Any]) -> Any:
-    return column.arrow() if isinstance(column, Column) else column
 
 
 def _headers(parts: Sequence[RawBatch]) -> list[Headers] | None:

@@ -5,11 +5,10 @@ A row without a key goes to the partition of its task's own number, so that a re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from millstream.log.partitioner import partition_for_key, partitions_for_keys
-from millstream.processors.columns.column import Column, are_few, take_rows
+from millstream.processors.columns.column import Column, are_few
 from millstream.task.records import OutputBatch, RawBatch
 from millstream.types import Partition
 
@@ -18,43 +17,29 @@ __all__ = ["by_partition"]
 
 def by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterator[tuple[Partition, RawBatch]]:
     """The rows of a batch for each of a topic's `count` partitions, in order."""
-    if isinstance(batch.keys, Column) and batch.partitions is None and not are_few(len(batch)):
-        yield from _columns_by_partition(batch, count, task_partition)
+    for partition, rows in _rows_by_partition(batch, count, task_partition):
+        whole = len(rows) == len(batch)
+        columns = (batch.keys, batch.values, batch.timestamps)
+        keys, values, timestamps = columns if whole else (column.take(rows) for column in columns)
+        headers = None if batch.headers is None else [batch.headers[row] for row in rows]
+        yield (
+            Partition(partition),
+            RawBatch(batch.topic, partition, range(len(rows)), keys, values, timestamps, headers),
+        )
+
+
+def _rows_by_partition(batch: OutputBatch, count: int, task_partition: int) -> Iterator[tuple[int, Column]]:
+    if batch.keys.in_arrow and batch.partitions is None and not are_few(len(batch)):
+        # A batch that stands in columns is dealt out without a Python object per row.
+        chosen = partitions_for_keys(batch.keys.series(), count, null_keys_to=task_partition % count)
+        for partition in chosen.unique().sort().to_list():
+            yield partition, Column.of_series((chosen == partition).arg_true())
         return
     rows: dict[int, list[int]] = {}
     for row, partition in enumerate(_partitions(batch, count, task_partition)):
         rows.setdefault(partition, []).append(row)
     for partition, taken in sorted(rows.items()):
-        yield (
-            Partition(partition),
-            RawBatch(
-                topic=batch.topic,
-                partition=partition,
-                offsets=range(len(taken)),
-                keys=[batch.keys[row] for row in taken],
-                values=[batch.values[row] for row in taken],
-                timestamps=[batch.timestamps[row] for row in taken],
-                headers=None if batch.headers is None else [batch.headers[row] for row in taken],
-            ),
-        )
-
-
-def _columns_by_partition(
-    batch: OutputBatch, count: int, task_partition: int
-) -> Iterator[tuple[Partition, RawBatch]]:
-    """The same for a batch that stands in columns, without a Python object per row."""
-    assert isinstance(batch.keys, Column)  # the caller has looked
-    chosen = partitions_for_keys(batch.keys.series(), count, null_keys_to=task_partition % count)
-    for partition in chosen.unique().sort().to_list():
-        rows = Column.of_series((chosen == partition).arg_true())
-        everything = len(rows) == len(batch)
-        columns: Iterable[Sequence[Any]] = (batch.keys, batch.values, batch.timestamps)
-        keys, values, timestamps = (column if everything else take_rows(column, rows) for column in columns)
-        headers = None if batch.headers is None else take_rows(batch.headers, rows)
-        yield (
-            Partition(partition),
-            RawBatch(batch.topic, partition, range(len(rows)), keys, values, timestamps, headers),
-        )
+        yield partition, Column(taken)
 
 
 def _partitions(batch: OutputBatch, count: int, task_partition: int) -> Sequence[int]:
@@ -64,7 +49,7 @@ def _partitions(batch: OutputBatch, count: int, task_partition: int) -> Sequence
     if are_few(len(batch)):  # a column's hash takes milliseconds, however short it is
         by_key = [no_key if key is None else partition_for_key(key, count) for key in batch.keys]
     else:
-        by_key = partitions_for_keys(batch.keys, count, null_keys_to=no_key).to_list()
+        by_key = partitions_for_keys(batch.keys.rows(), count, null_keys_to=no_key).to_list()
     if batch.partitions is None:
         return by_key
     return [key if own is None else own for own, key in zip(batch.partitions, by_key, strict=True)]

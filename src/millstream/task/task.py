@@ -22,7 +22,6 @@ from millstream.record import RecordMetadata
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.store import StateStore, changes_of, forget_epoch
 from millstream.state.stores.views import global_store
-from millstream.task.column_codec import largest
 from millstream.task.context import unknown_store
 from millstream.task.failures import Failures
 from millstream.task.inputs import TaskInput
@@ -202,7 +201,7 @@ class Task:
         if origin == NO_ORIGIN:
             return self._stream_time
         # A cached table's update goes on when the epoch ends: it is later than when its record came in.
-        return max(self._stream_time, self._input.stream_times[origin])
+        return max(self._stream_time, int(self._input.stream_times[origin]))
 
     def wall_clock(self) -> int:
         """See `TaskServices.wall_clock`."""
@@ -242,7 +241,7 @@ class Task:
         place = (raw.topic, raw.partition)
         before = self._partition_times.get(place, UNKNOWN_TIME)
         part = self._readers[source.name].read(raw, before)
-        self._partition_times[place] = max(before, largest(part.timestamps))
+        self._partition_times[place] = max(before, part.timestamps.largest(UNKNOWN_TIME))
         return part
 
     def _end_of_batch(self, start: int, end: int) -> int:

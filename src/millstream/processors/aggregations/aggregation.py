@@ -56,11 +56,9 @@ class Aggregation:
     """What those behind the table are shown of an aggregate, if not the aggregate itself."""
 
 
-def has_partials(values: Sequence[Any]) -> bool:
+def has_partials(values: Column) -> bool:
     """Whether some of the values stand for several ones."""
-    if isinstance(values, Column):
-        return values.shown_as is PartialAggregate
-    return PartialAggregate in set(map(type, values))
+    return values.shows(PartialAggregate)
 
 
 def looking_at(fold: Fold, of: Callable[[Any], Any] | None) -> Fold:

@@ -22,7 +22,6 @@ from millstream.processors.aggregations.column_form import ColumnForm
 from millstream.processors.aggregations.groups import key_type
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
-from millstream.processors.columns.expressions import series_of
 from millstream.processors.table import TableOperator, Updates
 from millstream.serdes.columns import CannotError, codec_of, codec_to_write, learn
 from millstream.serdes.columns.primitive_codecs import big_endian
@@ -68,7 +67,7 @@ def _plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any]) -> pl.Dat
     if kind is None or kind is int:
         raise CannotError("keys that may be equal without having the same bytes")
     if has_partials(values):
-        if not isinstance(values, Column):
+        if not values.in_arrow:
             raise CannotError("partial aggregates among values, from several senders")
         values = Column.of_series(values.series())
     folded = operand(form, values, None)
@@ -81,21 +80,21 @@ def rows_by_key(
     serde: Any, batch: Batch, values: pl.Series, declared_key: pl.DataType | None
 ) -> pl.DataFrame:
     """Rows as a `ColumnForm` takes them. Raises if the keys have to be encoded one by one."""
-    keys = series_of(batch.keys, declared_key)
+    keys = batch.keys.series(declared_key)
     codec = codec_to_write(serde, keys.dtype)
     if codec is None:
         raise CannotError(f"keys of {keys.dtype}")
     data = codec.encode(keys)
     learn(serde, keys.dtype)
-    times = series_of(batch.timestamps, pl.Int64())
+    times = batch.timestamps.series(pl.Int64())
     return pl.DataFrame({"key": data, "value": values, "time": times}).with_row_index("row")
 
 
-def operand(form: ColumnForm, values: Sequence[Any], declared: pl.DataType | None) -> pl.Series:
+def operand(form: ColumnForm, values: Column, declared: pl.DataType | None) -> pl.Series:
     """What is folded, as a column. Raises if the form does not take it."""
     if not form.looks_at_values:
         return pl.Series([1], dtype=pl.Int64).new_from_index(0, len(values))
-    series = series_of(values, declared)
+    series = values.series(declared)
     form.check(series)
     return series
 

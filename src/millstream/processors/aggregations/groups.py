@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ else:
 
 __all__ = ["Groups", "group_rows", "key_type"]
 
-_PYTHON_TYPES = {"String": str, "Binary": bytes, "Int64": int}
 _EQUAL_BY_BYTES = frozenset({str, bytes, int})
 """Types whose values are equal if, and only if, their bytes are."""
 
@@ -29,11 +27,11 @@ _EQUAL_BY_BYTES = frozenset({str, bytes, int})
 class Groups:
     """One entry per distinct key, in the order of the keys' last rows."""
 
-    rows: Sequence[int]
+    rows: Column
     """The last row of each key."""
-    combined: Sequence[Any]
+    combined: Column
     """What stands for all values of the key."""
-    timestamps: Sequence[int]
+    timestamps: Column
     """The largest of the key's rows."""
 
 
@@ -48,43 +46,40 @@ def group_rows(batch: Batch, key_serde: Serde[Any], aggregation: Aggregation) ->
     form = aggregation.columns
     if form is not None and not form.looks_at_values and are_many(len(batch)) and kind is not int:
         return _in_columns(batch, kind, form)
-    found = aggregation.combiner.combine(batch.keys, batch.values)
+    keys = batch.keys.rows()
+    found = aggregation.combiner.combine(keys, batch.values.rows())
     if found is None:
         return None
-    last = dict(zip(batch.keys, range(len(batch)), strict=True))
+    last = dict(zip(keys, range(len(batch)), strict=True))
     ordered = sorted(last.items(), key=itemgetter(1))
-    rows = [row for _, row in ordered]
-    return Groups(rows, [found[key] for key, _ in ordered], _largest(batch, last, ordered))
+    columns = (
+        [row for _, row in ordered],
+        [found[key] for key, _ in ordered],
+        _largest(batch, last, ordered),
+    )
+    return Groups(*map(Column, columns))
 
 
-def key_type(keys: Sequence[Any], serde: Serde[Any]) -> type | None:
+def key_type(keys: Column, serde: Serde[Any]) -> type | None:
     """The one type of all keys, if they are equal just when their bytes are."""
-    if isinstance(keys, Column):
-        kinds = {_PYTHON_TYPES.get(str(keys.dtype()))} if not keys.null_count else set()
-    else:
-        kinds = set(map(type, keys))
+    kinds = keys.kinds()
     exact: frozenset[type] = getattr(serde, "exact_types", frozenset())
     return kinds.pop() if len(kinds) == 1 and kinds <= exact & _EQUAL_BY_BYTES else None
 
 
 def _in_columns(batch: Batch, kind: type, form: ColumnForm) -> Groups:
     """The same of many rows whose values don't matter, by Polars: several times faster than dictionaries."""
-    dtype = pl.String if kind is str else pl.Binary
-    keys, times = batch.keys, batch.timestamps
-    frame = pl.DataFrame(
-        {
-            "key": keys.series() if isinstance(keys, Column) else pl.Series(keys, dtype=dtype),
-            "time": times.series() if isinstance(times, Column) else pl.Series(times, dtype=pl.Int64),
-        }
-    ).with_row_index("row")
+    keys = batch.keys.series(pl.String() if kind is str else pl.Binary())
+    times = batch.timestamps.series(pl.Int64())
+    frame = pl.DataFrame({"key": keys, "time": times}).with_row_index("row")
     last = form.grouped(frame).sort("row")
     return Groups(*map(Column.of_series, (last["row"].cast(pl.Int64), last["new"], last["time"])))
 
 
 def _largest(batch: Batch, last: dict[Any, int], ordered: list[tuple[Any, int]]) -> list[int]:
     """The largest timestamp of each key."""
-    timestamps = batch.timestamps if isinstance(batch.timestamps, list) else list(batch.timestamps)
-    if timestamps == sorted(timestamps):  # the usual case, and then sorting costs next to nothing
+    timestamps = batch.timestamps.rows()
+    if batch.timestamps.is_sorted():  # the usual case, and then sorting costs next to nothing
         return [timestamps[row] for _, row in ordered]
     largest: dict[Any, int] = dict.fromkeys(last, -1)
     for key, timestamp in zip(batch.keys, timestamps, strict=True):

@@ -10,7 +10,7 @@ column form, too, large batches are done in columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from millstream.processors.aggregations.aggregation import Aggregation, Fold, PartialAggregate, has_partials
 from millstream.processors.aggregations.groups import Groups, group_rows
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import are_many
+from millstream.processors.columns.column import Column, are_many
 from millstream.processors.table import TableOperator, Updates, drop_nulls
 from millstream.state.stores.cell_store import Cell
 
@@ -66,8 +66,8 @@ class KeyedAggregation(TableOperator):
         if batch is None or shown is None:
             return batch
 
-        def each(values: Sequence[Any]) -> list[Any]:
-            return [None if value is None else shown(value) for value in values]
+        def each(values: Column) -> Column:
+            return Column([None if value is None else shown(value) for value in values])
 
         return replace(
             batch, values=each(batch.values), olds=None if batch.olds is None else each(batch.olds)
@@ -82,13 +82,12 @@ class KeyedAggregation(TableOperator):
 
     def _fold_groups(self, batch: Batch) -> bool:
         """Fold what stands for all rows of a key. False if that can't be done: nothing has happened then."""
-        values, aggregation = batch.values, self.aggregation
-        kinds = set(map(type, values))
+        aggregation, kinds = self.aggregation, batch.values.kinds()
         if PartialAggregate in kinds:  # in front of the repartition this was done already
             if len(kinds) > 1:
                 return False
             aggregation = aggregation.partials or aggregation
-            batch = replace(batch, values=[value.value for value in values])
+            batch = batch.with_values([value.value for value in batch.values])
         try:
             groups = group_rows(batch, self.store.key_serde, aggregation)
             if groups is None:
@@ -121,7 +120,7 @@ class KeyedAggregation(TableOperator):
                 add_time(max(timestamp, cell[1]))
         return updates
 
-    def _fold_of(self, values: Sequence[Any]) -> Fold:
+    def _fold_of(self, values: Column) -> Fold:
         """The row form, also for values that stand for several."""
         fold, combiner = self.aggregation.fold, self.aggregation.combiner
         if combiner is None or not has_partials(values):

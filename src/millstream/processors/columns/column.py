@@ -1,15 +1,17 @@
-"""`Column`: a sequence of keys, values, timestamps or row numbers that stays in Arrow or Polars memory.
+"""`Column`: a sequence of keys, values, timestamps or row numbers, in Python's memory or in Arrow's.
 
-It promises to be the same sequence whichever way it is looked at: as a Polars series, as an Arrow array, or
-as Python objects. Each form is made when it is first asked for, and kept. It never changes. Pieces that were
-read one after the other stay in pieces until somebody wants one array.
+It promises to be the same sequence whichever way it is looked at: as Python objects, as a Polars series, or
+as an Arrow array. What it was made of costs nothing to ask for; another form is made when it is first asked
+for, and kept. Only a series of Python objects is made anew each time, of the type that is asked for. It never
+changes. Pieces that were read one after the other stay in pieces until somebody wants one array.
 
-Nothing here imports Polars before there is a column: programs without one don't pay for the import.
+Nothing here imports Polars before a column stands in Arrow: programs without one don't pay for the import.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Final, overload
 
 import pyarrow as pa
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
 else:
     from millstream.processors.columns import lazy_polars as pl
 
-__all__ = ["Column", "are_few", "are_many", "chain_columns", "plain_column", "repeated_rows", "take_rows"]
+__all__ = ["Column", "are_few", "are_many", "repeated_rows"]
 
 MANY_ROWS: Final = 2_000
 FEW_ROWS: Final = 500
+_KINDS: Final = {"String": str, "Binary": bytes, "Int64": int, "Float64": float, "Boolean": bool}
+"""The types of Python's objects, by those of Polars."""
 
 
 class Column(Sequence[Any]):
@@ -30,87 +34,204 @@ class Column(Sequence[Any]):
 
     >>> import polars as pl
     >>> words = Column.of_series(pl.Series(["to", None]))
-    >>> words[1:], list(words)
-    (Column([None]), ['to', None])
+    >>> words[1:], list(words), words == Column(["to", None])
+    (Column([None]), ['to', None], True)
     """
 
-    __slots__ = ("_array", "_series", "_values", "shown_as")
+    __slots__ = ("_array", "_rows", "_series", "in_arrow", "shown_as")
 
     def __init__(
         self,
-        series: pl.Series | None,
-        array: pa.Array | pa.ChunkedArray | None,
+        rows: Sequence[Any] | None,
+        series: pl.Series | None = None,
+        array: pa.Array | pa.ChunkedArray | None = None,
         shown_as: Callable[[Any], Any] | None = None,
     ) -> None:
+        self._rows: Sequence[Any] | None = rows
         self._series = series
         self._array: Any = array
-        self._values: list[Any] | None = None
+        self.in_arrow = series is not None or array is not None
+        """Whether it can be had as a series or as an array without looking at its entries."""
         self.shown_as = shown_as
         """What Python is shown of an entry, if not the entry itself."""
 
     @classmethod
+    def of(cls, rows: Sequence[Any]) -> Column:
+        """A sequence as a column, not copied; a column is one already."""
+        return rows if isinstance(rows, Column) else cls(rows)
+
+    @classmethod
     def of_series(cls, series: pl.Series, shown_as: Callable[[Any], Any] | None = None) -> Column:
         """A series as a column."""
-        return cls(series, None, shown_as)
+        return cls(None, series, None, shown_as)
 
     @classmethod
     def of_arrow(cls, array: pa.Array | pa.ChunkedArray) -> Column:
         """An Arrow array as a column, not copied."""
-        return cls(None, array)
+        return cls(None, None, array)
 
-    def series(self) -> pl.Series:
-        """The column as Polars has it."""
-        if self._series is None:
+    @classmethod
+    def concat(cls, columns: Sequence[Column]) -> Column:
+        """One column after the other. If all stand in Arrow and are of one type, it does so, too."""
+        if len(columns) == 1:
+            return columns[0]
+        if columns and all(column.in_arrow for column in columns):
+            if all(column._series is None for column in columns):  # noqa: SLF001 - its own
+                pieces = [piece for column in columns for piece in column.pieces()]
+                if len({piece.type for piece in pieces}) == 1:
+                    return cls.of_arrow(pa.chunked_array(pieces))
+            if len({(str(column.dtype()), column.shown_as) for column in columns}) == 1:
+                whole = pl.concat([column.series() for column in columns])
+                return cls.of_series(whole, columns[0].shown_as)
+        return cls(list(chain.from_iterable(columns)))
+
+    # The forms.
+
+    def rows(self) -> Sequence[Any]:
+        """The column as Python objects: what a row operator reads."""
+        if self._rows is None:
+            rows: list[Any]
+            if self.null_count == len(self):
+                rows = [None] * len(self)  # keys of a topic without any
+            else:
+                rows = self._array.to_pylist() if self._series is None else self._series.to_list()
+            self._rows = rows if self.shown_as is None else list(map(self.shown_as, rows))
+        return self._rows
+
+    def series(self, declared: pl.DataType | None = None) -> pl.Series:
+        """The column as Polars has it. Python objects need a declared type, or have to be all of one type.
+
+        Raises if they are not. The type does not matter to a column that stands in Arrow.
+        """
+        if self._series is None and self._array is not None:
             found = pl.from_arrow(self._array)
             assert isinstance(found, pl.Series)  # an array is no table
             self._series = found
-        return self._series
+        if self._series is not None:
+            return self._series
+        rows = self.rows()
+        if declared is None:
+            from millstream.processors.columns.python_types import column_type  # noqa: PLC0415 - imports Polars
 
-    def arrow(self) -> pa.Array:
-        """The column as Arrow has it, in one piece."""
-        if self._array is None:
-            assert self._series is not None  # it has one of the two
+            kinds = self.kinds()
+            if len(kinds) != 1 or kinds & {dict, list, type(None)}:
+                raise TypeError("values of several types")
+            declared = column_type(rows[0])
+        return pl.Series(rows, dtype=declared, strict=True)
+
+    def arrow(self) -> Any:
+        """The column as Arrow takes it: in one piece if it stands in Arrow, else as Python objects."""
+        if self._series is not None and self._array is None:
             self._array = self._series.rechunk().to_arrow()
         elif isinstance(self._array, pa.ChunkedArray):
             self._array = pa.concat_arrays(self._array.chunks)
-        return self._array
+        return self._rows if self._array is None else self._array
 
     def pieces(self) -> list[pa.Array]:
         """The column as Arrow has it, in one piece or in several."""
         return self._array.chunks if isinstance(self._array, pa.ChunkedArray) else [self.arrow()]
 
-    def values(self) -> list[Any]:
-        """The column as Python objects: what a row operator reads."""
-        if self._values is None:
-            values: list[Any]
-            if self.null_count == len(self):
-                values = [None] * len(self)  # keys of a topic without any
-            else:
-                values = self._array.to_pylist() if self._series is None else self._series.to_list()
-            self._values = values if self.shown_as is None else list(map(self.shown_as, values))
-        return self._values
+    def moved_to_arrow(self, declared: pl.DataType | None = None) -> Column:
+        """The same in Arrow. Raises as `series` does."""
+        return self if self.in_arrow else Column(self._rows, self.series(declared))
+
+    def packed(self) -> Column:
+        """The same in Arrow if it is worth it and safe: many values that are all text or all bytes.
+
+        >>> Column(["to"] * 2_000).packed().in_arrow, Column(["to", None] * 2_000).packed().in_arrow
+        (True, False)
+        """
+        if self.in_arrow or not are_many(len(self)) or self.kinds() not in ({str}, {bytes}):
+            return self
+        try:
+            return self.moved_to_arrow()
+        except UnicodeEncodeError:  # half a surrogate pair: text that has no bytes
+            return self
+
+    # Questions.
 
     def dtype(self) -> pl.DataType:
-        """The type of its entries, as Polars calls it."""
+        """The type of its entries, as Polars calls it, if it stands in Arrow."""
         return self.series().dtype
+
+    def kinds(self) -> set[type]:
+        """The exact types of its entries as Python objects; `object` is one that only looking would tell."""
+        if not self.in_arrow:
+            return set(map(type, self.rows()))
+        kinds: set[type] = set()
+        if self.null_count < len(self):
+            shown = self.shown_as
+            kinds.add(shown if isinstance(shown, type) else _KINDS.get(str(self.dtype()), object))
+        return kinds | ({type(None)} if self.null_count else set())
+
+    def shows(self, kind: type) -> bool:
+        """Whether some entry is of a type of our own: those in Arrow are only if `shown_as` makes them so."""
+        return self.shown_as is kind if self.in_arrow else kind in set(map(type, self.rows()))
 
     @property
     def null_count(self) -> int:
         """How many entries are None."""
-        return int(self._array.null_count if self._series is None else self._series.null_count())
+        if self.in_arrow:
+            return int(self._array.null_count if self._series is None else self._series.null_count())
+        return sum(row is None for row in self.rows())
 
     def item(self, row: int) -> Any:
         """One entry, without making Python objects of all."""
-        if self._values is not None:
-            return self._values[row]
+        if self._rows is not None:
+            return self._rows[row]
         entry = self.series()[row]
         return entry if self.shown_as is None else self.shown_as(entry)
 
+    def is_sorted(self) -> bool:
+        """Whether it ascends."""
+        if self.in_arrow:
+            return bool(self.series().is_sorted())
+        rows = self.rows() if isinstance(self.rows(), list) else list(self.rows())
+        return rows == sorted(rows)
+
+    def smallest(self, default: int) -> int:
+        """The smallest of some numbers, `default` if there are none."""
+        found: Any = self.series().min() if self.in_arrow else min(self.rows(), default=None)
+        return default if found is None else int(found)
+
+    def largest(self, default: int) -> int:
+        """The largest of some numbers, `default` if there are none."""
+        found: Any = self.series().max() if self.in_arrow else max(self.rows(), default=None)
+        return default if found is None else int(found)
+
+    # Other columns.
+
+    def take(self, rows: Column) -> Column:
+        """The given rows, in the given order."""
+        if self.in_arrow:
+            taken = self.series().gather(rows.series() if rows.in_arrow else list(rows.rows()))
+            return Column.of_series(taken, self.shown_as)
+        own = self._rows
+        assert own is not None  # it has one of the three
+        if isinstance(own, range) and own.step == 1:
+            if rows.in_arrow:
+                return Column.of_series(rows.series() + own.start)
+            if own.start == 0:
+                return rows  # row numbers are their own rows
+        return Column([own[row] for row in rows.rows()])
+
     def present(self) -> Column:
         """The rows whose entry is not None."""
-        return Column.of_series(self.series().is_not_null().arg_true())
+        if self.in_arrow:
+            return Column.of_series(self.series().is_not_null().arg_true())
+        return Column([row for row, entry in enumerate(self.rows()) if entry is not None])
+
+    def running_maximum(self, start: int) -> Column:
+        """The largest entry up to each row, or `start` where that is larger."""
+        if self.in_arrow:
+            return Column.of_series(self.series().cum_max().clip(lower_bound=start))
+        return Column(list(accumulate(self.rows(), max, initial=start))[1:])
+
+    # A sequence like any other.
 
     def __len__(self) -> int:
+        if self._rows is not None:
+            return len(self._rows)
         return len(self._array if self._series is None else self._series)
 
     @overload
@@ -119,24 +240,26 @@ class Column(Sequence[Any]):
     def __getitem__(self, place: slice) -> Column: ...
     def __getitem__(self, place: int | slice) -> Any:
         if isinstance(place, int):
-            return self.values()[place]
+            return self.rows()[place]
         if self._series is not None:
-            return Column(self._series[place], None, self.shown_as)
-        return Column(None, self._array[place], self.shown_as)
+            return Column(None, self._series[place], None, self.shown_as)
+        if self._array is not None:
+            return Column(None, None, self._array[place], self.shown_as)
+        return Column(self.rows()[place])
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.values())
+        return iter(self.rows())
 
     def __contains__(self, value: object) -> bool:
-        return self.null_count > 0 if value is None else value in self.values()
+        return self.null_count > 0 if value is None and self.in_arrow else value in self.rows()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self.values() == list(other)
+        return isinstance(other, Sequence) and list(self.rows()) == list(other)
 
     __hash__ = None  # type: ignore[assignment]  # as of a list
 
     def __repr__(self) -> str:
-        return f"Column({self.values()!r})"
+        return f"Column({list(self.rows())!r})"
 
 
 def are_many(rows: int) -> bool:
@@ -147,47 +270,6 @@ def are_many(rows: int) -> bool:
 def are_few(rows: int) -> bool:
     """Whether so few rows are quicker as Python objects, even if they stand in columns now."""
     return rows <= FEW_ROWS
-
-
-def take_rows(column: Sequence[Any], rows: Sequence[int]) -> Sequence[Any]:
-    """The given rows of a column, in the given order; a `Column` if either is one."""
-    if isinstance(column, Column):
-        taken = column.series().gather(rows.series() if isinstance(rows, Column) else list(rows))
-        return Column.of_series(taken, column.shown_as)
-    if isinstance(column, range) and isinstance(rows, Column) and column.step == 1:
-        return Column.of_series(rows.series() + column.start)
-    return [column[row] for row in rows]
-
-
-def chain_columns(columns: Sequence[Sequence[Any]]) -> Sequence[Any] | None:
-    """One column after the other, if they are all columns of one type; else None."""
-    parts = [column for column in columns if isinstance(column, Column)]
-    if len(parts) < len(columns):
-        return None
-    if len({(str(part.dtype()), part.shown_as) for part in parts}) > 1:
-        return None
-    return Column.of_series(pl.concat([part.series() for part in parts]), parts[0].shown_as)
-
-
-def plain_column(values: Sequence[Any]) -> Sequence[Any]:
-    """Many values that are all text or all bytes as a column; others as they are.
-
-    >>> plain_column(["to"] * 2_000)[:2]
-    Column(['to', 'to'])
-    >>> plain_column(["to", None])
-    ['to', None]
-    """
-    if isinstance(values, Column) or not are_many(len(values)):
-        return values
-    kinds = set(map(type, values))
-    if kinds not in ({str}, {bytes}):
-        return values
-    try:
-        column = Column.of_series(pl.Series(values, dtype=pl.String if kinds == {str} else pl.Binary))
-    except UnicodeEncodeError:  # half a surrogate pair: text that has no bytes
-        return values
-    column._values = values if isinstance(values, list) else list(values)  # noqa: SLF001 - its own
-    return column
 
 
 def repeated_rows(counts: Sequence[int]) -> Column:

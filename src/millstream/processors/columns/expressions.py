@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 from polars.exceptions import PanicException
@@ -20,7 +19,7 @@ from millstream.processors.columns.python_types import column_type
 from millstream.processors.operator import OperatorContext
 from millstream.serdes.columns.types import canonical
 
-__all__ = ["Declared", "Evaluation", "series_of"]
+__all__ = ["Declared", "Evaluation"]
 
 _ROW = "\x00row"
 _FAILURES = (Exception, PanicException)
@@ -60,7 +59,7 @@ class Evaluation:
         self._declared = {"key": declared.key, "value": declared.value, "timestamp": pl.Int64()}
         self._roots = sorted({root for one in expressions.values() for root in one.meta.root_names()})
 
-    def run(self, context: OperatorContext, batch: Batch) -> tuple[dict[str, Sequence[Any]], Batch]:
+    def run(self, context: OperatorContext, batch: Batch) -> tuple[dict[str, Column], Batch]:
         """The columns that the expressions make, and the rows that they belong to."""
         try:
             parts = [self._whole(batch)]
@@ -76,27 +75,27 @@ class Evaluation:
 
     def _joined(
         self, batch: Batch, found: Sequence[tuple[Sequence[int], pl.DataFrame]]
-    ) -> tuple[dict[str, Sequence[Any]], Batch]:
+    ) -> tuple[dict[str, Column], Batch]:
         """Pieces of the results, put into the order of the batch."""
         place = {row: number for number, row in enumerate(row for rows, _ in found for row in rows)}
         kept = sorted(place)
-        columns: dict[str, Sequence[Any]] = {}
+        columns: dict[str, Column] = {}
         for name in self._expressions:
             pieces = [frame[name] for _, frame in found]
             if len({str(piece.dtype) for piece in pieces}) == 1:
                 columns[name] = Column.of_series(pl.concat(pieces).gather([place[row] for row in kept]))
             else:
                 values = [value for piece in pieces for value in piece.to_list()]
-                columns[name] = [values[place[row]] for row in kept]
+                columns[name] = Column([values[place[row]] for row in kept])
         if not found:
-            columns = {name: [] for name in self._expressions}
+            columns = {name: Column([]) for name in self._expressions}
         return columns, batch if len(kept) == len(batch) else batch.take(kept)
 
     # The columns that are looked at.
 
     def _whole(self, batch: Batch) -> _Part:
         """The batch as one frame. Raises if the type of a column is not known."""
-        columns = {root: series_of(_column(batch, root), self._declared[root]) for root in self._roots}
+        columns = {root: _column(batch, root).series(self._declared[root]) for root in self._roots}
         return _Part(None, _frame(columns, len(batch)), untyped_nulls=False)
 
     def _by_type(self, context: OperatorContext, batch: Batch) -> Iterator[_Part]:
@@ -130,9 +129,9 @@ class Evaluation:
             nulls = any(kind == pl.Null() for kind in types.values())
             yield _Part(rows, _frame(columns, len(rows)), nulls)
 
-    def _type_of(self, column: Sequence[Any], row: int, root: str) -> pl.DataType:
-        if isinstance(column, Column):
-            return column.series().dtype
+    def _type_of(self, column: Column, row: int, root: str) -> pl.DataType:
+        if column.in_arrow:
+            return column.dtype()
         declared = self._declared[root]
         if column[row] is None and declared is not None:
             return declared
@@ -195,24 +194,12 @@ class Evaluation:
         return found
 
 
-def series_of(column: Sequence[Any], declared: pl.DataType | None) -> pl.Series:
-    """A column as a series; Python values need a declared type. Raises if they are not of it."""
-    if isinstance(column, Column):
-        return column.series()
-    if declared is None:
-        kinds = set(map(type, column))
-        if len(kinds) != 1 or kinds & {dict, list, type(None)}:
-            raise TypeError("values of several types")
-        declared = column_type(column[0])
-    return pl.Series(column, dtype=declared, strict=True)
-
-
 def _frame(columns: Mapping[str, pl.Series], height: int) -> pl.DataFrame:
     # An expression without columns (a literal) has to know for how many rows it is.
     return pl.DataFrame({_ROW: pl.int_range(height, eager=True), **columns})
 
 
-def _column(batch: Batch, name: str) -> Sequence[Any]:
+def _column(batch: Batch, name: str) -> Column:
     if name == "timestamp":
         return batch.timestamps
     return batch.keys if name == "key" else batch.values

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, compress
-from typing import Any
 
 import polars as pl
 
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column, take_rows
+from millstream.processors.columns.column import Column
 from millstream.processors.columns.expressions import Declared, Evaluation
 from millstream.processors.operator import Operator
 
@@ -35,7 +34,7 @@ class ColumnFilter(Operator):
         found, batch = self._verdict.run(self.context, batch)
         return self.keep(batch, found["value"])
 
-    def keep(self, batch: Batch, verdicts: Sequence[Any]) -> Batch:
+    def keep(self, batch: Batch, verdicts: Column) -> Batch:
         """The rows to hand on."""
         return _kept(batch, verdicts, wanted=True)
 
@@ -43,7 +42,7 @@ class ColumnFilter(Operator):
 class ColumnFilterNot(ColumnFilter):
     """Keeps all other rows: those for which the expression is false or null."""
 
-    def keep(self, batch: Batch, verdicts: Sequence[Any]) -> Batch:
+    def keep(self, batch: Batch, verdicts: Column) -> Batch:
         """See `ColumnFilter.keep`."""
         return _kept(batch, verdicts, wanted=False)
 
@@ -94,17 +93,16 @@ class ColumnFlatMapValues(Operator):
         """See `Operator.process`."""
         found, batch = self._lists.run(self.context, batch)
         lists = found["value"]
-        if isinstance(lists, Column) and isinstance(lists.series().dtype, pl.List):
+        if lists.in_arrow and isinstance(lists.dtype(), pl.List):
             rows = pl.int_range(len(lists), eager=True)
             exploded = pl.DataFrame({"row": rows, "value": lists.series()}).explode(
                 "value", empty_as_null=False, keep_nulls=False
             )
-            parents: Sequence[int] = Column.of_series(exploded["row"])
-            values: Sequence[Any] = Column.of_series(exploded["value"])
+            parents, values = Column.of_series(exploded["row"]), Column.of_series(exploded["value"])
         else:
-            parents = [row for row, several in enumerate(lists) for _ in several or ()]
-            values = list(chain.from_iterable(several or () for several in lists))
-        return batch.expand(parents, take_rows(batch.keys, parents), values)
+            parents = Column([row for row, several in enumerate(lists) for _ in several or ()])
+            values = Column(list(chain.from_iterable(several or () for several in lists)))
+        return batch.expand(parents, None, values)
 
 
 class ColumnBranch(Operator):
@@ -132,13 +130,9 @@ class ColumnBranch(Operator):
         return branches
 
 
-def _kept(batch: Batch, verdicts: Sequence[Any], *, wanted: bool) -> Batch:
-    if not isinstance(verdicts, Column):
-        rows: Sequence[int] = list(compress(range(len(batch)), [bool(one) is wanted for one in verdicts]))
-    else:
-        verdict = verdicts.series().cast(pl.Boolean).fill_null(value=False)
-        chosen = verdict if wanted else ~verdict
-        if chosen.all():
-            return batch
-        rows = Column.of_series(chosen.arg_true().cast(pl.Int64))
-    return batch.take(rows)
+def _kept(batch: Batch, verdicts: Column, *, wanted: bool) -> Batch:
+    if not verdicts.in_arrow:
+        return batch.take(list(compress(range(len(batch)), [bool(one) is wanted for one in verdicts])))
+    verdict = verdicts.series().cast(pl.Boolean).fill_null(value=False)
+    chosen = verdict if wanted else ~verdict
+    return batch if chosen.all() else batch.take(Column.of_series(chosen.arg_true().cast(pl.Int64)))
