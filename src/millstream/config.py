@@ -50,7 +50,7 @@ class StreamsConfig:
     state_dir
         Where local state is kept, on a disk of each host.
     state_cleanup_delay_ms
-        After how long local state is deleted of a task that is none of the application's. -1: never.
+        After how long local state is deleted on a host that no longer runs its task. -1: never.
     backend
         Which store backend keeps it: "lmdb", "rocksdb", "memory", or a supplier of your own.
     rocksdb_config_setter

@@ -191,7 +191,7 @@ def test_a_source_that_begins_at_the_end_reads_what_comes_after(running: World) 
     """Also what comes before its first epoch: the end is looked up once."""
     app = running.app
     assert app is not None
-    storage = replace(app.worker.folder, application_id="late")
+    storage = replace(app.worker.storage, application_id="late")
     coordinator = CommitCoordinator(
         storage,
         app.log,

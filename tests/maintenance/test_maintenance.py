@@ -115,7 +115,7 @@ def test_pinned_manifests_stay_and_do_not_disturb(tmp_path: Path) -> None:
             app.append("to")
             executor.run_epoch()
         head = executor.coordinator.head
-        maintain(executor.worker.folder, executor.log, executor.worker.plan, head, {7})
+        maintain(executor.worker.storage, executor.log, executor.worker.plan, head, {7})
     names = sorted(int(path.name) for path in (app.application_folder / "manifests").iterdir())
     assert names[:2] == [7, head.oldest]
     check(app)
@@ -127,7 +127,7 @@ def test_what_a_lost_attempt_sealed_is_collected_and_what_runs_is_not(tmp_path: 
         app.append("to", "the")
         executor.run_epoch()
         head = executor.coordinator.head
-        folder = executor.worker.folder
+        folder = executor.worker.storage
         lost = folder.sealed_file(head.epoch, "0_0", 0, head.term, 77)  # type: ignore[arg-type]
         lost.write_bytes(b"of an attempt that lost")
         app.append("sea")
@@ -204,7 +204,7 @@ def test_a_store_can_be_had_at_every_commit_that_is_kept(tmp_path: Path) -> None
             expected[manifest.epoch] = dict(Counter(app.words))
             if number % 10 == 9:
                 executor.run_maintenance()
-        chain = ManifestChain(executor.worker.folder)
+        chain = ManifestChain(executor.worker.storage)
         place = TopicPartition("app-counts-changelog", Partition(0))
         assert executor.log.compacted(place).to, "nothing was compacted"
         for manifest in chain.kept(executor.coordinator.head):
@@ -374,7 +374,7 @@ def test_a_query_between_a_commit_and_its_publication_sees_the_commit_before(tmp
     with app.start() as executor:
         app.append("to")
         executor.run_epoch()
-        folder = executor.worker.folder
+        folder = executor.worker.storage
         replicas = [StoreReplica(folder, executor.log, executor.worker.plan, "counts") for _ in range(2)]
         assert replicas[0].get("to") == 1
         app.append("to", "sea")
@@ -400,7 +400,7 @@ def test_a_query_asks_again_if_the_commit_before_was_removed_meanwhile(
         assert job is not None
         manifest = executor.coordinator.commit(job, executor.run_tasks(job))
         log = FileLog(executor.log.root, files=FastFiles())
-        replica = StoreReplica(executor.worker.folder, log, executor.worker.plan, "counts")
+        replica = StoreReplica(executor.worker.storage, log, executor.worker.plan, "counts")
         ends = log.latest
 
         def go_on_meanwhile(place: TopicPartition) -> Offset:

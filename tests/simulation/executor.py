@@ -59,13 +59,13 @@ class InProcessExecutor(LocalEngine):
         plan = topology.plan()
         config = config if config is not None else StreamsConfig()
         snapshots = storage_of(config, files)
-        folder = ApplicationStorage(log_root, application_id, files)
+        storage = ApplicationStorage(log_root, application_id, files)
         self.log = FileLog(log_root, files=files, limits=limits, now_ms=clock)
         self.metrics = Metrics()
         self.coordinator = CommitCoordinator(
-            folder,
+            storage,
             self.log,
-            EmbeddedPublisher(folder, self.log),
+            EmbeddedPublisher(storage, self.log),
             plan,
             clock=clock,
             settings=settings,
@@ -76,7 +76,7 @@ class InProcessExecutor(LocalEngine):
         worker = Worker(
             plan=plan,
             config=config,
-            folder=folder,
+            storage=storage,
             log=self.log,
             directory=note_log(open_state_directory(state_dir), application_id, log_root),
             backend=backend,

@@ -72,22 +72,22 @@ class Lease:
     """A term that this process holds."""
 
     def __init__(
-        self, folder: ApplicationStorage, term: Term, owner: Owner, clock: Callable[[], int], ttl_ms: int
+        self, storage: ApplicationStorage, term: Term, owner: Owner, clock: Callable[[], int], ttl_ms: int
     ) -> None:
         self.term = term
         self.owner = owner
-        self._folder = folder
+        self._storage = storage
         self._clock = clock
         self._ttl_ms = ttl_ms
         self._renewed_ms = clock()
 
     def verify(self) -> None:
         """Raise if a later term exists."""
-        last = _last_term(self._folder.leases)
+        last = _last_term(self._storage.leases)
         if last != self.term:
-            owner = _read_claim(self._folder, last)
+            owner = _read_claim(self._storage, last)
             raise LeaseLostError(
-                f"This coordinator of application {self._folder.application_id!r} ({self.owner}, term "
+                f"This coordinator of application {self._storage.application_id!r} ({self.owner}, term "
                 f"{self.term}) was overtaken by {owner} (term {last}). Nothing more is committed here. "
                 "Likely cause: it was stopped or cut off for longer than its lease. Remedy: end it; the "
                 "other one goes on."
@@ -97,7 +97,7 @@ class Lease:
         """Say that the coordinator is alive, for another while."""
         now = self._clock()
         try:
-            _write_renewal(self._folder, self.term, now + self._ttl_ms)
+            _write_renewal(self._storage, self.term, now + self._ttl_ms)
         except FileNotFoundError:
             self.verify()  # a later term has tidied up
             raise
@@ -110,82 +110,82 @@ class Lease:
 
     def release(self) -> None:
         """Let go: the next coordinator need not wait."""
-        _write_renewal(self._folder, self.term, 0)
+        _write_renewal(self._storage, self.term, 0)
 
 
-def acquire(folder: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: int) -> Lease:
+def acquire(storage: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: int) -> Lease:
     """Take the next term, or refuse and name the coordinator that holds the last one."""
-    ensure_private_folder(folder.leases, files=folder.files)
-    last = _last_term(folder.leases)
+    ensure_private_folder(storage.leases, files=storage.files)
+    last = _last_term(storage.leases)
     if last:
-        _refuse_if_held(folder, last, clock())
+        _refuse_if_held(storage, last, clock())
     term = Term(last + 1)
     owner = _this_process()
     try:
         # The renewal comes first, so that no claim is ever without one.
-        _write_renewal(folder, term, clock() + ttl_ms)
-        publish_exclusive(folder.leases / _name(term), [_CLAIM.encode(owner)], files=folder.files)
+        _write_renewal(storage, term, clock() + ttl_ms)
+        publish_exclusive(storage.leases / _name(term), [_CLAIM.encode(owner)], files=storage.files)
     except (FileExistsError, FileNotFoundError):  # another coordinator was first, or has even tidied up
-        raise _held(folder, _read_claim(folder, _last_term(folder.leases))) from None
-    _forget_before(folder, Term(term - 1))
-    return Lease(folder, term, owner, clock, ttl_ms)
+        raise _held(storage, _read_claim(storage, _last_term(storage.leases))) from None
+    _forget_before(storage, Term(term - 1))
+    return Lease(storage, term, owner, clock, ttl_ms)
 
 
-def running_owner(folder: ApplicationStorage, *, now_ms: int) -> Owner | None:
+def running_owner(storage: ApplicationStorage, *, now_ms: int) -> Owner | None:
     """The coordinator that has not let go and may be alive; None if there is none.
 
     One of this host may be late to renew its lease: it runs until its process ends.
     """
-    last = _last_term(folder.leases) if folder.leases.is_dir() else Term(0)
+    last = _last_term(storage.leases) if storage.leases.is_dir() else Term(0)
     if not last:
         return None
     try:
-        owner, expires_ms = _read_claim(folder, last), _expiry(folder, last)
+        owner, expires_ms = _read_claim(storage, last), _expiry(storage, last)
     except FileNotFoundError:  # two later terms have begun since we looked
-        return running_owner(folder, now_ms=now_ms)
+        return running_owner(storage, now_ms=now_ms)
     if _is_here(owner):
         return owner if expires_ms and process_is_alive(owner.pid, owner.started) else None
     return owner if now_ms < expires_ms else None
 
 
-def _refuse_if_held(folder: ApplicationStorage, term: Term, now: int) -> None:
-    owner = _read_claim(folder, term)
-    if now >= _expiry(folder, term):
+def _refuse_if_held(storage: ApplicationStorage, term: Term, now: int) -> None:
+    owner = _read_claim(storage, term)
+    if now >= _expiry(storage, term):
         return
     if _is_here(owner) and not process_is_alive(owner.pid, owner.started):
         return
-    raise _held(folder, owner)
+    raise _held(storage, owner)
 
 
 def _is_here(owner: Owner) -> bool:
     return owner.host == socket.gethostname() and owner.boot == boot_id()
 
 
-def _held(folder: ApplicationStorage, owner: Owner) -> LeaseHeldError:
+def _held(storage: ApplicationStorage, owner: Owner) -> LeaseHeldError:
     return LeaseHeldError(
-        f"Application {folder.application_id!r} is run by {owner} already. Likely cause: it was started "
+        f"Application {storage.application_id!r} is run by {owner} already. Likely cause: it was started "
         "twice. Remedy: end the other coordinator, or give this program another app_id. The lease of a dead "
         "coordinator is taken over by itself."
     )
 
 
-def _expiry(folder: ApplicationStorage, term: Term) -> int:
-    path = folder.leases / (_name(term) + _RENEWED)
+def _expiry(storage: ApplicationStorage, term: Term) -> int:
+    path = storage.leases / (_name(term) + _RENEWED)
     try:
-        data = read_bounded(path, _RENEWAL.max_bytes + 64, files=folder.files)
+        data = read_bounded(path, _RENEWAL.max_bytes + 64, files=storage.files)
     except FileNotFoundError:
         return 0
     return _RENEWAL.decode(data, _Renewal, str(path)).expires_ms
 
 
-def _write_renewal(folder: ApplicationStorage, term: Term, expires_ms: int) -> None:
-    path = folder.leases / (_name(term) + _RENEWED)
-    replace_durably(path, [_RENEWAL.encode(_Renewal(expires_ms))], files=folder.files)
+def _write_renewal(storage: ApplicationStorage, term: Term, expires_ms: int) -> None:
+    path = storage.leases / (_name(term) + _RENEWED)
+    replace_durably(path, [_RENEWAL.encode(_Renewal(expires_ms))], files=storage.files)
 
 
-def _read_claim(folder: ApplicationStorage, term: Term) -> Owner:
-    path = folder.leases / _name(term)
-    data = read_bounded(path, _CLAIM.max_bytes + 64, files=folder.files)
+def _read_claim(storage: ApplicationStorage, term: Term) -> Owner:
+    path = storage.leases / _name(term)
+    data = read_bounded(path, _CLAIM.max_bytes + 64, files=storage.files)
     return _CLAIM.decode(data, Owner, str(path))
 
 
@@ -193,13 +193,13 @@ def _last_term(leases: Path) -> Term:
     return Term(max((int(path.name) for path in leases.iterdir() if path.name.isdigit()), default=0))
 
 
-def _forget_before(folder: ApplicationStorage, term: Term) -> None:
+def _forget_before(storage: ApplicationStorage, term: Term) -> None:
     """Old terms are garbage, also half written; the one before ours stays, for people who want to know."""
-    for path in folder.leases.iterdir():
+    for path in storage.leases.iterdir():
         number = path.name.removeprefix(".").partition(".")[0]
         if number.isdigit() and int(number) < term:
             with suppress(FileNotFoundError):  # two coordinators may tidy up at once
-                folder.files.unlink(path)
+                storage.files.unlink(path)
 
 
 def _name(term: Term) -> str:

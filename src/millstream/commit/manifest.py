@@ -136,8 +136,8 @@ class _Witness(msgspec.Struct, frozen=True):
 class ManifestChain:
     """The manifests of an application."""
 
-    def __init__(self, folder: ApplicationStorage) -> None:
-        self._folder = folder
+    def __init__(self, storage: ApplicationStorage) -> None:
+        self._storage = storage
 
     def head(self) -> Manifest | None:
         """The last manifest, after the chain of those that are kept was checked; None before the first."""
@@ -187,14 +187,14 @@ class ManifestChain:
         standing = set(nlargest(STANDING_MANIFESTS, idle))
         for epoch in self._epochs():
             if epoch < head.oldest and epoch not in standing and epoch not in pinned:
-                self._folder.files.unlink(self._folder.manifests / f"{epoch:020d}")
+                self._storage.files.unlink(self._storage.manifests / f"{epoch:020d}")
                 failpoints.hit("maintenance.manifest_removed")
                 removed += 1
         return removed
 
     def latest(self) -> Manifest | None:
         """The last manifest, for a reader that changes nothing: the chain is not checked."""
-        epochs = self._epochs() if self._folder.manifests.is_dir() else []
+        epochs = self._epochs() if self._storage.manifests.is_dir() else []
         while epochs:
             try:
                 return self.read(epochs[-1])
@@ -206,16 +206,16 @@ class ManifestChain:
 
     def settle(self, head: Manifest | None) -> None:
         """Finish what the head's coordinator may have left undone: its name's sync, the witness."""
-        sync_folder(self._folder.manifests, files=self._folder.files)
+        sync_folder(self._storage.manifests, files=self._storage.files)
         if head is not None and self._witness() != _Witness(head.epoch, head.digest()):
             self._write_witness(head)
 
     def read(self, epoch: Epoch) -> Manifest:
         """One manifest."""
-        path = self._folder.manifests / f"{epoch:020d}"
-        data = read_bounded(path, _KIND.max_bytes + 64, files=self._folder.files)
+        path = self._storage.manifests / f"{epoch:020d}"
+        data = read_bounded(path, _KIND.max_bytes + 64, files=self._storage.files)
         manifest = _KIND.decode(data, Manifest, str(path))
-        if manifest.epoch != epoch or manifest.application_id != self._folder.application_id:
+        if manifest.epoch != epoch or manifest.application_id != self._storage.application_id:
             raise self._lost(
                 f"{path} holds manifest {manifest.epoch} of application {manifest.application_id!r}"
             )
@@ -227,13 +227,13 @@ class ManifestChain:
         The manifest is written under its name, exclusively and all at once. This is the commit. If an
         earlier try of the same coordinator failed only after that, its manifest stands and is returned.
         """
-        path = self._folder.manifests / f"{manifest.epoch:020d}"
+        path = self._storage.manifests / f"{manifest.epoch:020d}"
         try:
-            publish_exclusive(path, [manifest.encoded()], files=self._folder.files)
+            publish_exclusive(path, [manifest.encoded()], files=self._storage.files)
         except FileExistsError:
             other = self.read(manifest.epoch)
             if other.term == manifest.term:
-                sync_folder(self._folder.manifests, files=self._folder.files)
+                sync_folder(self._storage.manifests, files=self._storage.files)
                 return other
             raise _overtaken(manifest, other.term) from None
         self._refuse_if_passed_by(manifest)
@@ -251,7 +251,7 @@ class ManifestChain:
             return
         newest = self.read(last)
         if manifest.epoch < newest.oldest:
-            self._folder.files.unlink(self._folder.manifests / f"{manifest.epoch:020d}")
+            self._storage.files.unlink(self._storage.manifests / f"{manifest.epoch:020d}")
             raise _overtaken(manifest, newest.term)
 
     def witness(self, manifest: Manifest) -> None:
@@ -261,13 +261,13 @@ class ManifestChain:
 
     def _epochs(self) -> list[Epoch]:
         return sorted(
-            Epoch(int(path.name)) for path in self._folder.manifests.iterdir() if path.name.isdigit()
+            Epoch(int(path.name)) for path in self._storage.manifests.iterdir() if path.name.isdigit()
         )
 
     def _witness(self) -> _Witness | None:
-        path = self._folder.witness
+        path = self._storage.witness
         try:
-            data = read_bounded(path, _WITNESS.max_bytes + 64, files=self._folder.files)
+            data = read_bounded(path, _WITNESS.max_bytes + 64, files=self._storage.files)
         except FileNotFoundError:
             return None
         return _WITNESS.decode(data, _Witness, str(path))
@@ -277,14 +277,14 @@ class ManifestChain:
         if known is not None and known.epoch > manifest.epoch:
             return
         witness = _Witness(manifest.epoch, manifest.digest())
-        replace_durably(self._folder.witness, [_WITNESS.encode(witness)], files=self._folder.files)
+        replace_durably(self._storage.witness, [_WITNESS.encode(witness)], files=self._storage.files)
 
     def _check_witness(self, witness: _Witness | None, manifests: Sequence[Manifest]) -> None:
         last = manifests[-1].epoch if manifests else Epoch(0)
         if witness is None:
             if last > 1:
                 raise self._lost(
-                    f"{self._folder.witness} is missing, so nobody knows whether epoch {last} was the last"
+                    f"{self._storage.witness} is missing, so nobody knows whether epoch {last} was the last"
                 )
             return
         if witness.epoch > last:
@@ -295,8 +295,8 @@ class ManifestChain:
 
     def _lost(self, what: str) -> LostManifestError:
         return LostManifestError(
-            f"The history of application {self._folder.application_id!r} is not whole: {what}. Nothing was "
-            f"changed. Likely cause: files in {self._folder.path} were deleted or restored from different "
+            f"The history of application {self._storage.application_id!r} is not whole: {what}. Nothing was "
+            f"changed. Likely cause: files in {self._storage.path} were deleted or restored from different "
             "backups. Remedy: restore the folder as a whole, or start the application under another app_id."
         )
 

@@ -76,7 +76,7 @@ NO_FILE: Final = SealedFile("", "", ())
 """Of a task without stores that had nothing to write but rows for a repartition: a sync less to wait for."""
 
 
-def write_sealed(folder: ApplicationStorage, path: Path, content: SealedContent) -> SealedFile:
+def write_sealed(storage: ApplicationStorage, path: Path, content: SealedContent) -> SealedFile:
     """Write, sync, and say what was written."""
     chunks: list[Chunk] = []
     position = 0
@@ -99,15 +99,15 @@ def write_sealed(folder: ApplicationStorage, path: Path, content: SealedContent)
         position += length
     directory = _DIRECTORY.encode(_Directory(content.task_id, content.epoch, tuple(sections), tuple(local)))
     chunks += [directory, _TAIL.pack(len(directory), _MAGIC)]
-    ensure_private_folder(path.parent, files=folder.files)
-    create_exclusive(path, chunks, files=folder.files)
-    return SealedFile(folder.relative(path), _digest(chunks), tuple(sections))
+    ensure_private_folder(path.parent, files=storage.files)
+    create_exclusive(path, chunks, files=storage.files)
+    return SealedFile(storage.relative(path), _digest(chunks), tuple(sections))
 
 
-def read_sealed(folder: ApplicationStorage, relative: str, digest: str) -> SealedReader:
+def read_sealed(storage: ApplicationStorage, relative: str, digest: str) -> SealedReader:
     """Open a sealed file that a manifest names, after checking that it is the one that was committed."""
-    path = folder.root / relative
-    data = read_bounded(path, _MAX_BYTES, files=folder.files)
+    path = storage.root / relative
+    data = read_bounded(path, _MAX_BYTES, files=storage.files)
     if _digest([data]) != digest:
         raise DamagedFileError(
             f"{path} is not the file that was committed: its digest does not match. Likely cause: a fault "

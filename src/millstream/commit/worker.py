@@ -50,7 +50,7 @@ class Worker:
 
     plan: Plan
     config: StreamsConfig
-    folder: ApplicationStorage
+    storage: ApplicationStorage
     log: Log
     directory: StateDirectory
     backend: str | BackendSupplier
@@ -265,7 +265,7 @@ def opened_stores(
 ) -> AbstractContextManager[dict[str, Backend]]:
     """The stores of a task at the version of its entry, open for the length of a `with` block."""
     wanted = TaskVersion(
-        application_id=worker.folder.application_id,
+        application_id=worker.storage.application_id,
         partition=planned.partition,
         version=Version(entry.version if entry else 0),
         positions=dict(entry.changelogs) if entry else {},
@@ -291,7 +291,7 @@ def opened_stores(
             return None  # it was so far behind that what came in between is collected
 
     return open_task_stores(
-        worker.directory.task(worker.folder.application_id, planned.task_id),
+        worker.directory.task(worker.storage.application_id, planned.task_id),
         sub.stores,
         wanted,
         worker.log,
@@ -309,7 +309,7 @@ def opened_stores(
 def is_known(worker: Worker, task_id: str, version: Version, sealed: str) -> bool:
     """Whether the manifest of a version names this very file of the task."""
     try:
-        entry = ManifestChain(worker.folder).read(Epoch(version)).tasks.get(task_id)
+        entry = ManifestChain(worker.storage).read(Epoch(version)).tasks.get(task_id)
     except FileNotFoundError:
         return False
     return entry is not None and entry.digest == sealed
@@ -319,7 +319,7 @@ def _local_changes(
     worker: Worker, task_id: str, store: str, after: Version, to: Version
 ) -> list[list[Entry]]:
     """Writes of an unlogged store from the sealed files of the epochs in between."""
-    chain = ManifestChain(worker.folder)
+    chain = ManifestChain(worker.storage)
     changes: list[list[Entry]] = []
     for number in range(after + 1, to + 1):
         manifest = chain.read(Epoch(number))
@@ -333,11 +333,11 @@ def _refuse_zombie(worker: Worker, task_id: str, version: Version) -> None:
 
     Maintenance collects a sealed file only after its task has sealed another one.
     """
-    head = ManifestChain(worker.folder).latest()
+    head = ManifestChain(worker.storage).latest()
     last = head.tasks.get(task_id) if head is not None else None
     if last is not None and last.version > version:
         raise ZombieTaskError(
-            f"Task {task_id} of application {worker.folder.application_id!r} was to bring its stores to "
+            f"Task {task_id} of application {worker.storage.application_id!r} was to bring its stores to "
             f"version {version}, but has committed version {last.version} since, and the files of the past "
             "are collected. Nothing was changed. Likely cause: this attempt slept while others went on (a "
             "zombie). Remedy: none is needed; the attempts of today do its work."
@@ -353,7 +353,7 @@ def _lost_file(error: FileNotFoundError, task_id: str, version: Version) -> Dama
 
 def _sealed_locally(worker: Worker, entry: TaskEntry, store: str) -> list[list[Entry]]:
     """What one sealed file has for an unlogged store."""
-    reader = read_sealed(worker.folder, entry.file, entry.digest)
+    reader = read_sealed(worker.storage, entry.file, entry.digest)
     return [entries_of(rows) for rows in reader.local(store)]
 
 
@@ -364,7 +364,7 @@ def _misplaced(
     expected = planned.expected_instance
     if expected is None or expected == here or entry is None or not sub.stores:
         return None
-    directory = worker.directory.task(worker.folder.application_id, planned.task_id)
+    directory = worker.directory.task(worker.storage.application_id, planned.task_id)
     versions = versions_on_disk(
         directory, sub.stores, worker.backend, rocksdb_config_setter=worker.config.rocksdb_config_setter
     )
@@ -396,9 +396,9 @@ def _seal(
     if not published and not local and not sub.stores:
         return NO_FILE
     failpoints.hit("commit.sealing")
-    path = worker.folder.sealed_file(job.epoch, planned.task_id, planned.level, job.term, attempt)
+    path = worker.storage.sealed_file(job.epoch, planned.task_id, planned.level, job.term, attempt)
     return write_sealed(
-        worker.folder, path, SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
+        worker.storage, path, SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
     )
 
 

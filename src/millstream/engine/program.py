@@ -54,7 +54,7 @@ def make_worker(program: Program) -> Worker:
     return Worker(
         plan=program.topology.plan(),
         config=program.config,
-        folder=program.storage,
+        storage=program.storage,
         log=open_log(program.log),
         directory=note_log(
             open_state_directory(program.state_dir), program.application_id, program.storage.root

@@ -53,7 +53,7 @@ def snapshot_task(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> lis
     is_here = planned.expected_instance in (None, worker.directory.instance_id)
     if worker.snapshots is None or not sub.stores or not is_here:
         return []
-    application = worker.folder.application_id
+    application = worker.storage.application_id
     taker = Taker(
         storage=worker.snapshots,
         places={
