@@ -55,6 +55,12 @@ def test_a_topic_keeps_what_it_was_told_to_keep(run: Run) -> None:
     assert "Invalid value for '--retention-ms'" in run("create", "x", "--retention-ms", "-1", status=2).stderr
 
 
+def test_tidy_is_another_name_of_compact(run: Run) -> None:
+    run("create", "lines")
+    assert run("compact").stderr == run("tidy").stderr == "lines: 0 partitions rewritten, 0 records let go.\n"
+    assert "another name of this command" in run("compact", "--help").stdout
+
+
 def test_topics_are_tidied(run: Run) -> None:
     run("create", "customers", "--compact")
     run("create", "clicks", "--retention-ms", "1000")

@@ -289,7 +289,7 @@ def test_a_table_that_begins_waits_for_a_compaction_that_does_not_know_it(tmp_pa
         may_go_on.wait(30)
 
     def compact() -> None:
-        app.log().rewrite(USERS, min_entries=1, up_to=asked_before_the_table_began, min_dirty=0)
+        app.log().rewrite(USERS, min_entries=1, up_to=asked_before_the_table_began, min_dirty_ratio=0)
 
     def begin() -> None:
         with app.start() as executor:
@@ -403,7 +403,7 @@ def test_a_table_begins_with_its_first_record_and_not_with_another_source_of_its
 def test_whoever_compacts_further_by_force_is_noticed(tmp_path: Path) -> None:
     app = stalled(tmp_path / "app")
     log = FileLog(app.root / "log", now_ms=lambda: app.now)
-    assert log.rewrite(USERS, min_entries=1, min_dirty=0)
+    assert log.rewrite(USERS, min_entries=1, min_dirty_ratio=0)
     app.lose_disk()
     with app.start() as executor, pytest.raises(ChangelogCompactedError, match="store 'users'"):
         app.store(executor)
@@ -415,7 +415,7 @@ def test_a_topic_that_was_compacted_before_is_read_in_epochs_and_restored_at_eac
     for row in rows:
         app.append([row])
         app.now += A_DAY
-    assert app.log().rewrite(USERS, min_entries=1, min_dirty=0)
+    assert app.log().rewrite(USERS, min_entries=1, min_dirty_ratio=0)
     kept: list[Any] = [(None, None)] * len(rows)
     for batch in app.log().read(USERS, Offset(0)):
         for offset, key, value in zip(batch.offsets(), batch.keys(), batch.values(), strict=True):

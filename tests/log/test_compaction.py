@@ -123,13 +123,15 @@ class CompactionMachine(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         later=st.integers(0, 3 * DELAY),
-        min_dirty=st.sampled_from([0.0, 0.5]),
+        min_dirty_ratio=st.sampled_from([0.0, 0.5]),
         beyond=st.sampled_from(["merge", "leave"]),
     )
-    def compact(self, data: st.DataObject, later: int, min_dirty: float, beyond: Beyond) -> None:
+    def compact(self, data: st.DataObject, later: int, min_dirty_ratio: float, beyond: Beyond) -> None:
         self.now += later * 3_600_000
         up_to = data.draw(st.integers(0, len(self.written)))
-        self.log.rewrite(WHERE, min_entries=1, up_to=Offset(up_to), min_dirty=min_dirty, beyond=beyond)
+        self.log.rewrite(
+            WHERE, min_entries=1, up_to=Offset(up_to), min_dirty_ratio=min_dirty_ratio, beyond=beyond
+        )
         assert self.log.compacted(WHERE).to <= max(up_to, self.before)
         self.before = max(up_to, self.before)
 
@@ -211,9 +213,9 @@ def test_what_is_left_is_the_last_value_of_each_key_and_no_old_tombstone(tmp_pat
         (11, b"c", None),
     ], "a tombstone of this very moment is not old"
     later = FileLog(tmp_path / "log", now_ms=lambda: 99 * 3_600_000)
-    assert later.rewrite(WHERE, min_entries=1, min_dirty=0) is False, "nothing is new"
+    assert later.rewrite(WHERE, min_entries=1, min_dirty_ratio=0) is False, "nothing is new"
     later.append(WHERE, record_batch([b"a"], [b"12"], [12]))
-    assert later.rewrite(WHERE, min_entries=1, min_dirty=0)
+    assert later.rewrite(WHERE, min_entries=1, min_dirty_ratio=0)
     (batch,) = later.read(WHERE, Offset(0))
     assert list(zip(batch.offsets(), batch.keys(), strict=True)) == [(10, b"b"), (12, b"a")]
     assert (later.compacted(WHERE).to, later.compacted(WHERE).deletes_gone_to) == (13, 12)
@@ -245,7 +247,7 @@ def test_what_is_behind_the_bound_stays_where_it_is_in_the_same_segment(tmp_path
     assert log.compacted(WHERE).to == 8
     assert len(list((tmp_path / "log/topics/t/0").glob("*.segment"))) == 2
     later = FileLog(tmp_path / "log", now_ms=lambda: 99 * 3_600_000)
-    assert later.rewrite(WHERE, min_entries=1, up_to=Offset(10), min_dirty=0, beyond="leave")
+    assert later.rewrite(WHERE, min_entries=1, up_to=Offset(10), min_dirty_ratio=0, beyond="leave")
     assert (later.compacted(WHERE).to, later.compacted(WHERE).deletes_gone_to) == (10, 10), (
         "nothing was left out behind the bound"
     )
@@ -265,10 +267,10 @@ def test_what_a_crashed_compaction_did_not_reach_is_still_to_be_compacted(tmp_pa
         log.rewrite(WHERE, min_entries=1)
     assert [row[0] for row in rows_of(log, 0, 4)] == ["a", "b", "b"], "the first two are done"
     later = FileLog(tmp_path / "log", now_ms=lambda: 99 * 3_600_000)
-    later.rewrite(WHERE, min_entries=1, min_dirty=0.99)
+    later.rewrite(WHERE, min_entries=1, min_dirty_ratio=0.99)
     assert len(rows_of(later, 0, 4)) == 3, "folded only"
     later.append(WHERE, record_batch([b"c"], [b"4"], [1]))
-    assert later.rewrite(WHERE, min_entries=1, min_dirty=0)
+    assert later.rewrite(WHERE, min_entries=1, min_dirty_ratio=0)
     assert [row[0] for row in rows_of(later, 0, 5)] == ["a", "c"], "with the tombstone goes what it deletes"
 
 
@@ -286,11 +288,11 @@ def test_a_compaction_up_to_less_after_a_crashed_one_says_nothing_of_what_is_beh
     for key, value in rows:
         log.append(WHERE, record_batch([key.encode()], [value], [1]))
     with failpoints.armed("log.rewritten_named", "raise"), pytest.raises(failpoints.InjectedCrash):
-        log.rewrite(WHERE, min_entries=1, min_dirty=0)
+        log.rewrite(WHERE, min_entries=1, min_dirty_ratio=0)
     log = FileLog(tmp_path / "log", limits=limits, now_ms=lambda: now)
     for up_to in (6, 9, 10):
         now += 1_000
-        log.rewrite(WHERE, min_entries=1, min_dirty=0, up_to=Offset(up_to))
+        log.rewrite(WHERE, min_entries=1, min_dirty_ratio=0, up_to=Offset(up_to))
         assert "k" not in Copy.of(rows_of(log, 0, log.latest(WHERE))).state
         log.append(WHERE, record_batch([b"q"], [b"%d" % up_to], [1]))
 
@@ -306,7 +308,7 @@ def test_places_in_a_block_are_bounded_by_four_bytes(tmp_path: Path) -> None:
         (log.root / f"sealed-{epoch}").write_bytes(b"".join(chunks))
         stamp = Stamp("app", "0_0", Epoch(epoch))
         log.publish_sealed(WHERE, SealedRange(f"sealed-{epoch}", 0, header.length, span, 1, 1, stamp))
-        log.rewrite(WHERE, min_entries=1, min_dirty=0)
+        log.rewrite(WHERE, min_entries=1, min_dirty_ratio=0)
     assert rows_of(log, 0, 4 * span) == [(f"k{epoch}", b"v") for epoch in range(1, 5)]
 
 
@@ -320,7 +322,7 @@ def test_what_was_folded_since_the_last_compaction_still_counts_as_new(tmp_path:
     found: list[int] = []
     for number in range(200):
         log.append(WHERE, record_batch([b"%d" % (number % 10)], [bytes(1_000)], [number]))
-        log.rewrite(WHERE, min_entries=1, min_dirty=0.1)
+        log.rewrite(WHERE, min_entries=1, min_dirty_ratio=0.1)
         found.append(len(rows_of(log, 0, log.latest(WHERE))))
     assert 105 < max(found) < 120
 
@@ -428,7 +430,7 @@ def test_many_segments_behind_a_bound_that_does_not_move_are_joined(tmp_path: Pa
     log.create_topic("t", TopicConfig(is_compacted=True))
     for number in range(200):
         log.append(WHERE, record_batch([b"k"], [b"%d" % number], [number]))
-        log.rewrite(WHERE, min_entries=1, up_to=Offset(10), min_dirty=0)
+        log.rewrite(WHERE, min_entries=1, up_to=Offset(10), min_dirty_ratio=0)
     assert len(list((tmp_path / "log/topics/t/0").glob("*.segment"))) < 50
     values = [value for batch in log.read(WHERE, Offset(0)) for value in batch.values()]
     assert values[-190:] == [b"%d" % number for number in range(10, 200)]
@@ -447,9 +449,9 @@ def test_an_entry_of_which_everything_has_expired_is_compacted_again(tmp_path: P
         now = hour * 3_600_000
         key = b"%d" % hour
         log.append(WHERE, record_batch([b"", key], [key, b"window"], [now, now]))
-        log.rewrite(WHERE, min_entries=1, min_dirty=0, expired=expired)
+        log.rewrite(WHERE, min_entries=1, min_dirty_ratio=0, expired=expired)
     log.append(WHERE, record_batch([b""], [b"5"], [now]))
-    log.rewrite(WHERE, min_entries=1, min_dirty=0, expired=expired)
+    log.rewrite(WHERE, min_entries=1, min_dirty_ratio=0, expired=expired)
     assert rows_of(log, 0, log.latest(WHERE)) == []
     (note,) = [batch.values()[-1] for batch in log.read(WHERE, Offset(8), Offset(9))]
     assert note == b"5"

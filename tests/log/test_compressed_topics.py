@@ -102,7 +102,7 @@ def test_what_is_rewritten_again_is_the_same(tmp_path: Path) -> None:
         row = rng.choice([b"a", b"b", b"c"]), rng.choice([bytes(900), rng.randbytes(900)])
         log.append(WHERE, record_batch([row[0]], [row[1]], [number]))
         expected |= {row[0]: row[1]}
-        log.rewrite(WHERE, min_entries=1, min_dirty=0)
+        log.rewrite(WHERE, min_entries=1, min_dirty_ratio=0)
     batches = list(FileLog(log.root).read(WHERE, Offset(0)))
     found = [row for batch in batches for row in zip(batch.keys(), batch.values(), strict=True)]
     assert dict(found) == expected
@@ -118,10 +118,10 @@ def test_compaction_comes_by_the_bytes_before_they_were_compressed(
     assert log.rewrite(WHERE, min_entries=1)
     assert stored_bytes(log) < len(ZEROS)
     append(log, ZEROS, first=3)
-    log.rewrite(WHERE, min_entries=1, min_dirty=0.1)
+    log.rewrite(WHERE, min_entries=1, min_dirty_ratio=0.1)
     assert log.compacted(WHERE).to == 20, "a twentieth is new"
     append(log, ZEROS, ZEROS, first=5)
-    log.rewrite(WHERE, min_entries=1, min_dirty=0.1)
+    log.rewrite(WHERE, min_entries=1, min_dirty_ratio=0.1)
     assert log.compacted(WHERE).to == 23, "a seventh is"
 
 
@@ -135,7 +135,7 @@ def test_segments_are_joined_by_the_bytes_before_they_were_compressed(
     large = segments(log)[0]
     for number in range(3):
         append(log, bytes(500), first=number)
-    assert log.rewrite(WHERE, min_entries=1, min_dirty=1)
+    assert log.rewrite(WHERE, min_entries=1, min_dirty_ratio=1)
     assert large in segments(log), "it is much larger than the others together"
     assert len(segments(log)) == 3, "which are joined, and the active one"
 

@@ -46,7 +46,7 @@ class Changelog:
         self.versions.append({key: value for key, value in state.items() if rows.get(key, b"") is not None})
 
     def compact(self, up_to: Offset) -> None:
-        assert self.opened().rewrite(PLACE, min_entries=1, up_to=up_to, min_dirty=0)
+        assert self.opened().rewrite(PLACE, min_entries=1, up_to=up_to, min_dirty_ratio=0)
 
     def target(self, version: int, position: int) -> Target:
         return Target("s", PLACE, StorePosition(Version(version), Offset(position)))

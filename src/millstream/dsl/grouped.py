@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 from millstream.dsl.cogrouped import CogroupedKStream
 from millstream.dsl.functions import Initializer, is_expression
@@ -37,6 +37,60 @@ VA = TypeVar("VA")
 
 AGGREGATE = "KSTREAM-AGGREGATE-"
 REDUCE = "KSTREAM-REDUCE-"
+
+
+class _ByValue(Protocol[K, V]):
+    """How `sum`, `min` and `max` are called: of the values, of what a function makes of them, of a column."""
+
+    @overload
+    def __call__(
+        self,
+        of: None = None,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, V]: ...
+    @overload
+    def __call__(
+        self,
+        of: Callable[[V], VA],
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA] | None = None,
+        name: str | None = None,
+    ) -> KTable[K, VA]: ...
+    @overload
+    def __call__(
+        self,
+        of: pl.Expr,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: None = None,
+        name: str | None = None,
+    ) -> KTable[K, Any]: ...
+    @overload
+    def __call__(
+        self,
+        of: pl.Expr,
+        *,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[VA],
+        name: str | None = None,
+    ) -> KTable[K, VA]: ...
+
+
+class _ByValueOf(Protocol):
+    def __get__(self, grouped: KGroupedStream[K, V], owner: object = None, /) -> _ByValue[K, V]: ...
+
+
+def _typed_by_value(method: Callable[..., KTable[Any, Any]]) -> _ByValueOf:
+    """The method as it is: only checkers of types see more of it."""
+    return cast("_ByValueOf", method)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,46 +182,7 @@ class KGroupedStream(Generic[K, V]):
         operator, make = _in_rows(aggregate_by(initializer, aggregator))
         return self._aggregate(operator, make, as_store(store, key, value), AGGREGATE, name, value=None)
 
-    @overload
-    def sum(
-        self,
-        of: None = None,
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        name: str | None = None,
-    ) -> KTable[K, V]: ...
-    @overload
-    def sum(
-        self,
-        of: Callable[[V], VA],
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: Serde[VA] | None = None,
-        name: str | None = None,
-    ) -> KTable[K, VA]: ...
-    @overload
-    def sum(
-        self,
-        of: pl.Expr,
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: None = None,
-        name: str | None = None,
-    ) -> KTable[K, Any]: ...
-    @overload
-    def sum(
-        self,
-        of: pl.Expr,
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: Serde[VA],
-        name: str | None = None,
-    ) -> KTable[K, VA]: ...
+    @_typed_by_value
     def sum(
         self,
         of: Callable[[V], Any] | pl.Expr | None = None,
@@ -186,46 +201,7 @@ class KGroupedStream(Generic[K, V]):
         operator, make, serde = self._in_its_tier("sum", sum_of, of)
         return self._aggregate(operator, make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
-    @overload
-    def min(
-        self,
-        of: None = None,
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        name: str | None = None,
-    ) -> KTable[K, V]: ...
-    @overload
-    def min(
-        self,
-        of: Callable[[V], VA],
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: Serde[VA] | None = None,
-        name: str | None = None,
-    ) -> KTable[K, VA]: ...
-    @overload
-    def min(
-        self,
-        of: pl.Expr,
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: None = None,
-        name: str | None = None,
-    ) -> KTable[K, Any]: ...
-    @overload
-    def min(
-        self,
-        of: pl.Expr,
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: Serde[VA],
-        name: str | None = None,
-    ) -> KTable[K, VA]: ...
+    @_typed_by_value
     def min(
         self,
         of: Callable[[V], Any] | pl.Expr | None = None,
@@ -244,46 +220,7 @@ class KGroupedStream(Generic[K, V]):
         operator, make, serde = self._in_its_tier("min", partial(min_max, "min"), of)
         return self._aggregate(operator, make, as_store(store, key, value), AGGREGATE, name, value=serde)
 
-    @overload
-    def max(
-        self,
-        of: None = None,
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        name: str | None = None,
-    ) -> KTable[K, V]: ...
-    @overload
-    def max(
-        self,
-        of: Callable[[V], VA],
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: Serde[VA] | None = None,
-        name: str | None = None,
-    ) -> KTable[K, VA]: ...
-    @overload
-    def max(
-        self,
-        of: pl.Expr,
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: None = None,
-        name: str | None = None,
-    ) -> KTable[K, Any]: ...
-    @overload
-    def max(
-        self,
-        of: pl.Expr,
-        *,
-        store: StoreLike = None,
-        key: Serde[K] | None = None,
-        value: Serde[VA],
-        name: str | None = None,
-    ) -> KTable[K, VA]: ...
+    @_typed_by_value
     def max(
         self,
         of: Callable[[V], Any] | pl.Expr | None = None,

@@ -18,7 +18,7 @@ MAX_KEYS: Final = 5_000_000
 """How many distinct keys one pass of a compaction holds in memory; the next pass goes on."""
 _MOST_NEW: Final = 100_000
 """So many records wait, or as many as there are keys, before each key is left with its last one."""
-MIN_DIRTY: Final = 0.1
+MIN_DIRTY_RATIO: Final = 0.1
 """Compaction waits until this part of the bytes was written since the last one: a changelog is then hardly
 larger than its live rows. Kafka waits for a half, but has no local store on the same disk."""
 
@@ -29,10 +29,10 @@ class Compaction:
 
     up_to: Offset
     """Only records before this offset are looked at: nobody asks for the state at an earlier one."""
-    deletes_before: int = -1
+    tombstones_before: int
     """Tombstones that were appended before this time may go."""
-    min_dirty: float = MIN_DIRTY
-    expired: Expired | None = None
+    min_dirty_ratio: float
+    expired: Expired | None
     """What the last record with an empty key says about others: they are left out, too."""
 
 
@@ -64,13 +64,13 @@ class KeepLast:
         self,
         last: LastOffsets,
         compacted_to: int,
-        deletes_before: int,
+        tombstones_before: int,
         dropped: tuple[bytes, bytes] | None,
     ) -> None:
         self._last = last
         self._dropped = dropped
         self.up_to = self.compacted_to = compacted_to
-        self._deletes_before = deletes_before
+        self._tombstones_before = tombstones_before
 
     def kept(self, stored: Stored) -> Kept:
         """Return the others."""
@@ -83,7 +83,7 @@ class KeepLast:
             is_gone = pc.and_(pc.greater_equal(column, start), pc.less(column, end))
             stays &= ~pl.Series(pc.fill_null(is_gone, fill_value=False))
         deletes_gone_to = 0
-        if stored.append_time < self._deletes_before:
+        if stored.append_time < self._tombstones_before:
             going = stays & keys.is_not_null() & pl.Series(pc.is_null(stored.records.column(1)))
             if going.any():
                 deletes_gone_to = 1 + pc.max(offsets.filter(going.to_arrow())).as_py()

@@ -67,7 +67,7 @@ from millstream.log.api import (
     TopicPartition,
     UpTo,
 )
-from millstream.log.embedded.compaction import MIN_DIRTY, Compaction
+from millstream.log.embedded.compaction import MIN_DIRTY_RATIO, Compaction
 from millstream.log.embedded.index import PartitionInfo
 from millstream.log.embedded.log_cleaner import LogCleaner
 from millstream.log.embedded.partition import Limits, PartitionFiles
@@ -303,7 +303,7 @@ class FileLog(SealedLog):
         *,
         min_entries: int = 256,
         up_to: UpTo = None,
-        min_dirty: float = MIN_DIRTY,
+        min_dirty_ratio: float = MIN_DIRTY_RATIO,
         expired: Expired | None = None,
         beyond: Beyond = "merge",
     ) -> bool:
@@ -320,10 +320,8 @@ class FileLog(SealedLog):
             if not config.is_compacted:
                 return None
             end = up_to() if callable(up_to) else up_to
-            deletes_before = self._now_ms() - config.delete_retention_ms
-            return Compaction(
-                partition.bounds()[1] if end is None else end, deletes_before, min_dirty, expired=expired
-            )
+            bound = partition.bounds()[1] if end is None else end
+            return Compaction(bound, self._now_ms() - config.delete_retention_ms, min_dirty_ratio, expired)
 
         return LogCleaner(partition, config).run(min_entries=min_entries, ask=compaction, beyond=beyond)
 

@@ -77,7 +77,7 @@ class LogCleaner:
         if config.retention_bytes is not None:
             self._target_bytes = min(self._target_bytes, config.retention_bytes // _SEGMENTS_OF_RETENTION)
         self._compress = config.is_compacted
-        self._alike_before = 0
+        self._shared_before = 0
 
     def run(self, *, min_entries: int, ask: Callable[[], Compaction | None], beyond: Beyond) -> bool:
         """Rewrite what is worth it; return whether anything was.
@@ -89,7 +89,7 @@ class LogCleaner:
         try:
             with held_lock(self._partition.info.folder / LOCK, timeout_ms=0):
                 compaction = ask()
-                self._alike_before = sys.maxsize if compaction is None else compaction.deletes_before
+                self._shared_before = sys.maxsize if compaction is None else compaction.tombstones_before
                 self._partition.prepare_rewrite(min_entries)
                 is_compacted = compaction is not None and self._compact(compaction, beyond)
                 up_to = sys.maxsize if compaction is None else compaction.up_to
@@ -138,11 +138,11 @@ class LogCleaner:
         segments = [(segment, reach) for segment, reach in segments if reach > segment.base]
         size = sum(_raw_bytes(segment, segment.base, reach) for segment, reach in segments)
         dirty = sum(_raw_bytes(segment, segment.dirty_from, reach) for segment, reach in segments)
-        if not dirty or dirty < compaction.min_dirty * size:
+        if not dirty or dirty < compaction.min_dirty_ratio * size:
             return False
         covered, last, compacted_to = self._one_pass(segments)
         dropped = self._dropped(compaction, last)
-        rule = KeepLast(last, compacted_to, compaction.deletes_before, dropped)
+        rule = KeepLast(last, compacted_to, compaction.tombstones_before, dropped)
         groups = _grouped(covered, lambda group, next_one: _bytes([*group, next_one]) <= self._target_bytes)
         for group in groups:  # oldest first: a tombstone goes last
             self._rewrite(group, rule, beyond)
@@ -242,7 +242,7 @@ class LogCleaner:
         """Records of one bucket may share an entry, which has one append time."""
         if self._reader.is_append_time:
             return append_time
-        return -1 if append_time < self._alike_before else append_time // _BUCKET_MS
+        return -1 if append_time < self._shared_before else append_time // _BUCKET_MS
 
 
 class _Writer:

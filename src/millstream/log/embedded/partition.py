@@ -50,7 +50,7 @@ from millstream.log.api import (
 from millstream.log.blocks import encode_blocks, summary
 from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark
 from millstream.log.embedded.index import PartitionIndex, PartitionInfo, current_segments, replaced_segments
-from millstream.log.embedded.recovery import has_temporaries, is_unclean, recover
+from millstream.log.embedded.recovery import is_unclean, recover
 from millstream.log.embedded.segment import (
     ENTRY,
     HEADER,
@@ -276,8 +276,7 @@ class PartitionFiles:
             yield
 
     def _needs_recovery(self, mark: Watermark) -> bool:
-        first_look = self._index.mark is None
-        return is_unclean(self.info.folder, mark) or (first_look and has_temporaries(self.info.folder))
+        return is_unclean(self.info.folder, mark, first_look=self._index.mark is None)
 
     def _refresh_index(self, mark: Watermark) -> None:
         try:

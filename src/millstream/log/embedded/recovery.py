@@ -40,17 +40,17 @@ from millstream.log.embedded.segment import (
 from millstream.log.errors import DamagedLogError
 
 
-def is_unclean(folder: Path, mark: Watermark) -> bool:
-    """Tell whether a crash (or a writer at work just now) left something above the watermark."""
+def is_unclean(folder: Path, mark: Watermark, *, first_look: bool) -> bool:
+    """Tell whether a crash (or a writer at work just now) left something above the watermark.
+
+    At the first look also whether it left a segment that it only began.
+    """
     active = folder / segment_name(mark.segment_base)
     if not active.exists() or active.stat().st_size != mark.length:
         return True
-    return mark.next_offset != mark.segment_base and (folder / segment_name(mark.next_offset)).exists()
-
-
-def has_temporaries(folder: Path) -> bool:
-    """Tell whether a writer died (or is at work just now) while it started a segment."""
-    return any(is_temporary(path.name) for path in folder.iterdir())
+    if mark.next_offset != mark.segment_base and (folder / segment_name(mark.next_offset)).exists():
+        return True
+    return first_look and any(is_temporary(path.name) for path in folder.iterdir())
 
 
 def recover(folder: Path, files: FileLayer) -> Watermark:
