@@ -11,15 +11,14 @@ Values must be of exactly the types listed, since a subclass would come back as 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import NoneType
 from typing import Any, NoReturn
 from uuid import UUID
 
-import msgspec
-
 from millstream.errors import DeserializationError, MixedTypesError, SerdeError
 from millstream.serdes.api import BaseSerde, Serde, short_repr
-from millstream.serdes.json_serde import encode_verified
+from millstream.serdes.json_serde import CodedSerde, decode_json, encode_verified
 from millstream.serdes.nullable_serde import NullableSerde
 from millstream.serdes.primitives import (
     BooleanSerde,
@@ -34,7 +33,7 @@ from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 __all__ = ["Auto", "AutoSerde", "find_auto", "inferred_serde"]
 
 
-class _VerifiedJson(BaseSerde[Any]):
+class _VerifiedJson(CodedSerde[Any]):
     """Plain JSON that refuses what would not come back equal.
 
     The user did not choose JSON here, so it must not show.
@@ -43,13 +42,7 @@ class _VerifiedJson(BaseSerde[Any]):
     name = "serdes.json"
 
     def __init__(self) -> None:
-        self._decode = msgspec.json.Decoder().decode
-
-    def serialize(self, value: Any, /) -> bytes:
-        return encode_verified(value, self._decode)
-
-    def deserialize(self, data: bytes, /) -> Any:
-        return self._decode(data)
+        super().__init__(partial(encode_verified, decode_json), decode_json)
 
 
 _SERDES: dict[str, BaseSerde[Any]] = {

@@ -14,18 +14,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from millstream.serdes.api import BaseSerde
 from millstream.serdes.columns.codec import CannotError, Codec, require
 from millstream.serdes.columns.flat_json import FlatPattern
 from millstream.serdes.columns.types import canonical, is_json
-from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde
+from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde, decode_json
 
 __all__ = ["AnyJsonCodec", "JsonCodec", "typed_json_codec"]
 
-_DECODE = msgspec.json.Decoder().decode
 _PYTHON: dict[Any, pl.DataType] = {
     str: pl.String(),
     int: pl.Int64(),
@@ -63,7 +61,7 @@ class JsonCodec(Codec):
         first = text.drop_nulls().head(1).to_list()
         if not first:
             return pl.Series([None] * len(data), dtype=self.dtype)
-        pattern = FlatPattern.of(self._flat_fields(), first[0], _DECODE(first[0]))
+        pattern = FlatPattern.of(self._flat_fields(), first[0], decode_json(first[0]))
         if pattern is None:
             return self._by_serde(data)
         value, read = pattern.read(text, self.dtype)
