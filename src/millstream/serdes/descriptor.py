@@ -154,15 +154,8 @@ _SCHEMAS: Final[dict[str, Callable[[str, str], str | None]]] = {
     "serdes.protobuf": protobuf_obstacle,
 }
 _OURS: Final[dict[type, Callable[[Any], SerdeDescriptor]]] = {
-    BytesSerde: _by_name,
-    StringSerde: _by_name,
-    IntSerde: _by_name,
-    FloatSerde: _by_name,
-    BooleanSerde: _by_name,
-    UuidSerde: _by_name,
-    MeanSerde: _by_name,
-    JsonSerde: _by_name,
-    Auto: _by_name,
+    **dict.fromkeys((BytesSerde, StringSerde, IntSerde, FloatSerde, BooleanSerde, UuidSerde), _by_name),
+    **dict.fromkeys((MeanSerde, JsonSerde, Auto), _by_name),
     AutoSerde: lambda serde: with_inferred(SerdeDescriptor(_AUTO), serde.inferred_type),
     TypedJsonSerde: lambda serde: SerdeDescriptor("serdes.json", schema=json_shape(serde.schema)),
     AvroSerde: lambda serde: SerdeDescriptor("serdes.avro", schema=avro_shape(serde)),

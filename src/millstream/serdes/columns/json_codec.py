@@ -11,7 +11,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -217,16 +217,14 @@ def _shape_of(schema: Any) -> _Shape | None:
     if typing.get_origin(schema) is list:
         return _list(_shape_of(typing.get_args(schema)[0]), nullable=False)
     if isinstance(schema, pl.DataType) or (isinstance(schema, type) and issubclass(schema, pl.DataType)):
-        return _polars(schema if isinstance(schema, pl.DataType) else schema())
+        return _polars(schema)
     return None
 
 
 def _optional(kinds: tuple[Any, ...]) -> _Shape | None:
     inner = [kind for kind in kinds if kind is not type(None)]
     shape = _shape_of(inner[0]) if len(inner) == 1 else None
-    if shape is None:
-        return None
-    return _Shape(shape.dtype, True, shape.bounds, shape.fields, shape.inner)
+    return None if shape is None else replace(shape, nullable=True)
 
 
 def _record(schema: Mapping[str, Any], *, nullable: bool) -> _Shape | None:
@@ -242,11 +240,12 @@ def _list(inner: _Shape | None, *, nullable: bool) -> _Shape | None:
     return None if inner is None else _Shape(pl.List(inner.dtype), nullable, inner=inner)
 
 
-def _polars(dtype: pl.DataType) -> _Shape | None:
+def _polars(dtype: Any) -> _Shape | None:
+    dtype = dtype if isinstance(dtype, pl.DataType) else dtype()
     if isinstance(dtype, pl.Struct):
         return _record({field.name: field.dtype for field in dtype.fields}, nullable=True)
     if isinstance(dtype, pl.List):
-        return _list(_polars_inner(dtype.inner), nullable=True)
+        return _list(_polars(dtype.inner), nullable=True)
     if dtype in {pl.String(), pl.Boolean(), pl.Float64(), pl.Int64()}:
         return _Shape(dtype, nullable=True)
     if dtype.is_integer() and dtype not in {pl.UInt64(), pl.Int128(), pl.UInt128()}:
@@ -256,7 +255,3 @@ def _polars(dtype: pl.DataType) -> _Shape | None:
         low, high = series.row(0)
         return _Shape(canonical(dtype), True, (low, high))
     return None
-
-
-def _polars_inner(dtype: Any) -> _Shape | None:
-    return _polars(dtype if isinstance(dtype, pl.DataType) else dtype())
