@@ -73,7 +73,7 @@ def test_a_crash_between_the_applies_of_two_stores_leaves_both_recoverable(two: 
 INSIDE_A_WRITE = {
     "memory": (memory._Part, "apply"),
     "lmdb": (lmdb_tables.Part, "apply"),
-    "rocksdb": (rocksdb, "lift_entries"),
+    "rocksdb": (rocksdb, "encode_entries"),
 }
 """What each backend does with the rows of a write, before or after it is whole."""
 

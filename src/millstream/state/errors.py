@@ -24,6 +24,8 @@ it, and it is restored.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from millstream.durable import DiskFullError, LockTimeoutError
 from millstream.errors import StoreError
 
@@ -42,6 +44,9 @@ __all__ = [
     "TaskLockedError",
     "UnsortedKeysError",
     "ZombieTaskError",
+    "damaged_store",
+    "disk_full",
+    "unexplained",
 ]
 
 
@@ -99,3 +104,28 @@ class StateInUseError(StateDirectoryError):
 
 class TaskLockedError(StoreError, LockTimeoutError):
     """Another process, named in the message, held the task's directory for longer than we would wait."""
+
+
+def damaged_store(path: Path, how: str) -> DamagedStoreError:
+    """The error for a store on disk that can't be read."""
+    return DamagedStoreError(
+        f"The store {path} is damaged ({how}). Likely cause: its files were changed, cut or removed, or a "
+        "fault of the disk. Remedy: remove the folder; the store is then restored from its changelog."
+    )
+
+
+def disk_full(path: Path, what: str) -> StoreDiskFullError:
+    """The error for a write that found no space."""
+    return StoreDiskFullError(
+        f"The disk is full: the store {path} could not be written ({what}). The write is not visible. Likely "
+        "cause: the volume or the user's quota has no space left. Remedy: free space or move the state "
+        "directory to a larger volume, then start again; no repair is needed."
+    )
+
+
+def unexplained(library: str, path: Path, text: str) -> StoreError:
+    """The error for what a backend's library says and we don't know."""
+    return StoreError(
+        f"{library} could not work on the store {path}: {text}. Remedy: if it says no more to you than to "
+        "us, remove the folder; the store is then restored from its changelog."
+    )

@@ -17,7 +17,7 @@ Where it departs from the obvious, and why:
 
 - **Keys and entries are strictly ascending** (sorted and distinct), and that is checked. The overlay of an
   epoch is sorted once for the changelog anyway; sorted batches are what LSM and B+ trees are fastest at; and
-  the encodings of keys that these need (:mod:`.zero_keys`, :mod:`.long_keys`) are free for sorted batches.
+  the encodings of keys that these need (:mod:`.key_encoding`, :mod:`.long_keys`) are free for sorted batches.
 - **bulk_load has the contract of write**, atomic and with a marker per batch. It only says "a lot, throughput
   matters". A load that was one call for all would have to be invisible until its end, or leave a half-filled
   store behind; batches that each carry the marker of their own position make a restore resumable instead.

@@ -1,6 +1,6 @@
 """What all backends do alike, in one place, so that they cannot differ in it.
 
-A backend subclasses :class:`CheckedBackend` and brings nine small methods with a leading underscore. Here
+A backend subclasses :class:`CheckedBackend` and brings eight small methods with a leading underscore. Here
 are the checks (open, strictly ascending), the paging of scans, the rule that a write ends open scans, and the
 way a snapshot becomes visible whole.
 """
@@ -79,12 +79,12 @@ class CheckedBackend(Backend, ABC):
     def scan(self, start: bytes | None = None, end: bytes | None = None) -> Iterator[Row]:
         """Iterate over :meth:`_page` after page."""
         self._check_open()
-        return self._ascending(start or b"", end, self._changes)
+        return self._rows(start or b"", end, self._changes, reverse=False)
 
     def scan_reverse(self, start: bytes | None = None, end: bytes | None = None) -> Iterator[Row]:
-        """Iterate over :meth:`_page_reverse` after page."""
+        """Iterate over :meth:`_page` after page, backwards."""
         self._check_open()
-        return self._descending(start or b"", end, self._changes)
+        return self._rows(start or b"", end, self._changes, reverse=True)
 
     def size(self) -> StoreSize:
         """Check, then :meth:`_size`."""
@@ -164,12 +164,11 @@ class CheckedBackend(Backend, ABC):
         """The marker of the last write."""
 
     @abstractmethod
-    def _page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        """First ``limit`` rows from ``start`` (inclusive) to ``end`` (exclusive), fewer if that is all."""
+    def _page(self, start: bytes, end: bytes | None, limit: int, *, reverse: bool) -> list[Row]:
+        """First ``limit`` rows from ``start`` (inclusive) to ``end`` (exclusive), fewer if that is all.
 
-    @abstractmethod
-    def _page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        """The last ``limit`` rows of the same range, descending; fewer if that is all."""
+        In reverse the last ``limit`` rows of the same range, descending.
+        """
 
     @abstractmethod
     def _size(self) -> StoreSize:
@@ -231,32 +230,21 @@ class CheckedBackend(Backend, ABC):
         self._changes += 1  # before the write: a scan must not go on after one that failed half-way, either
         return rows
 
-    def _ascending(self, position: bytes, end: bytes | None, changes: int) -> Iterator[Row]:
+    def _rows(self, start: bytes, end: bytes | None, changes: int, *, reverse: bool) -> Iterator[Row]:
         limit = _FIRST_PAGE_ROWS
-        while end is None or position < end:
+        while end is None or start < end:
             self._check_unchanged(changes)
-            rows = self._page(position, end, limit)
+            rows = self._page(start, end, limit, reverse=reverse)
             for row in rows:
                 yield row
                 if self._changes != changes:
                     self._check_unchanged(changes)
             if len(rows) < limit:
                 return
-            position = rows[-1][0] + b"\0"  # the smallest key behind it
-            limit = _next_limit(rows)
-
-    def _descending(self, start: bytes, position: bytes | None, changes: int) -> Iterator[Row]:
-        limit = _FIRST_PAGE_ROWS
-        while position is None or start < position:
-            self._check_unchanged(changes)
-            rows = self._page_reverse(start, position, limit)
-            for row in rows:
-                yield row
-                if self._changes != changes:
-                    self._check_unchanged(changes)
-            if len(rows) < limit:
-                return
-            position = rows[-1][0]
+            if reverse:
+                end = rows[-1][0]
+            else:
+                start = rows[-1][0] + b"\0"  # the smallest key behind it
             limit = _next_limit(rows)
 
     def _check_unchanged(self, changes: int) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "Format",
     "StoreFolder",
     "check_snapshot",
+    "refuse_if_not_empty",
     "restored_folder",
     "store_folder",
     "tighten",
@@ -113,11 +114,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     3. Make it private and durable.
     4. Rename it to ``path``, and make the name durable.
     """
-    if path.exists() and any(path.iterdir()):
-        raise StoreFormatError(
-            f"{path} is not empty, so nothing is put there. Likely cause: a store or snapshot of that name "
-            "exists already. Remedy: remove it first, or name another folder."
-        )
+    refuse_if_not_empty(path)
     partial = path.with_name(path.name + _PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)  # 1
     ensure_private_folder(path.parent)
@@ -132,6 +129,15 @@ def whole_folder(path: Path) -> Iterator[Path]:
     except Exception:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def refuse_if_not_empty(path: Path) -> None:
+    """Refuse to make a store or snapshot where something is already."""
+    if path.exists() and any(path.iterdir()):
+        raise StoreFormatError(
+            f"{path} is not empty, so nothing is put there. Likely cause: a store or snapshot of that name "
+            "exists already. Remedy: remove it first, or name another folder."
+        )
 
 
 def restored_folder(

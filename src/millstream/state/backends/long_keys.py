@@ -10,15 +10,15 @@ Two tables are used. With M, the largest length (511):
 keys have, a *link* to the node of their rests. **nodes** holds, for each node, the rests of up to Q = M - 9
 bytes with their values, and again links for longer ones. A node is a number of 8 bytes, put before its keys::
 
-    root    lift(key)            -> value             1 .. M-1 bytes
+    root    encode_key(key)      -> value             1 .. M-1 bytes
             p + 01 01            -> node              M bytes, p = the key's first R bytes
     nodes   node + rest          -> value             9 .. M-1 bytes
             node + q + 00        -> next node         M bytes, q = the rest's first Q bytes
             00 00 00 00 00 00 00 00 -> last node number given
 
-So **a stored key of exactly M bytes is a link**, and nothing else is. (Lifting, :mod:`.zero_keys`, makes room
-for the empty key.) Nodes are made by the first key that needs them and go with the last one; their numbers
-are not used again.
+So **a stored key of exactly M bytes is a link**, and nothing else is. (:mod:`.key_encoding` makes room for
+the empty key.) Nodes are made by the first key that needs them and go with the last one; their numbers are
+not used again.
 
 Why the order is exact, at the root and in each node alike: let p be a full chunk. The short key p itself, if
 there is one, is stored right before the link of p (as p, or as p + 00 if p is all zeros). Keys below the link
@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from millstream.state.backends.api import Row
-from millstream.state.backends.zero_keys import lift, lower
+from millstream.state.backends.key_encoding import decode_key, encode_key
 
 __all__ = ["LongKeyTree", "Table", "TableCursor", "short_key_bytes"]
 
@@ -84,7 +84,7 @@ class Table(Protocol):
 
 
 def short_key_bytes(max_key_bytes: int) -> int:
-    """Return the length up to which a key is stored in the root table, lifted, without this module's help."""
+    """Return the length up to which a key is stored in the root table, encoded, and needs no tree."""
     return max_key_bytes - len(_ROOT_LINK)
 
 
@@ -154,41 +154,32 @@ class LongKeyTree:
 
     def ascend(self, start: bytes) -> Iterator[Row]:
         """Walk over all keys, short and long, from ``start`` (inclusive)."""
-        levels = [self._entered_forward(_ROOT, b"", start)]
-        while levels:
-            level = levels[-1]
-            if not level.found:
-                levels.pop()
-                continue
-            stored, value = level.cursor.item()
-            level.found = level.cursor.next() and self._is_in(level)
-            if len(stored) == self._link_bytes:
-                prefix = level.prefix + self._chunk_of_link(stored, level.node)
-                rest = start[len(prefix) :] if start.startswith(prefix) else b""
-                levels.append(self._entered_forward(value, prefix, rest))
-            else:
-                yield level.prefix + _short_key(stored, level.node), value
+        return self._walk(start, reverse=False)
 
     def descend(self, end: bytes | None) -> Iterator[Row]:
         """Walk over all keys, short and long, from ``end`` (exclusive; None: the last one) backwards."""
-        levels = [self._entered_backward(_ROOT, b"", end)]
+        return self._walk(end, reverse=True)
+
+    def _walk(self, bound: bytes | None, *, reverse: bool) -> Iterator[Row]:
+        entered = self._entered_backward if reverse else self._entered_forward
+        levels = [entered(_ROOT, b"", bound)]
         while levels:
             level = levels[-1]
             if not level.found:
                 levels.pop()
                 continue
             stored, value = level.cursor.item()
-            level.found = level.cursor.prev() and self._is_in(level)
+            level.found = (level.cursor.prev() if reverse else level.cursor.next()) and self._is_in(level)
             if len(stored) == self._link_bytes:
                 prefix = level.prefix + self._chunk_of_link(stored, level.node)
-                rest = end[len(prefix) :] if end is not None and end.startswith(prefix) else None
-                levels.append(self._entered_backward(value, prefix, rest))
+                inside = bound[len(prefix) :] if bound is not None and bound.startswith(prefix) else None
+                levels.append(entered(value, prefix, inside))
             else:
                 yield level.prefix + _short_key(stored, level.node), value
 
-    def _entered_forward(self, node: bytes, prefix: bytes, start: bytes) -> _Level:
+    def _entered_forward(self, node: bytes, prefix: bytes, start: bytes | None) -> _Level:
         level = _Level((self._nodes if node else self._root).cursor(), node, prefix, found=False)
-        level.found = level.cursor.set_range(self._place(node, start)) and self._is_in(level)
+        level.found = level.cursor.set_range(self._place(node, start or b"")) and self._is_in(level)
         return level
 
     def _entered_backward(self, node: bytes, prefix: bytes, end: bytes | None) -> _Level:
@@ -217,7 +208,7 @@ class LongKeyTree:
             chunk = self._node_chunk
             return node + (key if len(key) <= chunk else key[:chunk] + _NODE_LINK)
         chunk = self._root_chunk
-        return lift(key) if len(key) <= chunk else key[:chunk] + _ROOT_LINK
+        return encode_key(key) if len(key) <= chunk else key[:chunk] + _ROOT_LINK
 
     def _behind(self, node: bytes) -> bytes | None:
         return (int.from_bytes(node) + 1).to_bytes(_NODE_BYTES) if node else None
@@ -245,4 +236,4 @@ class LongKeyTree:
 
 
 def _short_key(stored: bytes, node: bytes) -> bytes:
-    return stored[_NODE_BYTES:] if node else lower(stored)
+    return stored[_NODE_BYTES:] if node else decode_key(stored)

@@ -41,8 +41,10 @@ def grouped(items: list[T], keys: list[bytes], segment_bytes: int) -> Iterator[t
         at = stop
 
 
-def stretches(parts: Iterable[bytes], start: bytes, end: bytes | None) -> list[Stretch]:
-    """Cut a range of keys into ascending stretches, each inside one part.
+def stretches(
+    parts: Iterable[bytes], start: bytes, end: bytes | None, *, reverse: bool = False
+) -> list[Stretch]:
+    """Cut a range of keys into ascending (or descending) stretches, each inside one part.
 
     >>> stretches([b"", b"s1", b"s2"], b"s1x", None)
     [(b's1', b's1x', None), (b'', b's1x', b's2'), (b's2', b's1x', None), (b'', b's2', None)]
@@ -59,7 +61,7 @@ def stretches(parts: Iterable[bytes], start: bytes, end: bytes | None) -> list[S
         found.append((name, start, end))
         position = max(position, name)
     found.append((UNNAMED, position, end))
-    return found
+    return found[::-1] if reverse else found
 
 
 def is_dropped_whole(part: bytes, drop: KeyRange) -> bool:
