@@ -26,7 +26,8 @@ from millstream.state.backends import Backend, BackendSupplier, Row, supplier
 from millstream.state.changelog.rows import changelog_rows, changelog_topic
 from millstream.state.local.directory import TaskDirectory, open_state_directory
 from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores
-from millstream.state.snapshots import SnapshotPlace, SnapshotStorage, open_storage
+from millstream.state.snapshots.manifest import SnapshotPlace
+from millstream.state.snapshots.storage import SnapshotStorage, open_storage
 from millstream.state.snapshots.taking import Outcome, Taker, take_snapshots
 from millstream.state.specs import StoreKind, key_value
 from millstream.state.stores.overlay import Entry, Overlay

@@ -14,7 +14,8 @@ from millstream.state.changelog.follow import NO_LISTENER, Progress, RestoreList
 from millstream.state.changelog.rows import changelog_rows, changelog_topic
 from millstream.state.local.directory import TaskDirectory
 from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores
-from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
+from millstream.state.snapshots.manifest import SnapshotPlace
+from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.state.snapshots.taking import Outcome, Taker, take_snapshots
 from millstream.state.specs import StoreBuilder, StoreKind, key_value
 from millstream.state.stores.overlay import Entry

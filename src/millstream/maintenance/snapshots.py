@@ -17,13 +17,9 @@ from millstream.commit.worker import Worker, is_known, opened_stores
 from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
 from millstream.state.local.task_stores import NewerStores, maker_of
-from millstream.state.snapshots import (
-    SnapshotPlace,
-    SnapshotStorage,
-    absolute_location,
-    open_storage,
-    retained_versions,
-)
+from millstream.state.snapshots.listing import retained_versions
+from millstream.state.snapshots.manifest import SnapshotPlace
+from millstream.state.snapshots.storage import SnapshotStorage, absolute_location, open_storage
 from millstream.state.snapshots.taking import Outcome, Taker, problems, take_snapshots
 
 __all__ = [

@@ -18,8 +18,8 @@ from millstream.state.changelog.follow import marker_of
 from millstream.state.errors import ChangelogGapError, DamagedStoreError
 from millstream.state.local.directory import open_state_directory
 from millstream.state.local.task_stores import TaskVersion
-from millstream.state.snapshots import SnapshotStorageError
-from millstream.state.snapshots.catalogue import listing
+from millstream.state.snapshots.errors import SnapshotStorageError
+from millstream.state.snapshots.listing import listing
 from millstream.state.snapshots.manifest import KIND, ManifestName, read_snapshot
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.state.specs import window

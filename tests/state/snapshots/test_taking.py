@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from tests.simulation.faulty_files import FaultyFiles
 from tests.state.one_task import OneTask
+from tests.state.retained_snapshots import changelog_positions, retained_snapshots
 
 from millstream import failpoints
 from millstream.durable.layer import Chunk
@@ -19,14 +20,9 @@ from millstream.failpoints import InjectedCrash
 from millstream.log import TopicPartition
 from millstream.state.backends.folder import whole_folder
 from millstream.state.changelog.follow import StorePosition
-from millstream.state.snapshots import (
-    SnapshotStorageError,
-    changelog_positions,
-    digests,
-    newest_versions,
-    retained_snapshots,
-)
-from millstream.state.snapshots.catalogue import listing
+from millstream.state.snapshots import digests
+from millstream.state.snapshots.errors import SnapshotStorageError
+from millstream.state.snapshots.listing import listing, newest_versions
 from millstream.state.snapshots.manifest import KIND, ManifestName, StoredFile, read_snapshot
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.state.snapshots.taking import problems

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -41,11 +42,11 @@ __all__ = [
     "RestoreListener",
     "StorePosition",
     "Target",
-    "Watch",
     "follow",
     "half_restored",
     "marker_of",
     "refuse_newer",
+    "reported",
 ]
 
 BATCH_ROWS: Final = 250_000
@@ -137,6 +138,9 @@ class _NoListener:
 
 NO_LISTENER: Final = _NoListener()
 
+Report = Callable[[Offset, int], None]
+"""Called when a restore has come to an offset, by so many bytes more."""
+
 
 def marker_of(backend: Backend, store: str) -> StorePosition:
     """Where a store stands; an empty one stands at the beginning."""
@@ -172,42 +176,34 @@ def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener
         raise _deletes_gone(target, here)
     is_restore = wanted.position - start > BATCH_ROWS
     is_there = False
-    watch = Watch(target, start, listener)
-    watch.start()
-    try:
+    with reported(target, start, listener) as report:
         if target.scratch is not None and not here.position and wanted.position - start >= SORTED_ROWS:
-            _restore_sorted(backend, target, log, before, watch, target.scratch)
-            watch.end()
+            _restore_sorted(backend, target, log, before, report, target.scratch)
             return
-        for entries, position, size in _batches(log, target, start):
+        for rows, position, size in _read(log, target, start):
             is_there = position == wanted.position
             if is_there:
                 _check_not_overtaken(log, target, here, before)
-            marker = wanted.encoded() if is_there else _on_the_way(wanted, position)
             # Half of a batch is as if it were not there: it is read and applied again from its start.
             apply_changes(
                 backend,
-                entries,
-                marker,
+                last_of_each_key(rows),
+                wanted.encoded() if is_there else _on_the_way(wanted, position),
                 segmented=target.segmented,
                 bulk=is_restore,
                 between=_on_the_way(wanted, start),
             )
             start = position
             failpoints.hit("follow.batch_applied")
-            watch.applied(position, size)
+            report(position, size)
         if not is_there:
             _check_not_overtaken(log, target, here, before)
             # Also without new rows: the version of every store of a task advances with each commit.
             backend.write((), marker=wanted.encoded())
-    except BaseException:
-        watch.suspend()
-        raise
-    watch.end()
 
 
 def _restore_sorted(
-    backend: Backend, target: Target, log: Log, before: Compacted, watch: Watch, scratch: Path
+    backend: Backend, target: Target, log: Log, before: Compacted, report: Report, scratch: Path
 ) -> None:
     """Restore a store that has nothing yet by the order of its keys.
 
@@ -217,27 +213,27 @@ def _restore_sorted(
     pending: list[Entry] = []
     done = 0
     half = (target.marker.position - target.first) // 2
-    with sorted_runs(_watched(_read(log, target, target.first), watch, target.first), scratch) as runs:
+    with sorted_runs(_reading(_read(log, target, target.first), report, target.first), scratch) as runs:
         _check_not_overtaken(log, target, EMPTY, before)
         for entries in runs.batches(BATCH_ROWS):
             if target.segmented and entries[0][0] == NOTE_KEY and entries[0][1] is not None:
                 gone = dropped_by(entries[0][1])
             if pending:
                 _apply_sorted(backend, pending, _on_the_way(target.marker, Offset(0)), gone)
-                watch.applied(Offset(target.first + half + half * done // runs.rows), 0)
+                report(Offset(target.first + half + half * done // runs.rows), 0)
             pending = entries
             done += len(entries)
         _apply_sorted(backend, pending, target.marker.encoded(), gone)
-        watch.applied(target.marker.position, 0)
+        report(target.marker.position, 0)
 
 
-def _watched(
-    parts: Iterable[tuple[list[pa.RecordBatch], Offset, int]], watch: Watch, first: Offset
+def _reading(
+    parts: Iterable[tuple[list[pa.RecordBatch], Offset, int]], report: Report, first: Offset
 ) -> Iterator[list[pa.RecordBatch]]:
     """Tell of rows that are read, to be sorted: to have sorted them is half of the work."""
     for rows, position, size in parts:
         yield rows
-        watch.applied(Offset(first + (position - first) // 2), size)
+        report(Offset(first + (position - first) // 2), size)
 
 
 def _apply_sorted(backend: Backend, entries: list[Entry], marker: bytes, gone: KeyRange | None) -> None:
@@ -306,12 +302,6 @@ def refuse_newer(store: str, partition: int, here: StorePosition, wanted: StoreP
     )
 
 
-def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Entry], Offset, int]]:
-    """Sorted, distinct writes, the offset behind them and their size."""
-    for rows, position, size in _read(log, target, start):
-        yield last_of_each_key(rows), position, size
-
-
 def _read(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[pa.RecordBatch], Offset, int]]:
     """Rows in the order of the log, as many as may be held in memory, the offset behind them, their size."""
     end = target.marker.position
@@ -340,52 +330,34 @@ def _read(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[pa.Rec
         yield pending, position, size
 
 
-class Watch:
-    """Tells a listener how a restore goes."""
+@contextmanager
+def reported(
+    target: Target, start: Offset, listener: RestoreListener, snapshot: Version | None = None
+) -> Iterator[Report]:
+    """Tell a listener how a restore goes, for the length of a `with` block."""
+    began = time.monotonic()
+    position, read = start, 0
 
-    def __init__(
-        self, target: Target, start: Offset, listener: RestoreListener, snapshot: Version | None = None
-    ) -> None:
-        self._target = target
-        self._snapshot = snapshot
-        self._start = start
-        self._position = start
-        self._bytes = 0
-        self._listener = listener
-        self._began = time.monotonic()
+    def progress() -> Progress:
+        done, total = position - start, target.marker.position - start
+        rate = done / max(time.monotonic() - began, 1e-9)
+        left = (total - done) / rate if rate else None
+        partition = target.changelog.partition
+        return Progress(target.store, partition, done, total, read, rate, left, snapshot)
 
-    def start(self) -> None:
-        """It begins."""
-        self._listener.on_start(self._progress())
+    def report(now: Offset, size: int) -> None:
+        nonlocal position, read
+        position = now
+        read += size
+        listener.on_batch(progress())
 
-    def applied(self, position: Offset, size: int) -> None:
-        """It has come to a position, by so many bytes more."""
-        self._position = position
-        self._bytes += size
-        self._listener.on_batch(self._progress())
-
-    def end(self) -> None:
-        """It is done."""
-        self._listener.on_end(self._progress())
-
-    def suspend(self) -> None:
-        """It ends early."""
-        self._listener.on_suspended(self._progress())
-
-    def _progress(self) -> Progress:
-        done = self._position - self._start
-        total = self._target.marker.position - self._start
-        rate = done / max(time.monotonic() - self._began, 1e-9)
-        return Progress(
-            self._target.store,
-            self._target.changelog.partition,
-            done,
-            total,
-            self._bytes,
-            rate,
-            (total - done) / rate if rate else None,
-            self._snapshot,
-        )
+    listener.on_start(progress())
+    try:
+        yield report
+    except BaseException:
+        listener.on_suspended(progress())
+        raise
+    listener.on_end(progress())
 
 
 def apply_local_changes(

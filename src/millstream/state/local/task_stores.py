@@ -36,8 +36,9 @@ from millstream.state.changelog.source_changelog import StoreStart, target_of
 from millstream.state.errors import ChangelogGapError, DamagedStoreError
 from millstream.state.local.directory import SORTING_FOLDER, Checkpoint, TaskDirectory
 from millstream.state.local.store_on_disk import StoreOnDisk
-from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
+from millstream.state.snapshots.manifest import SnapshotPlace
 from millstream.state.snapshots.restoring import Restorer
+from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.segments import SEGMENT_BYTES

@@ -19,13 +19,13 @@ from millstream.durable import UnsafeFolderError, disk_errors_named, ensure_priv
 from millstream.durable.layer import FILE_MODE
 from millstream.log.api import Log
 from millstream.state.backends.api import Backend
-from millstream.state.changelog.follow import RestoreListener, Target, Watch, marker_of
+from millstream.state.changelog.follow import RestoreListener, Target, marker_of, reported
 from millstream.state.errors import DamagedStoreError, StoreFormatError
 from millstream.state.local.directory import RESTORING_FOLDER
 from millstream.state.local.store_on_disk import StoreOnDisk
-from millstream.state.snapshots.catalogue import listing
 from millstream.state.snapshots.digests import copied
 from millstream.state.snapshots.errors import DamagedSnapshotError, SnapshotStorageError
+from millstream.state.snapshots.listing import listing
 from millstream.state.snapshots.manifest import (
     ManifestName,
     Snapshot,
@@ -116,26 +116,18 @@ class Restorer:
     def _fetched(self, snapshot: Snapshot) -> Path:
         folder = self.store.directory.path / RESTORING_FOLDER
         shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
-        watch = Watch(
-            Target(self.wanted.store, self.wanted.changelog, snapshot.marker),
-            Offset(0),
-            self.listener,
-            snapshot.marker.version,
-        )
-        watch.start()
+        target = Target(self.wanted.store, self.wanted.changelog, snapshot.marker)
         done = 0
-        try:
-            with disk_errors_named(folder):
-                ensure_private_folder(folder)
-                for file in snapshot.files:
-                    self._fetch(file, folder / file.name)
-                    done += file.size
-                    share = snapshot.marker.position * done // max(1, snapshot.bytes)
-                    watch.applied(Offset(share), file.size)
-        except BaseException:
-            watch.suspend()
-            raise
-        watch.end()
+        with (
+            reported(target, Offset(0), self.listener, snapshot.marker.version) as report,
+            disk_errors_named(folder),
+        ):
+            ensure_private_folder(folder)
+            for file in snapshot.files:
+                self._fetch(file, folder / file.name)
+                done += file.size
+                share = snapshot.marker.position * done // max(1, snapshot.bytes)
+                report(Offset(share), file.size)
         return folder
 
     def _fetch(self, file: StoredFile, target: Path) -> None:
