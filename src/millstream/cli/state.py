@@ -18,8 +18,8 @@ from millstream.commit.lease import check_not_run
 from millstream.state.backends import supplier
 from millstream.state.changelog.follow import marker_of
 from millstream.state.errors import TaskLockedError
-from millstream.state.local.cleaning import LocalTask, clean, existing_state_directory, local_tasks
-from millstream.state.local.directory import StateDirectory, TaskDirectory
+from millstream.state.local.cleaning import LocalTask, clean, local_tasks
+from millstream.state.local.directory import StateDirectory, TaskDirectory, existing_state_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
 

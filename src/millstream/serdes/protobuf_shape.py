@@ -80,15 +80,12 @@ def _add(descriptor: Any, messages: list[Any], numbers: dict[str, int]) -> int:
 
 
 def _field(field: Any, messages: list[Any], numbers: dict[str, int]) -> str:
-    label = "repeated " if _is_repeated(field) else "required " if _is_required(field) else ""
+    label = "repeated " if _is(field, "repeated") else "required " if _is(field, "required") else ""
     inside = "" if field.message_type is None else f" of {_add(field.message_type, messages, numbers)}"
     return f"{label}type {field.type}{inside}"
 
 
-def _is_repeated(field: Any) -> bool:
+def _is(field: Any, label: str) -> bool:
     # Releases before 6.31 have only the label.
-    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
-
-
-def _is_required(field: Any) -> bool:
-    return bool(field.is_required if hasattr(field, "is_required") else field.label == field.LABEL_REQUIRED)
+    of_label = getattr(field, f"is_{label}", None)
+    return field.label == getattr(field, f"LABEL_{label.upper()}") if of_label is None else bool(of_label)

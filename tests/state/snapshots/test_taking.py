@@ -289,7 +289,7 @@ def test_a_full_disk_of_the_storage_is_named(kept: OneTask, tmp_path: Path) -> N
     assert [outcome.version for outcome in kept.take()] == [1]
 
 
-@pytest.mark.parametrize("step", ["CheckedBackend.begin_snapshot", "whole_folder"])
+@pytest.mark.parametrize("step", ["Backend.begin_snapshot", "whole_folder"])
 def test_a_full_local_disk_is_told_and_leaves_nothing_behind(
     kept: OneTask, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

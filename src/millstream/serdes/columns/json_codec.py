@@ -200,11 +200,8 @@ def _oddly_spelled(value: pl.Expr, dtype: Any) -> Iterator[pl.Expr]:
 
 def _same_fields(one: Any, other: Any) -> bool:
     """Whether two records have the same fields of the same types, in whatever order."""
-    if not isinstance(one, pl.Struct) or not isinstance(other, pl.Struct):
-        return False
-    return {field.name: field.dtype for field in one.fields} == {
-        field.name: field.dtype for field in other.fields
-    }
+    are_records = isinstance(one, pl.Struct) and isinstance(other, pl.Struct)
+    return are_records and dict(one.to_schema()) == dict(other.to_schema())
 
 
 def _shape_of(schema: Any) -> _Shape | None:

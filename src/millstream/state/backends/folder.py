@@ -225,11 +225,8 @@ def _identity(path: Path) -> str:
 
 def _link_or_copy(source: Path, target: Path, *, share: bool) -> None:
     if share:
-        try:
+        with suppress(OSError):  # another file system, or one without links
             os.link(source, target)
-        except OSError:  # another file system, or one without links
-            pass
-        else:
             return
     shutil.copyfile(source, target)
 

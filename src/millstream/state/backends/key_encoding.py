@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import itemgetter
 
-from millstream.state.backends.api import Entry, Row
+from millstream.state.backends.base import Entry, Row
 
 __all__ = ["decode_key", "decode_rows", "encode_entries", "encode_key", "encode_keys"]
 

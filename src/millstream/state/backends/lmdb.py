@@ -37,8 +37,7 @@ import lmdb
 from millstream.durable import synced_meanwhile
 from millstream.durable.layer import FOLDER_MODE
 from millstream.errors import StoreError
-from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
-from millstream.state.backends.base import CheckedBackend
+from millstream.state.backends.base import Backend, Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.folder import StoreFolder, restored_folder, store_folder
 from millstream.state.backends.lmdb_environment import (
     DATA_FILE,
@@ -71,7 +70,7 @@ rows are all changed again and again, three times is what it has to be."""
 _MARKER: Final = b"marker"
 
 
-class LmdbBackend(CheckedBackend):
+class LmdbBackend(Backend):
     """A store in an LMDB environment of its own."""
 
     def __init__(

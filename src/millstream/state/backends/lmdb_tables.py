@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import lmdb
 
-from millstream.state.backends.api import Entry, Row
+from millstream.state.backends.base import Entry, Row
 from millstream.state.backends.key_encoding import decode_rows, encode_entries, encode_key, encode_keys
 from millstream.state.backends.long_keys import LongKeyTree, short_key_bytes
 from millstream.state.backends.segment_parts import UNNAMED
@@ -48,7 +48,7 @@ class Part:
         self, txn: lmdb.Transaction[bytes], start: bytes, end: bytes | None, limit: int, *, reverse: bool
     ) -> list[Row]:
         """Return the first rows from start to before end; in reverse the last ones, the last one first."""
-        if not _is_long(start, end):
+        if max(len(start), len(end or b"")) <= _SHORT_KEY_BYTES:
             cursor, first = txn.cursor(self.data), encode_key(start)
             behind = None if end is None else encode_key(end)  # not empty, so true
             if reverse:
@@ -147,7 +147,3 @@ def pages_of(txn: lmdb.Transaction[bytes], table: lmdb._Database) -> int:
     """Count the pages of a table."""
     stat = txn.stat(table)
     return int(stat["branch_pages"]) + int(stat["leaf_pages"]) + int(stat["overflow_pages"])
-
-
-def _is_long(*keys: bytes | None) -> bool:
-    return any(key is not None and len(key) > _SHORT_KEY_BYTES for key in keys)

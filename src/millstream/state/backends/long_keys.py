@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from millstream.state.backends.api import Row
+from millstream.state.backends.base import Row
 from millstream.state.backends.key_encoding import decode_key, encode_key
 
 __all__ = ["LongKeyTree", "Table", "TableCursor", "short_key_bytes"]
@@ -171,11 +171,13 @@ class LongKeyTree:
             stored, value = level.cursor.item()
             level.found = (level.cursor.prev() if reverse else level.cursor.next()) and self._is_in(level)
             if len(stored) == self._link_bytes:
-                prefix = level.prefix + self._chunk_of_link(stored, level.node)
+                node = level.node
+                chunk = stored[_NODE_BYTES : -len(_NODE_LINK)] if node else stored[: self._root_chunk]
+                prefix = level.prefix + chunk
                 inside = bound[len(prefix) :] if bound is not None and bound.startswith(prefix) else None
                 levels.append(entered(value, prefix, inside))
             else:
-                yield level.prefix + _short_key(stored, level.node), value
+                yield level.prefix + (stored[_NODE_BYTES:] if level.node else decode_key(stored)), value
 
     def _entered_forward(self, node: bytes, prefix: bytes, start: bytes | None) -> _Level:
         level = _Level((self._nodes if node else self._root).cursor(), node, prefix, found=False)
@@ -213,9 +215,6 @@ class LongKeyTree:
     def _behind(self, node: bytes) -> bytes | None:
         return (int.from_bytes(node) + 1).to_bytes(_NODE_BYTES) if node else None
 
-    def _chunk_of_link(self, stored: bytes, node: bytes) -> bytes:
-        return stored[_NODE_BYTES : -len(_NODE_LINK)] if node else stored[: self._root_chunk]
-
     def _chunks(self, key: bytes) -> list[bytes]:
         """Cut a long key: the root's link, links of nodes, and the rest at the end (never empty)."""
         first, size = self._root_chunk, self._node_chunk
@@ -233,7 +232,3 @@ class LongKeyTree:
         node = number.to_bytes(_NODE_BYTES)
         self._nodes.put(_COUNTER, node)
         return node
-
-
-def _short_key(stored: bytes, node: bytes) -> bytes:
-    return stored[_NODE_BYTES:] if node else decode_key(stored)

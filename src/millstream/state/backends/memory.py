@@ -26,8 +26,7 @@ from typing import Any, ClassVar, Final
 
 from millstream.durable import DamagedFileError, FrameKind, create_exclusive
 from millstream.durable.layer import FOLDER_MODE
-from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
-from millstream.state.backends.base import CheckedBackend
+from millstream.state.backends.base import Backend, Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.folder import (
     FORMAT_FILE,
     Format,
@@ -145,7 +144,7 @@ class _Content:
             rows -= held
 
 
-class MemoryBackend(CheckedBackend):
+class MemoryBackend(Backend):
     """A store in this process's memory.
 
     >>> with MemoryBackend() as store:

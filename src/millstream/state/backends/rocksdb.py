@@ -51,8 +51,7 @@ from rocksdict import (
 )
 
 from millstream.errors import ConfigError, StoreError
-from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
-from millstream.state.backends.base import CheckedBackend
+from millstream.state.backends.base import Backend, Entry, KeyRange, Row, StoreSize, closed_on_error
 from millstream.state.backends.config_setter import ConfigSetter
 from millstream.state.backends.folder import StoreFolder, restored_folder, store_folder
 from millstream.state.backends.key_encoding import decode_rows, encode_entries, encode_key, encode_keys
@@ -90,7 +89,7 @@ _FORBIDDEN: Final = {
 """What RocksDB's options file must not say."""
 
 
-class RocksDbBackend(CheckedBackend):
+class RocksDbBackend(Backend):
     """A store in a RocksDB database of its own."""
 
     def __init__(
@@ -303,13 +302,9 @@ class RocksDbSupplier:
         del segment_bytes  # dropping a range is one tombstone anyway
         folder = store_folder(path, _NAME, _FORMAT)
         buffers = _process_memory(self.cache_bytes, self.write_buffer_bytes)[1]
-        store = RocksDbBackend(folder, path, self._options(path.name), buffers)
-        if self.config_setter is not None:
-            try:
+        with closed_on_error(RocksDbBackend(folder, path, self._options(path.name), buffers)) as store:
+            if self.config_setter is not None:
                 _check_options(path)
-            except BaseException:
-                store.close()
-                raise
         return store
 
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> RocksDbBackend:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
-from millstream.state.backends.api import KeyRange
+from millstream.state.backends.base import KeyRange
 from millstream.state.backends.key_ranges import after_prefix
 
 __all__ = ["UNNAMED", "Stretch", "grouped", "is_dropped_whole", "stretches"]

@@ -55,7 +55,9 @@ from millstream.state.errors import StateDirectoryError, TaskLockedError
 from millstream.types import Offset, Version
 
 __all__ = [
+    "CHECKPOINT_FILE",
     "LOCK_FILE",
+    "REMOVED",
     "RESTORING_FOLDER",
     "REWRITTEN_FOLDER",
     "SNAPSHOTS_FOLDER",
@@ -65,14 +67,15 @@ __all__ = [
     "StateDirectory",
     "TaskDirectory",
     "boot_id",
+    "existing_state_directory",
     "open_state_directory",
 ]
 
 _INSTANCE_FILE: Final = ".instance"
 LOCK_FILE: Final = ".lock"
-_CHECKPOINT_FILE: Final = ".checkpoint"
+CHECKPOINT_FILE: Final = ".checkpoint"
 _UNSYNCED_FILE: Final = ".unsynced"
-_REMOVED: Final = ".removed-"
+REMOVED: Final = ".removed-"
 RESTORING_FOLDER: Final = ".restoring"
 REWRITTEN_FOLDER: Final = ".rewritten"
 SORTING_FOLDER: Final = ".sorting"
@@ -116,15 +119,6 @@ class StateDirectory:
     path: Path
     instance_id: str
 
-    @classmethod
-    def at(cls, path: Path) -> StateDirectory | None:
-        """The state directory that is at a path; None if there is none. Nothing is made or claimed."""
-        marker = path / _INSTANCE_FILE
-        if not marker.is_file():
-            return None
-        check_private_folder(path)
-        return cls(path, _read_instance(marker).instance_id)
-
     def applications(self) -> list[str]:
         """List the applications that have a directory here."""
         return sorted(
@@ -147,6 +141,18 @@ class StateDirectory:
             return []
         names = [entry.name for entry in folder.iterdir() if entry.is_dir() and _TASK.fullmatch(entry.name)]
         return sorted(names, key=lambda name: [int(part) for part in name.split("_")])
+
+
+def existing_state_directory(path: Path) -> StateDirectory:
+    """The state directory at a path, which must be one already: nothing is made or claimed."""
+    marker = path / _INSTANCE_FILE
+    if not marker.is_file():
+        raise StateDirectoryError(
+            f"{path} is not a state directory of Millstream: it carries no mark of ours, so nothing in it is "
+            "touched. Likely cause: the path of another folder. Remedy: give the application's state_dir."
+        )
+    check_private_folder(path)
+    return StateDirectory(path, _read_instance(marker).instance_id)
 
 
 def open_state_directory(path: Path) -> StateDirectory:
@@ -196,14 +202,14 @@ class TaskDirectory:
         if not path.parent.is_dir():
             return
         if path.is_dir():
-            path.rename(path.with_name(f"{_REMOVED}{secrets.token_hex(4)}"))
-        for garbage in path.parent.glob(f"{_REMOVED}*"):
+            path.rename(path.with_name(f"{REMOVED}{secrets.token_hex(4)}"))
+        for garbage in path.parent.glob(f"{REMOVED}*"):
             shutil.rmtree(garbage)
 
     def remains(self) -> list[Path]:
         """Return the folders that somebody who works here makes and removes: there, if they were killed."""
         remains = [self.path / name for name in (RESTORING_FOLDER, SORTING_FOLDER)]
-        return [*filter(Path.is_dir, remains), *self.path.glob(f"*/{_REMOVED}*")]
+        return [*filter(Path.is_dir, remains), *self.path.glob(f"*/{REMOVED}*")]
 
     def remains_of_snapshots(self) -> list[Path]:
         """Return the same of somebody who takes snapshots: under the lock in the folder of snapshots."""
@@ -237,7 +243,7 @@ class TaskDirectory:
         content = {"version": checkpoint.version, "positions": dict(sorted(checkpoint.positions.items()))}
         data = (json.dumps(content, indent=2) + "\n").encode()
         descriptor = os.open(
-            self.path / _CHECKPOINT_FILE,
+            self.path / CHECKPOINT_FILE,
             os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
             FILE_MODE,
         )
@@ -248,7 +254,7 @@ class TaskDirectory:
     def read_checkpoint(self) -> Checkpoint | None:
         """Return the last export; None if it is missing or torn, which is harmless."""
         try:
-            return msgspec.json.decode(self._small_file(_CHECKPOINT_FILE), type=Checkpoint)
+            return msgspec.json.decode(self._small_file(CHECKPOINT_FILE), type=Checkpoint)
         except ValueError:
             return None
 
@@ -304,12 +310,10 @@ def boot_id() -> str | None:
 
 def _check_name(name: str, what: str, allowed: re.Pattern[str]) -> str:
     if not allowed.fullmatch(name):
-        shape = (
-            "a number, '_' and a number" if allowed is _TASK else "1 to 249 letters, digits, '.', '_' and '-'"
-        )
+        shape = "1 to 249 letters, digits, '.', '_' and '-', not beginning with a '.'."
         raise StateDirectoryError(
-            f"{name!r} cannot be the name of a {what} on disk. Remedy: use {shape}"
-            + ("." if allowed is _TASK else ", not beginning with a '.'.")
+            f"{name!r} cannot be the name of a {what} on disk. Remedy: use "
+            + ("a number, '_' and a number." if allowed is _TASK else shape)
         )
     return name
 

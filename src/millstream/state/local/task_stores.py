@@ -20,6 +20,7 @@ from millstream.durable import disk_errors_named
 from millstream.log.api import Log
 from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier
+from millstream.state.backends.base import closed_on_error
 from millstream.state.changelog.follow import (
     NO_LISTENER,
     RESTORING,
@@ -79,11 +80,6 @@ IsKnown = Callable[[Version, str], bool]
 """Whether the task sealed a file of that digest for that version, in the history that goes on."""
 
 
-def _trust(version: Version, sealed: str) -> bool:
-    del version, sealed
-    return True
-
-
 @contextmanager
 def open_task_stores(
     directory: TaskDirectory,
@@ -93,7 +89,7 @@ def open_task_stores(
     *,
     default_backend: str | BackendSupplier,
     local_changes: LocalChanges,
-    is_known: IsKnown = _trust,
+    is_known: IsKnown = lambda _version, _sealed: True,
     lock_timeout_ms: int = 60_000,
     listener: RestoreListener = NO_LISTENER,
     snapshots: SnapshotStorage | None = None,
@@ -208,19 +204,11 @@ def _opened_or_restored(store: StoreOnDisk, restorer: Restorer | None) -> Backen
     if restorer is None:
         return store.open()
     if store.is_there:
-        backend = store.open()
-        if not _is_empty(backend):
-            return backend
+        with closed_on_error(store.open()) as backend:
+            if backend.marker() is not None:
+                return backend
         backend.close()
     return restorer.restored() or store.open()
-
-
-def _is_empty(backend: Backend) -> bool:
-    try:
-        return backend.marker() is None
-    except BaseException:
-        backend.close()
-        raise
 
 
 def _position(store: StoreOnDisk) -> Offset:
@@ -228,12 +216,9 @@ def _position(store: StoreOnDisk) -> Offset:
         return marker_of(backend, store.name).position
 
 
-def _brought(backend: Backend, bring: Callable[[Backend], None]) -> Backend:
-    try:
+def _brought(opened: Backend, bring: Callable[[Backend], None]) -> Backend:
+    with closed_on_error(opened) as backend:
         bring(backend)
-    except BaseException:
-        backend.close()
-        raise
     return backend
 
 
@@ -249,13 +234,13 @@ def _bring_to_version(
     newer: NewerStores,
     scratch: Path,
 ) -> None:
-    _refuse_foreign(backend, name, wanted, is_known)
-    if newer is NewerStores.TAKE and _is_newer(marker_of(backend, name), wanted, is_known):
+    here = marker_of(backend, name)
+    _refuse_foreign(here, name, wanted, is_known)
+    if newer is NewerStores.TAKE and here.version > wanted.version and is_known(here.version, here.sealed):
         return
     if _has_rows(spec, wanted):
         follow(backend, replace(_target(name, spec, wanted), scratch=scratch), log, listener)
         return
-    here = marker_of(backend, name)
     if here.version == wanted.version:
         return
     refuse_newer(name, wanted.partition, here, StorePosition(wanted.version, here.position))
@@ -266,10 +251,6 @@ def _bring_to_version(
         changes = [[(key, None) for key, _ in backend.scan()]]
     marker = StorePosition(wanted.version, Offset(0), wanted.sealed)
     apply_local_changes(backend, changes, marker, segmented=spec.is_segmented)
-
-
-def _is_newer(here: StorePosition, wanted: TaskVersion, is_known: IsKnown) -> bool:
-    return here.version > wanted.version and is_known(here.version, here.sealed)
 
 
 def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
@@ -283,9 +264,8 @@ def _target(name: str, spec: StoreBuilder, wanted: TaskVersion) -> Target:
     return target_of(spec, wanted.application_id, wanted.partition, marker, wanted.origins.get(name))
 
 
-def _refuse_foreign(backend: Backend, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:
+def _refuse_foreign(here: StorePosition, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:
     """A store of another history (another log, or a branch that a backup undid) is as good as damaged."""
-    here = marker_of(backend, name)
     if not here.sealed or here.sealed == wanted.sealed or here.version > wanted.version:
         return
     if not is_known(here.toward or here.version, here.sealed):
