@@ -20,7 +20,7 @@ class RetainedSnapshot:
     """A snapshot that can be seen, and that a restore may begin with."""
 
     place: SnapshotPlace
-    marker: StorePosition
+    position: StorePosition
 
     @property
     def changelog(self) -> TopicPartition:
@@ -37,7 +37,7 @@ def retained_snapshots(storage: SnapshotStorage, application_id: str) -> list[Re
             snapshot = read_snapshot(storage, place, name)
         except DamagedSnapshotError:
             continue  # nobody can begin with it
-        found.append(RetainedSnapshot(place, snapshot.marker))
+        found.append(RetainedSnapshot(place, snapshot.position))
     return found
 
 
@@ -50,7 +50,7 @@ def changelog_positions(
     """At which offsets of which changelogs the retained snapshots stand, ascending."""
     positions: dict[TopicPartition, set[Offset]] = {}
     for snapshot in retained_snapshots(storage, application_id):
-        marker = snapshot.marker
-        if is_known(snapshot.place.task, marker.version, marker.sealed):
-            positions.setdefault(snapshot.changelog, set()).add(marker.position)
+        position = snapshot.position
+        if is_known(snapshot.place.task, position.version, position.sealed):
+            positions.setdefault(snapshot.changelog, set()).add(position.offset)
     return {place: tuple(sorted(offsets)) for place, offsets in positions.items()}

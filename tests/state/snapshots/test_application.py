@@ -44,7 +44,7 @@ def storage_of(app: SmallApp) -> FolderStorage:
 
 def versions(app: SmallApp) -> list[int]:
     found = retained_snapshots(storage_of(app), APPLICATION)
-    return sorted(snapshot.marker.version for snapshot in found if snapshot.place.store == "counts")
+    return sorted(snapshot.position.version for snapshot in found if snapshot.place.store == "counts")
 
 
 def epochs(app: SmallApp, *words: str) -> None:

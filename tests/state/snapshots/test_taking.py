@@ -56,7 +56,7 @@ def test_a_manifest_says_whose_snapshot_it_is_and_where_it_stands(
     snapshot = read_snapshot(storage, kept.place("counts"), ManifestName(Version(1), "a1"))
     assert (snapshot.application_id, snapshot.task, snapshot.store) == ("app", "0_0", "counts")
     assert (snapshot.backend, snapshot.format) == (kept.backend, 1)
-    assert snapshot.marker == StorePosition(Version(1), Offset(200), "a1")
+    assert snapshot.position == StorePosition(Version(1), Offset(200), "a1")
     assert outcome.stored_bytes == outcome.total_bytes == snapshot.bytes > 0
 
 

@@ -145,14 +145,14 @@ class StateDirectory:
 
 def existing_state_directory(path: Path) -> StateDirectory:
     """The state directory at a path, which must be one already: nothing is made or claimed."""
-    marker = path / _INSTANCE_FILE
-    if not marker.is_file():
+    instance_file = path / _INSTANCE_FILE
+    if not instance_file.is_file():
         raise StateDirectoryError(
             f"{path} is not a state directory of Millstream: it carries no mark of ours, so nothing in it is "
             "touched. Likely cause: the path of another folder. Remedy: give the application's state_dir."
         )
     check_private_folder(path)
-    return StateDirectory(path, _read_instance(marker).instance_id)
+    return StateDirectory(path, _read_instance(instance_file).instance_id)
 
 
 def open_state_directory(path: Path) -> StateDirectory:
@@ -167,10 +167,10 @@ def open_state_directory(path: Path) -> StateDirectory:
             f"{path} cannot become a state directory: {error}. Likely cause: this user may not make folders "
             "there. Remedy: name a folder that it may make and write into."
         ) from error
-    marker = path / _INSTANCE_FILE
-    if not marker.exists():
+    instance_file = path / _INSTANCE_FILE
+    if not instance_file.exists():
         foreign = [e.name for e in path.iterdir() if e.name != "lost+found" and not is_temporary(e.name)]
-        if foreign and not marker.exists():
+        if foreign and not instance_file.exists():
             raise StateDirectoryError(
                 f"{path} cannot become a state directory: it holds other things "
                 f"({', '.join(sorted(foreign)[:5])}) and no file {_INSTANCE_FILE}. Likely cause: the path of "
@@ -178,8 +178,8 @@ def open_state_directory(path: Path) -> StateDirectory:
             )
         new = _Instance(1, secrets.token_hex(8))
         with suppress(FileExistsError):  # another process of this host was faster: it is the same instance
-            publish_exclusive(marker, [msgspec.json.encode(new) + b"\n"])
-    return StateDirectory(path, _read_instance(marker).instance_id)
+            publish_exclusive(instance_file, [msgspec.json.encode(new) + b"\n"])
+    return StateDirectory(path, _read_instance(instance_file).instance_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,13 +318,13 @@ def _check_name(name: str, what: str, allowed: re.Pattern[str]) -> str:
     return name
 
 
-def _read_instance(marker: Path) -> _Instance:
+def _read_instance(instance_file: Path) -> _Instance:
     try:
-        return msgspec.json.decode(read_bounded(marker, _SMALL_FILE_BYTES), type=_Instance)
+        return msgspec.json.decode(read_bounded(instance_file, _SMALL_FILE_BYTES), type=_Instance)
     except ValueError as error:
         raise StateDirectoryError(
-            f"{marker} does not say which instance this is ({error}). Likely cause: it was edited, or a "
-            "fault of the disk. Remedy: delete the state directory; the state is then restored from its "
+            f"{instance_file} does not say which instance this is ({error}). Likely cause: it was edited, or "
+            "a fault of the disk. Remedy: delete the state directory; the state is then restored from its "
             "changelogs."
         ) from error
 

@@ -30,7 +30,7 @@ from millstream.state.changelog.follow import (
     apply_local_changes,
     follow,
     half_restored,
-    marker_of,
+    position_of,
     refuse_newer,
 )
 from millstream.state.changelog.source_changelog import StoreStart, target_of
@@ -137,9 +137,9 @@ def open_task_stores(
 
 def _checkpoint(stores: Mapping[str, StoreBuilder], opened: Mapping[str, Backend]) -> Checkpoint:
     """What the stores hold, whatever was wanted."""
-    markers = {name: marker_of(backend, name) for name, backend in opened.items()}
-    version = max((marker.version for marker in markers.values()), default=Version(0))
-    return Checkpoint(version, {name: markers[name].position for name in stores if stores[name].logging})
+    positions = {name: position_of(backend, name) for name, backend in opened.items()}
+    version = max((position.version for position in positions.values()), default=Version(0))
+    return Checkpoint(version, {name: positions[name].offset for name in stores if stores[name].logging})
 
 
 def versions_on_disk(
@@ -166,7 +166,7 @@ def versions_on_disk(
                     suppress(DamagedStoreError),
                     maker.open(directory.store_path(maker.name, name)) as backend,
                 ):
-                    found[name] = Version(max(0, marker_of(backend, name).version))
+                    found[name] = Version(max(0, position_of(backend, name).version))
     return found
 
 
@@ -213,7 +213,7 @@ def _opened_or_restored(store: StoreOnDisk, restorer: Restorer | None) -> Backen
 
 def _position(store: StoreOnDisk) -> Offset:
     with store.open() as backend:
-        return marker_of(backend, store.name).position
+        return position_of(backend, store.name).offset
 
 
 def _brought(opened: Backend, bring: Callable[[Backend], None]) -> Backend:
@@ -234,7 +234,7 @@ def _bring_to_version(
     newer: NewerStores,
     scratch: Path,
 ) -> None:
-    here = marker_of(backend, name)
+    here = position_of(backend, name)
     _refuse_foreign(here, name, wanted, is_known)
     if newer is NewerStores.TAKE and here.version > wanted.version and is_known(here.version, here.sealed):
         return
@@ -243,14 +243,14 @@ def _bring_to_version(
         return
     if here.version == wanted.version:
         return
-    refuse_newer(name, wanted.partition, here, StorePosition(wanted.version, here.position))
+    refuse_newer(name, wanted.partition, here, StorePosition(wanted.version, here.offset))
     if here.version == RESTORING:
         raise half_restored(name, f"at version {wanted.version} it has no log to go on with")
     changes = [] if spec.logging else local_changes(name, here.version, wanted.version)
     if changes is None:
         changes = [[(key, None) for key, _ in backend.scan()]]
-    marker = StorePosition(wanted.version, Offset(0), wanted.sealed)
-    apply_local_changes(backend, changes, marker, segmented=spec.is_segmented)
+    position = StorePosition(wanted.version, Offset(0), wanted.sealed)
+    apply_local_changes(backend, changes, position, segmented=spec.is_segmented)
 
 
 def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
@@ -259,9 +259,9 @@ def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
 
 
 def _target(name: str, spec: StoreBuilder, wanted: TaskVersion) -> Target:
-    position = wanted.positions.get(name, Offset(0)) if spec.logging else Offset(0)
-    marker = StorePosition(wanted.version, position, wanted.sealed)
-    return target_of(spec, wanted.application_id, wanted.partition, marker, wanted.origins.get(name))
+    offset = wanted.positions.get(name, Offset(0)) if spec.logging else Offset(0)
+    position = StorePosition(wanted.version, offset, wanted.sealed)
+    return target_of(spec, wanted.application_id, wanted.partition, position, wanted.origins.get(name))
 
 
 def _refuse_foreign(here: StorePosition, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:

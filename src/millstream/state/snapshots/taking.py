@@ -20,7 +20,7 @@ from millstream.durable import disk_errors_named, ensure_private_folder, held_lo
 from millstream.errors import MillstreamError
 from millstream.state.backends.api import Backend
 from millstream.state.backends.folder import FORMAT_FILE, Format
-from millstream.state.changelog.follow import StorePosition, marker_of
+from millstream.state.changelog.follow import StorePosition, position_of
 from millstream.state.local.directory import LOCK_FILE, SNAPSHOTS_FOLDER, TaskDirectory
 from millstream.state.snapshots.digests import Digests
 from millstream.state.snapshots.errors import (
@@ -90,10 +90,10 @@ def take_snapshots(
         with opened as backends:
             for store, backend in backends.items():
                 with _told(outcomes, task, store), disk_errors_named(scratch / store):
-                    marker = marker_of(backend, store)
-                    if marker.version > 0 and ManifestName.of(marker) not in before[store].manifests:
+                    position = position_of(backend, store)
+                    if position.version > 0 and ManifestName.of(position) not in before[store].manifests:
                         finish = pins.enter_context(backend.begin_snapshot(scratch / store))
-                        copies.append(_Copy(taker.places[store], marker, scratch / store, finish))
+                        copies.append(_Copy(taker.places[store], position, scratch / store, finish))
         copied: list[_Copy] = []
         for copy in copies:
             with _told(outcomes, task, copy.place.store), disk_errors_named(copy.folder):
@@ -110,7 +110,7 @@ def take_snapshots(
 @dataclass(frozen=True, slots=True)
 class _Copy:
     place: SnapshotPlace
-    marker: StorePosition
+    position: StorePosition
     folder: Path
     finish: Callable[[], None]
 
@@ -152,7 +152,7 @@ def _stored(copy: _Copy, before: Listing, taker: Taker) -> Outcome:
         files = tuple(digests.of(file) for file in sorted(copy.folder.iterdir()))
         digests.keep()
         snapshot = Snapshot(
-            place.application_id, place.task, place.store, place.backend, form.format, copy.marker, files
+            place.application_id, place.task, place.store, place.backend, form.format, copy.position, files
         )
         # 2.
         stored_bytes = 0
@@ -164,11 +164,11 @@ def _stored(copy: _Copy, before: Listing, taker: Taker) -> Outcome:
                 stored_bytes += file.size
                 failpoints.hit("snapshot.file_stored")
         # 3.
-        name = ManifestName.of(copy.marker)
+        name = ManifestName.of(copy.position)
         taker.storage.put(f"{place.folder}/{name}", [KIND.encode(snapshot)])
         failpoints.hit("snapshot.written")
         problem = _tidied(snapshot, taker)
-        return Outcome(place.task, place.store, copy.marker.version, stored_bytes, snapshot.bytes, problem)
+        return Outcome(place.task, place.store, copy.position.version, stored_bytes, snapshot.bytes, problem)
     finally:
         with suppress(OSError):
             remove_tree_in_steps(copy.folder)
@@ -188,12 +188,12 @@ def _tidied(new: Snapshot, taker: Taker) -> str | None:
     now = listing(storage, place)
     missing = [file for file in new.files if now.files.get(file.stored_as) != file.size]
     if missing:
-        storage.delete(f"{place.folder}/{ManifestName.of(new.marker)}")
+        storage.delete(f"{place.folder}/{ManifestName.of(new.position)}")
         raise SnapshotStorageError(
             f"{storage.shown(f'{place.folder}/{missing[0].stored_as}')} is gone, though it was stored for "
-            f"version {new.marker.version}. The snapshot is taken back. Likely cause: another process takes "
-            "snapshots of the same task. Remedy: none is needed if that was a coordinator that is being "
-            "replaced."
+            f"version {new.position.version}. The snapshot is taken back. Likely cause: another process "
+            "takes snapshots of the same task. Remedy: none is needed if that was a coordinator that is "
+            "being replaced."
         )
     try:
         # 4.
@@ -222,7 +222,7 @@ def _kept(
     The latter may belong to a history that a backup undid, or to somebody else: it is not ours to delete
     until this history has passed it by. None if nobody can tell, because another release wrote one.
     """
-    ours = ManifestName.of(new.marker)
+    ours = ManifestName.of(new.position)
     kept: dict[ManifestName, Snapshot] = {}
     problem: str | None = None
     counted = 0
