@@ -1,22 +1,4 @@
-"""What can go wrong with local state.
-
-::
-
-    StoreError                      (millstream.errors)
-    ├── StoreClosedError            a store was used after close()
-    ├── UnsortedKeysError           keys or entries were not strictly ascending
-    ├── ScanInvalidatedError        the store was written while a scan of it was open
-    ├── StoreInUseError             the store is open already
-    ├── StoreFormatError            the folder holds a store of another type or format version, or none at all
-    ├── DamagedStoreError           bytes on disk are not what was written: remove the store and restore it
-    ├── StoreAheadError             the store is newer than the last commit
-    ├── ChangelogGapError           the changelog lacks records that a store needs
-    ├── ChangelogCompactedError     the changelog no longer holds the version that was asked for
-    ├── ZombieTaskError             the task asks for a version of the past, whose files are collected
-    ├── StoreDiskFullError          no space left (also a DiskFullError of millstream.durable)
-    ├── StateDirectoryError         the state directory cannot be used as asked
-    │   └── StateInUseError         the application runs: its state is not deleted
-    └── TaskLockedError             another process works on the task (also a LockTimeoutError)
+"""What can go wrong with local state. Every error here is a StoreError.
 
 A local store is a copy of what the changelog holds. So the remedy for a damaged one is never repair: remove
 it, and it is restored.

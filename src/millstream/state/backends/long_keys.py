@@ -39,7 +39,7 @@ from typing import Final, Protocol
 from millstream.state.backends.base import Row
 from millstream.state.backends.key_encoding import decode_key, encode_key
 
-__all__ = ["LongKeyTree", "Table", "TableCursor", "short_key_bytes"]
+__all__ = ["LongKeyTree", "short_key_bytes"]
 
 _ROOT_LINK: Final = b"\1\1"
 _NODE_LINK: Final = b"\0"
@@ -48,39 +48,26 @@ _COUNTER: Final = bytes(_NODE_BYTES)
 _ROOT: Final = b""
 
 
-class TableCursor(Protocol):
-    """A place in a sorted table; methods that move it tell whether there is an entry at the new place."""
+class _Cursor(Protocol):
+    """A place in a sorted table; methods that move it tell whether there is an entry at the new place.
 
-    def set_range(self, key: bytes, /) -> bool:
-        """Go to the first entry at or behind ``key``."""
+    `set_range` goes to the first entry at or behind a key; `item` is the key and value of the entry here.
+    """
 
-    def last(self) -> bool:
-        """Go to the last entry."""
-
-    def next(self) -> bool:
-        """Go one entry on."""
-
-    def prev(self) -> bool:
-        """Go one entry back."""
-
-    def item(self) -> Row:
-        """Return key and value of the entry here."""
+    def set_range(self, key: bytes, /) -> bool: ...
+    def last(self) -> bool: ...
+    def next(self) -> bool: ...
+    def prev(self) -> bool: ...
+    def item(self) -> Row: ...
 
 
-class Table(Protocol):
-    """A sorted map from keys of 1 to M bytes to values."""
+class _Table(Protocol):
+    """A sorted map from keys of 1 to M bytes to values. What is deleted may be absent."""
 
-    def get(self, key: bytes, /) -> bytes | None:
-        """Return the value, or None."""
-
-    def put(self, key: bytes, value: bytes, /) -> object:
-        """Set the value."""
-
-    def delete(self, key: bytes, /) -> object:
-        """Remove the entry, if it is there."""
-
-    def cursor(self) -> TableCursor:
-        """Return a new cursor."""
+    def get(self, key: bytes, /) -> bytes | None: ...
+    def put(self, key: bytes, value: bytes, /) -> object: ...
+    def delete(self, key: bytes, /) -> object: ...
+    def cursor(self) -> _Cursor: ...
 
 
 def short_key_bytes(max_key_bytes: int) -> int:
@@ -92,7 +79,7 @@ def short_key_bytes(max_key_bytes: int) -> int:
 class _Level:
     """Where a walk is, in the root or in one node."""
 
-    cursor: TableCursor
+    cursor: _Cursor
     node: bytes
     prefix: bytes
     """What comes before every key of this level."""
@@ -103,7 +90,7 @@ class _Level:
 class LongKeyTree:
     """Long keys in two tables. Get, put and delete are for long keys only; walks give all keys."""
 
-    def __init__(self, root: Table, nodes: Table, max_key_bytes: int) -> None:
+    def __init__(self, root: _Table, nodes: _Table, max_key_bytes: int) -> None:
         assert max_key_bytes > _NODE_BYTES + len(_NODE_LINK) + 1, "a node's keys need room for a chunk"
         self._root = root
         self._nodes = nodes
@@ -137,7 +124,7 @@ class LongKeyTree:
     def delete(self, key: bytes) -> None:
         """Remove a long key, if it is there, and the nodes that only it needed."""
         *links, leaf = self._chunks(key)
-        path: list[tuple[Table, bytes]] = []
+        path: list[tuple[_Table, bytes]] = []
         node = _ROOT
         for link in links:
             table = self._nodes if node else self._root
