@@ -30,7 +30,7 @@ from millstream.serdes.primitives import (
 )
 from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
-__all__ = ["Auto", "AutoSerde", "find_auto", "inferred_serde"]
+__all__ = ["INFERRED_SERDES", "Auto", "AutoSerde", "find_auto"]
 
 
 class _VerifiedJson(CodedSerde[Any]):
@@ -45,7 +45,7 @@ class _VerifiedJson(CodedSerde[Any]):
         super().__init__(partial(encode_verified, decode_json), decode_json)
 
 
-_SERDES: dict[str, BaseSerde[Any]] = {
+INFERRED_SERDES: dict[str, BaseSerde[Any]] = {
     "str": StringSerde(),
     "int": IntSerde("serdes.int64", ">q"),
     "float": FloatSerde("serdes.double", ">d"),
@@ -54,6 +54,7 @@ _SERDES: dict[str, BaseSerde[Any]] = {
     "uuid": UuidSerde(),
     "json": _VerifiedJson(),
 }
+"""By the name of the type that was inferred. A later version may have inferred others."""
 _LEARNED: dict[type, str] = {
     str: "str",
     int: "int",
@@ -64,7 +65,7 @@ _LEARNED: dict[type, str] = {
     dict: "json",
     list: "json",
 }
-_EXACT: frozenset[type] = frozenset().union(*(serde.exact_types for serde in _SERDES.values()))
+_EXACT: frozenset[type] = frozenset().union(*(serde.exact_types for serde in INFERRED_SERDES.values()))
 _TAKES = "str, int, float, bool, bytes, uuid.UUID, dict and list"
 
 
@@ -137,14 +138,14 @@ class AutoSerde(BaseSerde[Any]):
 
     @inferred_type.setter
     def inferred_type(self, inferred_type: str | None) -> None:
-        if inferred_type is not None and inferred_type not in _SERDES:
+        if inferred_type is not None and inferred_type not in INFERRED_SERDES:
             raise SerdeError(
                 f"serdes.auto for {self.bound_to!r} cannot go on with the type {inferred_type!r}: it knows "
-                f"{', '.join(_SERDES)}. Likely cause: a later version of Millstream wrote it. Remedy: run "
+                f"{', '.join(INFERRED_SERDES)}. Likely cause: a later version of Millstream wrote it. Remedy: run "
                 "that version."
             )
         self._inferred_type = inferred_type
-        self._inner = None if inferred_type is None else _SERDES[inferred_type]
+        self._inner = None if inferred_type is None else INFERRED_SERDES[inferred_type]
 
     def serialize(self, value: Any, /) -> bytes:
         """Serialize the value; the first one decides the type."""
@@ -152,7 +153,7 @@ class AutoSerde(BaseSerde[Any]):
         if self._inner is not None and kind == self._inferred_type:
             return self._inner.serialize(value)
         kind = self._require_kind(value, kind)
-        data = _SERDES[kind].serialize(value)
+        data = INFERRED_SERDES[kind].serialize(value)
         self.inferred_type = kind  # only now: a value that could not be written decides nothing
         return data
 
@@ -168,7 +169,7 @@ class AutoSerde(BaseSerde[Any]):
         kind = kinds.pop()
         if kinds or kind is None or self._inferred_type not in {None, kind}:
             return super().serialize_many(values)  # raises at the right value
-        column = _SERDES[kind].serialize_many(values)
+        column = INFERRED_SERDES[kind].serialize_many(values)
         self.inferred_type = kind
         return column
 
@@ -222,19 +223,10 @@ def find_auto(serde: Serde[Any]) -> AutoSerde | None:
     return None
 
 
-def inferred_serde(inferred_type: str) -> BaseSerde[Any] | None:
-    """Return the serde of a type that was inferred; None if a later version inferred it.
-
-    >>> inferred_serde("int")
-    serdes.int64
-    """
-    return _SERDES.get(inferred_type)
-
-
 def _suggestion(inferred_type: str | None, kind: str) -> str:
     if {inferred_type, kind} == {"int", "float"}:
         return "serdes.double"
-    known = _SERDES[inferred_type].name if inferred_type else "serdes.json"
+    known = INFERRED_SERDES[inferred_type].name if inferred_type else "serdes.json"
     return known if known == "serdes.json" else f"{known} or serdes.json"
 
 

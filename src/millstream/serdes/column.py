@@ -8,7 +8,6 @@ count: when one raises, the column is gone through once more, value by value, to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TypeVar
 
 from millstream.serdes.api import BaseSerde, Serde, require_bytes
@@ -44,9 +43,11 @@ def serialize_column(serde: Serde[T], values: Sequence[T | None]) -> list[bytes 
     millstream.serdes.column.ColumnError: (2, TypeError('expected str, got int'))
     """
     if isinstance(serde, BaseSerde):
-        with suppress(Exception):  # the pass below finds the entry and raises for it
+        try:
             return serde.serialize_many(values)
-    return _one_by_one(lambda value: require_bytes(serde, serde.serialize(value)), values)
+        except Exception:  # noqa: BLE001, S110 - the pass below finds the entry and raises for it
+            pass
+    return _one_by_one(serde.serialize, values, written_by=serde)
 
 
 def deserialize_column(serde: Serde[T], column: Sequence[bytes | None]) -> list[T | None]:
@@ -60,16 +61,23 @@ def deserialize_column(serde: Serde[T], column: Sequence[bytes | None]) -> list[
     millstream.serdes.column.ColumnError: (1, ValueError('expected 8 bytes, got 1'))
     """
     if isinstance(serde, BaseSerde):
-        with suppress(Exception):  # the pass below finds the entry and raises for it
+        try:
             return serde.deserialize_many(column)
+        except Exception:  # noqa: BLE001, S110 - the pass below finds the entry and raises for it
+            pass
     return _one_by_one(serde.deserialize, column)
 
 
-def _one_by_one(convert: Callable[[A], B], column: Sequence[A | None]) -> list[B | None]:
+def _one_by_one(
+    convert: Callable[[A], B], column: Sequence[A | None], written_by: object = None
+) -> list[B | None]:
     result: list[B | None] = []
     for index, entry in enumerate(column):
         try:
-            result.append(None if entry is None else convert(entry))
+            converted = None if entry is None else convert(entry)
+            if written_by is not None and entry is not None:
+                require_bytes(written_by, converted)
         except Exception as cause:
             raise ColumnError(index, cause) from cause
+        result.append(converted)
     return result

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -182,10 +181,12 @@ class FloatSerde(_NumberSerde[float]):
             return self._struct.pack(value)
         if not isinstance(value, int) or isinstance(value, bool):
             raise wrong_type("float", value)
-        with suppress(OverflowError, struct.error):
+        try:
             data = self._struct.pack(value)
             if self._struct.unpack(data)[0] == value:
                 return data
+        except (OverflowError, struct.error):
+            pass
         raise ValueError(f"{_shown(value)} has no exact float")
 
     def serialize_many(self, values: Sequence[float | None]) -> list[bytes | None]:

@@ -77,7 +77,7 @@ class Backend(ABC):
         self._folder = folder
         self._changes = 0
         self._closed = False
-        folder.taken_by(self)
+        folder.opened_by(self)
 
     def get_many(self, keys: Sequence[bytes], /) -> list[bytes | None]:
         """Return the values of strictly ascending keys, in their order; None where there is none."""
@@ -182,7 +182,7 @@ class Backend(ABC):
             try:
                 self._close()
             finally:
-                self._folder.let_go()
+                self._folder.closed()
 
     def __enter__(self) -> Self:
         return self

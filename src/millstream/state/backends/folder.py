@@ -34,10 +34,10 @@ __all__ = [
     "Format",
     "StoreFolder",
     "check_snapshot",
+    "make_private",
     "refuse_if_not_empty",
     "restored_folder",
     "store_folder",
-    "tighten",
     "whole_folder",
 ]
 
@@ -69,18 +69,18 @@ class StoreFolder:
     def __str__(self) -> str:
         return str(self.path or f"in {self.format.backend}")
 
-    def taken_by(self, owner: object) -> None:
+    def opened_by(self, owner: object) -> None:
         """Note that ``owner`` has the store open, until it lets go or is garbage."""
         if self.path is not None:
             _refuse_if_open(self.path)
             _open_here[_identity(self.path)] = owner
 
-    def let_go(self) -> None:
+    def closed(self) -> None:
         """Note that the store is closed."""
         if self.path is not None:
             _open_here.pop(_identity(self.path), None)
             with suppress(FileNotFoundError):  # removed while it was open
-                tighten(self.path)
+                make_private(self.path)
 
     def describe_snapshot(self, folder: Path) -> None:
         """Mark a folder as a snapshot of this store."""
@@ -120,7 +120,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     ensure_private_folder(path.parent)
     try:
         yield partial  # 2
-        tighten(partial)  # 3
+        make_private(partial)  # 3
         for file in partial.iterdir():
             _sync_file(file)
         sync_folder(partial)
@@ -165,7 +165,7 @@ def check_snapshot(snapshot: Path, backend: str, version: int) -> None:
     _check_format(_read_format(format_file), Format(backend, version, "snapshot", ""), snapshot)
 
 
-def tighten(folder: Path) -> None:
+def make_private(folder: Path) -> None:
     """Take other users' rights from a folder and its files. Some libraries give new files mode 0644."""
     folder.chmod(FOLDER_MODE)
     with os.scandir(folder) as entries:

@@ -50,7 +50,7 @@ from millstream.state.backends.lmdb_environment import (
     write_to_the_end,
 )
 from millstream.state.backends.lmdb_tables import Part, open_tables, pages_of, tables_of
-from millstream.state.backends.segment_parts import grouped, is_dropped_whole, stretches
+from millstream.state.backends.segment_parts import grouped, is_dropped_whole, ranges_of_parts
 
 __all__ = ["LmdbBackend", "LmdbSupplier"]
 
@@ -138,7 +138,7 @@ class LmdbBackend(Backend):
     def _page(self, start: bytes, end: bytes | None, limit: int, *, reverse: bool) -> list[Row]:
         rows: list[Row] = []
         with errors_named(self._path), begin(self._env, write=False) as txn:
-            for name, first, behind in stretches(self._parts, start, end, reverse=reverse):
+            for name, first, behind in ranges_of_parts(self._parts, start, end, reverse=reverse):
                 rows += self._parts[name].page(txn, first, behind, limit - len(rows), reverse=reverse)
                 if len(rows) == limit:
                     break

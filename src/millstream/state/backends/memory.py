@@ -35,7 +35,7 @@ from millstream.state.backends.folder import (
     refuse_if_not_empty,
     store_folder,
 )
-from millstream.state.backends.segment_parts import UNNAMED, grouped, is_dropped_whole, stretches
+from millstream.state.backends.segment_parts import UNNAMED, grouped, is_dropped_whole, ranges_of_parts
 from millstream.state.errors import DamagedStoreError
 
 __all__ = ["MemoryBackend", "MemorySupplier"]
@@ -189,7 +189,7 @@ class MemoryBackend(Backend):
 
     def _page(self, start: bytes, end: bytes | None, limit: int, *, reverse: bool) -> list[Row]:
         rows: list[Row] = []
-        for name, first, behind in stretches(self._content.parts, start, end, reverse=reverse):
+        for name, first, behind in ranges_of_parts(self._content.parts, start, end, reverse=reverse):
             rows += self._content.parts[name].page(first, behind, limit - len(rows), reverse=reverse)
             if len(rows) == limit:
                 break

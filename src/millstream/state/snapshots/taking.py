@@ -33,7 +33,7 @@ from millstream.state.snapshots.manifest import KIND, ManifestName, Snapshot, Sn
 from millstream.state.snapshots.storage import SnapshotStorage, chunks_of
 from millstream.types import Version
 
-__all__ = ["Outcome", "Taker", "take_snapshots"]
+__all__ = ["Outcome", "SnapshotSettings", "take_snapshots"]
 
 _NOTHING: Final = Version(0)
 
@@ -56,7 +56,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Taker:
+class SnapshotSettings:
     """Where snapshots of a task go, and how many stay."""
 
     storage: SnapshotStorage
@@ -68,7 +68,9 @@ class Taker:
 
 
 def take_snapshots(
-    directory: TaskDirectory, opened: AbstractContextManager[Mapping[str, Backend]], taker: Taker
+    directory: TaskDirectory,
+    opened: AbstractContextManager[Mapping[str, Backend]],
+    settings: SnapshotSettings,
 ) -> list[Outcome]:
     """Take a snapshot of every store that has changed since its last one.
 
@@ -81,10 +83,10 @@ def take_snapshots(
 
     A failure of one store is told in its outcome, and does not keep the others from theirs.
     """
-    task = next(iter(taker.places.values())).task
+    task = next(iter(settings.places.values())).task
     outcomes: list[Outcome] = []
     with _told(outcomes, task), _scratch(directory) as scratch, ExitStack() as pins:
-        before = {store: listing(taker.storage, place) for store, place in taker.places.items()}
+        before = {store: listing(settings.storage, place) for store, place in settings.places.items()}
         copies: list[_Copy] = []
         # 1.
         with opened as backends:
@@ -93,7 +95,7 @@ def take_snapshots(
                     position = position_of(backend, store)
                     if position.version > 0 and ManifestName.of(position) not in before[store].manifests:
                         finish = pins.enter_context(backend.begin_snapshot(scratch / store))
-                        copies.append(_Copy(taker.places[store], position, scratch / store, finish))
+                        copies.append(_Copy(settings.places[store], position, scratch / store, finish))
         copied: list[_Copy] = []
         for copy in copies:
             with _told(outcomes, task, copy.place.store), disk_errors_named(copy.folder):
@@ -103,7 +105,7 @@ def take_snapshots(
         failpoints.hit("snapshot.copied")
         for copy in copied:
             with _told(outcomes, task, copy.place.store):
-                outcomes.append(_stored(copy, before[copy.place.store], taker))
+                outcomes.append(_stored(copy, before[copy.place.store], settings))
     return outcomes
 
 
@@ -144,7 +146,7 @@ def _empty(directory: TaskDirectory) -> None:
         remove_tree_in_steps(path)
 
 
-def _stored(copy: _Copy, before: Listing, taker: Taker) -> Outcome:
+def _stored(copy: _Copy, before: Listing, settings: SnapshotSettings) -> Outcome:
     place = copy.place
     try:
         form = _format(copy.folder)
@@ -159,15 +161,15 @@ def _stored(copy: _Copy, before: Listing, taker: Taker) -> Outcome:
         there = dict(before.files)
         for file in files:
             if there.get(file.stored_as) != file.size:  # else there already, and whole
-                taker.storage.put(f"{place.folder}/{file.stored_as}", chunks_of(copy.folder / file.name))
+                settings.storage.put(f"{place.folder}/{file.stored_as}", chunks_of(copy.folder / file.name))
                 there[file.stored_as] = file.size
                 stored_bytes += file.size
                 failpoints.hit("snapshot.file_stored")
         # 3.
         name = ManifestName.of(copy.position)
-        taker.storage.put(f"{place.folder}/{name}", [KIND.encode(snapshot)])
+        settings.storage.put(f"{place.folder}/{name}", [KIND.encode(snapshot)])
         failpoints.hit("snapshot.written")
-        problem = _tidied(snapshot, taker)
+        problem = _tidied(snapshot, settings)
         return Outcome(place.task, place.store, copy.position.version, stored_bytes, snapshot.bytes, problem)
     finally:
         with suppress(OSError):
@@ -182,9 +184,9 @@ def _format(folder: Path) -> Format:
         return Format("", 0, "snapshot", "")
 
 
-def _tidied(new: Snapshot, taker: Taker) -> str | None:
+def _tidied(new: Snapshot, settings: SnapshotSettings) -> str | None:
     """Steps 4 and 5; what could not be done, if anything."""
-    place, storage = new.place, taker.storage
+    place, storage = new.place, settings.storage
     now = listing(storage, place)
     missing = [file for file in new.files if now.files.get(file.stored_as) != file.size]
     if missing:
@@ -197,7 +199,7 @@ def _tidied(new: Snapshot, taker: Taker) -> str | None:
         )
     try:
         # 4.
-        kept, problem = _kept(new, now, taker)
+        kept, problem = _kept(new, now, settings)
         if kept is None:
             return problem
         for name in now.manifests:
@@ -215,7 +217,7 @@ def _tidied(new: Snapshot, taker: Taker) -> str | None:
 
 
 def _kept(
-    new: Snapshot, now: Listing, taker: Taker
+    new: Snapshot, now: Listing, settings: SnapshotSettings
 ) -> tuple[dict[ManifestName, Snapshot] | None, str | None]:
     """The snapshots that stay: the newest of this history, and what is newer and not of it.
 
@@ -227,11 +229,11 @@ def _kept(
     problem: str | None = None
     counted = 0
     for name in now.manifests:
-        is_ours = name == ours or taker.is_known(name.version, name.sealed)
-        if counted >= taker.retained or (not is_ours and name.version <= ours.version):
+        is_ours = name == ours or settings.is_known(name.version, name.sealed)
+        if counted >= settings.retained or (not is_ours and name.version <= ours.version):
             continue
         try:
-            kept[name] = new if name == ours else read_snapshot(taker.storage, new.place, name)
+            kept[name] = new if name == ours else read_snapshot(settings.storage, new.place, name)
         except SnapshotFormatError as error:
             return None, str(error)
         except DamagedSnapshotError as error:
