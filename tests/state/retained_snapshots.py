@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from millstream.log.api import TopicPartition
 from millstream.state.changelog.follow import StorePosition
 from millstream.state.changelog.rows import changelog_topic
-from millstream.state.snapshots.errors import DamagedSnapshotError
+from millstream.state.errors import DamagedSnapshotError
 from millstream.state.snapshots.listing import manifests
 from millstream.state.snapshots.manifest import SnapshotPlace, read_snapshot
 from millstream.state.snapshots.storage import SnapshotStorage

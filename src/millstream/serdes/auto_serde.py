@@ -141,8 +141,8 @@ class AutoSerde(BaseSerde[Any]):
         if inferred_type is not None and inferred_type not in INFERRED_SERDES:
             raise SerdeError(
                 f"serdes.auto for {self.bound_to!r} cannot go on with the type {inferred_type!r}: it knows "
-                f"{', '.join(INFERRED_SERDES)}. Likely cause: a later version of Millstream wrote it. Remedy: run "
-                "that version."
+                f"{', '.join(INFERRED_SERDES)}. Likely cause: a later version of Millstream wrote it. "
+                "Remedy: run that version."
             )
         self._inferred_type = inferred_type
         self._inner = None if inferred_type is None else INFERRED_SERDES[inferred_type]

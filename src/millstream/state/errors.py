@@ -1,7 +1,7 @@
 """What can go wrong with local state. Every error here is a StoreError.
 
-A local store is a copy of what the changelog holds. So the remedy for a damaged one is never repair: remove
-it, and it is restored.
+A local store is a copy of what the changelog holds, and a snapshot is a copy of a store. So the remedy for a
+damaged one is never repair: remove it, and it is restored.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from millstream.errors import StoreError
 __all__ = [
     "ChangelogCompactedError",
     "ChangelogGapError",
+    "DamagedSnapshotError",
     "DamagedStoreError",
     "ScanInvalidatedError",
+    "SnapshotFormatError",
+    "SnapshotStorageError",
     "StateDirectoryError",
     "StateInUseError",
     "StoreAheadError",
@@ -86,6 +89,18 @@ class StateInUseError(StateDirectoryError):
 
 class TaskLockedError(StoreError, LockTimeoutError):
     """Another process, named in the message, held the task's directory for longer than we would wait."""
+
+
+class SnapshotStorageError(StoreError):
+    """The storage of snapshots did not do what it was asked; the message names the place."""
+
+
+class DamagedSnapshotError(StoreError):
+    """A snapshot is not what was written, or a file of it is missing; the message names the file."""
+
+
+class SnapshotFormatError(DamagedSnapshotError):
+    """A snapshot is intact, but another release of Millstream wrote it: it is left alone."""
 
 
 def damaged_store(path: Path, how: str) -> DamagedStoreError:

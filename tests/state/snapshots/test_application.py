@@ -21,7 +21,7 @@ from millstream.commit.manifest import Manifest, Section, TaskEntry
 from millstream.log import FileLog, TopicPartition
 from millstream.log.api import Compacted
 from millstream.maintenance.snapshot_schedule import SnapshotSchedule
-from millstream.state.snapshots.errors import SnapshotStorageError
+from millstream.state.errors import SnapshotStorageError
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.types import Epoch, Partition, Term, Version
 

@@ -15,10 +15,9 @@ from millstream import failpoints
 from millstream.failpoints import InjectedCrash
 from millstream.log import FileLog
 from millstream.state.changelog.follow import position_of
-from millstream.state.errors import ChangelogGapError, DamagedStoreError
+from millstream.state.errors import ChangelogGapError, DamagedStoreError, SnapshotStorageError
 from millstream.state.local.directory import open_state_directory
 from millstream.state.local.task_stores import TaskVersion
-from millstream.state.snapshots.errors import SnapshotStorageError
 from millstream.state.snapshots.listing import listing
 from millstream.state.snapshots.manifest import KIND, ManifestName, read_snapshot
 from millstream.state.snapshots.storage import FolderStorage

@@ -14,7 +14,7 @@ from tests.state.one_task import OneTask, rows_of
 from millstream import StreamsConfig
 from millstream.durable import UnsafeFolderError
 from millstream.errors import ConfigError
-from millstream.state.snapshots.errors import SnapshotStorageError
+from millstream.state.errors import SnapshotStorageError
 from millstream.state.snapshots.storage import (
     ArrowStorage,
     FolderStorage,

@@ -20,8 +20,8 @@ from millstream.failpoints import InjectedCrash
 from millstream.log import TopicPartition
 from millstream.state.backends.folder import whole_folder
 from millstream.state.changelog.follow import StorePosition
+from millstream.state.errors import SnapshotStorageError
 from millstream.state.snapshots import digests
-from millstream.state.snapshots.errors import SnapshotStorageError
 from millstream.state.snapshots.listing import listing, newest_versions
 from millstream.state.snapshots.manifest import KIND, ManifestName, StoredFile, read_snapshot
 from millstream.state.snapshots.storage import FolderStorage

@@ -3,7 +3,7 @@
 ::
 
     <state_dir>/.instance                    which instance this is; found again after a restart
-    <state_dir>/<app_id>/.log                where its log is, and so its lease (see log_note.py)
+    <state_dir>/<app_id>/.log                where its log is, and so its lease
     <state_dir>/<app_id>/<task>/.lock        held by whoever works on the task
     <state_dir>/<app_id>/<task>/.checkpoint  readable: version and changelog positions (no authority)
     <state_dir>/<app_id>/<task>/.unsynced    in which boot the stores were written without a sync
@@ -68,10 +68,13 @@ __all__ = [
     "TaskDirectory",
     "boot_id",
     "existing_state_directory",
+    "note_log",
+    "noted_log",
     "open_state_directory",
 ]
 
 _INSTANCE_FILE: Final = ".instance"
+_LOG_FILE: Final = ".log"
 LOCK_FILE: Final = ".lock"
 CHECKPOINT_FILE: Final = ".checkpoint"
 _UNSYNCED_FILE: Final = ".unsynced"
@@ -180,6 +183,28 @@ def open_state_directory(path: Path) -> StateDirectory:
         with suppress(FileExistsError):  # another process of this host was faster: it is the same instance
             publish_exclusive(instance_file, [msgspec.json.encode(new) + b"\n"])
     return StateDirectory(path, _read_instance(instance_file).instance_id)
+
+
+def note_log(directory: StateDirectory, app_id: str, log_root: Path) -> StateDirectory:
+    """Note where the log is, before the application works here. Gives the directory."""
+    if noted_log(directory, app_id) != log_root.resolve():
+        note = directory.path / app_id / _LOG_FILE
+        ensure_private_folder(note.parent)
+        replace_durably(note, [os.fsencode(log_root.resolve())])
+    return directory
+
+
+def noted_log(directory: StateDirectory, app_id: str) -> Path | None:
+    """Where the log of an application is; None if nobody has noted it.
+
+    Whoever is to delete the state finds there whether a coordinator runs the application: between epochs no
+    task is locked.
+    """
+    try:
+        noted = read_bounded(directory.path / app_id / _LOG_FILE, _SMALL_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    return Path(os.fsdecode(noted)) if noted else None
 
 
 @dataclass(frozen=True, slots=True)

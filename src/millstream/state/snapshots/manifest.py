@@ -14,7 +14,7 @@ import msgspec
 
 from millstream.durable import DamagedFileError, FormatVersionError, FrameKind
 from millstream.state.changelog.follow import StorePosition
-from millstream.state.snapshots.errors import DamagedSnapshotError, SnapshotFormatError
+from millstream.state.errors import DamagedSnapshotError, SnapshotFormatError
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.types import Version
 

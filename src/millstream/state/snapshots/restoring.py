@@ -20,11 +20,15 @@ from millstream.durable.layer import FILE_MODE
 from millstream.log.api import Log
 from millstream.state.backends.api import Backend
 from millstream.state.changelog.follow import RestoreListener, Target, position_of, reported
-from millstream.state.errors import DamagedStoreError, StoreFormatError
+from millstream.state.errors import (
+    DamagedSnapshotError,
+    DamagedStoreError,
+    SnapshotStorageError,
+    StoreFormatError,
+)
 from millstream.state.local.directory import RESTORING_FOLDER
 from millstream.state.local.store_on_disk import StoreOnDisk
 from millstream.state.snapshots.digests import copied
-from millstream.state.snapshots.errors import DamagedSnapshotError, SnapshotStorageError
 from millstream.state.snapshots.listing import listing
 from millstream.state.snapshots.manifest import (
     ManifestName,

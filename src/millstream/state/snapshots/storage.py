@@ -34,7 +34,7 @@ from millstream.durable import (
     temporary_name,
 )
 from millstream.errors import ConfigError
-from millstream.state.snapshots.errors import SnapshotStorageError
+from millstream.state.errors import SnapshotStorageError
 
 __all__ = [
     "ArrowStorage",
