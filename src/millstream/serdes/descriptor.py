@@ -30,14 +30,7 @@ from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde
 from millstream.serdes.json_shape import json_incompatibility, json_shape
 from millstream.serdes.mean_serde import MeanSerde
 from millstream.serdes.nullable_serde import NullableSerde
-from millstream.serdes.primitives import (
-    BooleanSerde,
-    BytesSerde,
-    FloatSerde,
-    IntSerde,
-    StringSerde,
-    UuidSerde,
-)
+from millstream.serdes.primitives import PRIMITIVES
 from millstream.serdes.protobuf_serde import ProtobufSerde
 from millstream.serdes.protobuf_shape import protobuf_incompatibility, protobuf_shape
 from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
@@ -154,8 +147,7 @@ _SCHEMAS: Final[dict[str, Callable[[str, str], str | None]]] = {
     "serdes.protobuf": protobuf_incompatibility,
 }
 _OURS: Final[dict[type, Callable[[Any], SerdeDescriptor]]] = {
-    **dict.fromkeys((BytesSerde, StringSerde, IntSerde, FloatSerde, BooleanSerde, UuidSerde), _by_name),
-    **dict.fromkeys((MeanSerde, JsonSerde, Auto), _by_name),
+    **dict.fromkeys((*PRIMITIVES, MeanSerde, JsonSerde, Auto), _by_name),
     AutoSerde: lambda serde: with_inferred(SerdeDescriptor(_AUTO), serde.inferred_type),
     TypedJsonSerde: lambda serde: SerdeDescriptor("serdes.json", schema=json_shape(serde.schema)),
     AvroSerde: lambda serde: SerdeDescriptor("serdes.avro", schema=avro_shape(serde)),

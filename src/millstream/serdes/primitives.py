@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from millstream.serdes.api import BaseSerde, wrong_type
 
-__all__ = ["BooleanSerde", "BytesSerde", "FloatSerde", "IntSerde", "StringSerde", "UuidSerde"]
+__all__ = ["PRIMITIVES", "BooleanSerde", "BytesSerde", "FloatSerde", "IntSerde", "StringSerde", "UuidSerde"]
 
 N = TypeVar("N", int, float)
 
@@ -257,3 +257,6 @@ class UuidSerde(BaseSerde[UUID]):
 def _shown(value: int) -> str:
     # Python refuses to print numbers of more than 4300 digits.
     return str(value) if value.bit_length() <= _SHOWN_BITS else f"a number of {value.bit_length()} bits"
+
+
+PRIMITIVES: Final = (BytesSerde, StringSerde, IntSerde, FloatSerde, BooleanSerde, UuidSerde)
