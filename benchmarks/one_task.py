@@ -26,8 +26,9 @@ from millstream.state.backends import Backend, BackendSupplier, Row, supplier
 from millstream.state.changelog.rows import changelog_rows, changelog_topic
 from millstream.state.local.directory import TaskDirectory, open_state_directory
 from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores
-from millstream.state.snapshots import SnapshotPlace, SnapshotStorage, open_storage
-from millstream.state.snapshots.taking import Outcome, Taker, take_snapshots
+from millstream.state.snapshots.manifest import SnapshotPlace
+from millstream.state.snapshots.storage import SnapshotStorage, open_storage
+from millstream.state.snapshots.taking import Outcome, SnapshotSettings, take_snapshots
 from millstream.state.specs import StoreKind, key_value
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.written_columns import WrittenColumns
@@ -193,8 +194,8 @@ class OneTask:
     def take(self) -> Outcome:
         """Take a snapshot."""
         place = SnapshotPlace(APPLICATION, TASK, STORE, self.backend)
-        taker = Taker(self.storage, {STORE: place}, 1, lambda _version, _sealed: True)
-        (outcome,) = take_snapshots(self.directory, self.opened(newer=NewerStores.TAKE), taker)
+        settings = SnapshotSettings(self.storage, {STORE: place}, 1, lambda _version, _sealed: True)
+        (outcome,) = take_snapshots(self.directory, self.opened(newer=NewerStores.TAKE), settings)
         if outcome.problem is not None:
             raise RuntimeError(outcome.problem)
         return outcome

@@ -27,7 +27,7 @@ from millstream.durable import Chunk, FileLayer, create_exclusive, publish_exclu
 from millstream.log.embedded.index import PartitionIndex
 from millstream.log.errors import DamagedLogError
 from millstream.state.backends.api import Backend
-from millstream.state.changelog.follow import StorePosition, follow, marker_of
+from millstream.state.changelog.follow import StorePosition, follow, position_of
 from millstream.state.local import task_stores
 from millstream.task.task import Sealed
 from millstream.types import Attempt, Epoch, Offset, Term, Version
@@ -266,7 +266,7 @@ def rows_of(world: World, store: str) -> list[bytes]:
 
 def advances_only_stores_that_changed(patch: pytest.MonkeyPatch) -> None:
     def follow_changes(backend: Backend, target: Any, *args: Any) -> None:
-        if marker_of(backend, target.store).position != target.marker.position:
+        if position_of(backend, target.store).offset != target.position.offset:
             follow(backend, target, *args)
 
     patch.setattr(task_stores, "follow", follow_changes)

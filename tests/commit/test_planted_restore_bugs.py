@@ -84,7 +84,7 @@ def restores_a_table_beyond_the_commit(patch: pytest.MonkeyPatch) -> None:
     def read(log: Log, target: Target, start: Offset) -> Iterator[Any]:
         if target.writes_of is not None:
             end = log.latest(target.changelog)
-            target = replace(target, marker=following.StorePosition(target.marker.version, end))
+            target = replace(target, position=following.StorePosition(target.position.version, end))
         return real(log, target, start)
 
     real = following._read

@@ -19,7 +19,7 @@ from millstream.durable import Chunk, FileLayer, replace_durably
 from millstream.state.snapshots import restoring, taking
 from millstream.state.snapshots.manifest import ManifestName, Snapshot, StoredFile
 from millstream.state.snapshots.restoring import Restorer
-from millstream.state.snapshots.taking import Taker
+from millstream.state.snapshots.taking import SnapshotSettings
 
 
 class Without:
@@ -68,9 +68,9 @@ def the_power_fails_after_a_snapshot(folder: Path) -> None:
 
 def deletes_files_that_another_snapshot_names(patch: pytest.MonkeyPatch) -> None:
     def only_the_new(
-        new: Snapshot, now: Any, taker: Taker
+        new: Snapshot, now: Any, settings: SnapshotSettings
     ) -> tuple[dict[ManifestName, Snapshot] | None, str | None]:
-        kept, problem = real(new, now, taker)
+        kept, problem = real(new, now, settings)
         assert kept is not None
         return dict.fromkeys(kept, new), problem
 

@@ -23,7 +23,7 @@ from millstream.log.embedded.file_log import FileLog
 from millstream.log.embedded.partition import PartitionFiles
 from millstream.maintenance import compaction, state_cleaner
 from millstream.state.local.cleaning import clean
-from millstream.state.snapshots.catalogue import Listing, listing
+from millstream.state.snapshots.listing import Listing, listing
 from millstream.state.stores import segments
 from millstream.state.stores.segments import dropped_by
 from millstream.types import Epoch, Offset

@@ -13,9 +13,9 @@ from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from millstream import serdes
-from millstream.serdes.descriptor import SerdeDescriptor, describe, obstacle, with_inferred
+from millstream.serdes.descriptor import SerdeDescriptor, describe, incompatibility, with_inferred
 from millstream.serdes.mean_serde import MeanSerde
-from millstream.serdes.protobuf_shape import protobuf_obstacle
+from millstream.serdes.protobuf_shape import protobuf_incompatibility
 
 
 class Plain:
@@ -109,7 +109,7 @@ ALL: list[Any] = [
 
 
 def readable(old: Any, new: Any) -> bool:
-    return obstacle(describe(old), describe(new), same_bytes=False) is None
+    return incompatibility(describe(old), describe(new), same_bytes=False) is None
 
 
 @pytest.mark.parametrize("one", range(len(ALL)))
@@ -131,11 +131,11 @@ def test_two_instances_of_a_class_have_one_descriptor() -> None:
 
 def test_a_class_that_moved_has_to_state_its_version() -> None:
     here, there = SerdeDescriptor("Plain", module="here"), SerdeDescriptor("Plain", module="there")
-    assert obstacle(here, there, same_bytes=False) == "were of here.Plain and are of there.Plain now"
+    assert incompatibility(here, there, same_bytes=False) == "were of here.Plain and are of there.Plain now"
     stated = msgspec.structs.replace(there, version="1")
-    assert obstacle(here, stated, same_bytes=False) is None
-    assert obstacle(here, SerdeDescriptor("Plain", module="__main__"), same_bytes=False) is None
-    assert obstacle(SerdeDescriptor("Plain"), stated, same_bytes=False) is not None
+    assert incompatibility(here, stated, same_bytes=False) is None
+    assert incompatibility(here, SerdeDescriptor("Plain", module="__main__"), same_bytes=False) is None
+    assert incompatibility(SerdeDescriptor("Plain"), stated, same_bytes=False) is not None
 
 
 def test_a_subclass_of_ours_is_the_users_own() -> None:
@@ -149,8 +149,8 @@ def test_an_automatic_serde_stands_for_what_it_has_learned() -> None:
     inside = describe(serdes.nullable(serdes.auto))
     assert with_inferred(inside, "str") == describe(serdes.nullable(serdes.string))
     assert with_inferred(inside, "of a later release") == inside
-    assert obstacle(describe(serdes.auto), describe(serdes.string), same_bytes=True) is None
-    assert obstacle(inside, describe(serdes.string), same_bytes=True) is not None
+    assert incompatibility(describe(serdes.auto), describe(serdes.string), same_bytes=True) is None
+    assert incompatibility(inside, describe(serdes.string), same_bytes=True) is not None
     bound = serdes.auto.bind("counts")
     bound.serialize(7)
     assert describe(bound) == describe(serdes.int64)
@@ -181,7 +181,7 @@ def test_an_automatic_serde_stands_for_what_it_has_learned() -> None:
     ],
 )
 def test_schemas_of_json_may_grow(old: Any, new: Any, why: str | None) -> None:
-    found = obstacle(describe(serdes.json(old)), describe(serdes.json(new)), same_bytes=False)
+    found = incompatibility(describe(serdes.json(old)), describe(serdes.json(new)), same_bytes=False)
     expected = why and f"of serdes.json can't be taken over with their new schema: {why}"
     assert found == expected
 
@@ -219,7 +219,7 @@ def test_an_avro_schema_with_an_id_has_to_be_known_still() -> None:
     assert not readable(old, serdes.avro(WIDER, schema_id=2))
     following = serdes.avro(WIDER, schema_id=2, older={1: ORDER})
     assert readable(old, following)
-    assert obstacle(describe(old), describe(following), same_bytes=True) is not None
+    assert incompatibility(describe(old), describe(following), same_bytes=True) is not None
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_protobuf_messages_may_gain_fields(old: Any, new: Any, why: str | None) 
     def shape(messages: Any) -> str:
         return msgspec.json.encode({"id": "none", "indexes": [0], "messages": messages, "name": "M"}).decode()
 
-    assert protobuf_obstacle(shape(old), shape(new)) == why
+    assert protobuf_incompatibility(shape(old), shape(new)) == why
 
 
 def test_protobuf_messages_are_known_by_their_names_and_fields() -> None:

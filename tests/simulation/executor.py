@@ -28,8 +28,7 @@ from millstream.maintenance.snapshot_schedule import schedule_of
 from millstream.maintenance.snapshots import pinned_epochs, snapshot_task, storage_of, warn_of
 from millstream.state.backends.api import BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
-from millstream.state.local.directory import open_state_directory
-from millstream.state.local.log_note import note_log
+from millstream.state.local.directory import note_log, open_state_directory
 from millstream.state.snapshots.taking import Outcome
 from millstream.task.metrics import Metrics
 from millstream.topology.topology import Topology

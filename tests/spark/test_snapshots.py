@@ -12,13 +12,13 @@ import pytest
 from tests.spark.gated_snapshots import GatedSnapshots
 from tests.spark.lab import Lab
 from tests.spark.programs import counted, two_levels, words
+from tests.state.retained_snapshots import changelog_positions
 
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.manifest import ManifestChain
 from millstream.engine.epoch_result import EpochResult
 from millstream.errors import ConfigError
-from millstream.state.snapshots import changelog_positions
 from millstream.state.snapshots.storage import FolderStorage
 
 pytestmark = pytest.mark.xdist_group("spark")

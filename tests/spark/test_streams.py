@@ -41,8 +41,7 @@ from millstream.engine.epoch_result import EpochResult
 from millstream.engine.spark.session import check_context
 from millstream.errors import ConfigError, MillstreamError, ProcessingError, UnknownStoreError
 from millstream.state.errors import StateDirectoryError, StateInUseError
-from millstream.state.local.directory import open_state_directory
-from millstream.state.local.log_note import note_log, noted_log
+from millstream.state.local.directory import note_log, noted_log, open_state_directory
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -14,8 +14,9 @@ from millstream.state.changelog.follow import NO_LISTENER, Progress, RestoreList
 from millstream.state.changelog.rows import changelog_rows, changelog_topic
 from millstream.state.local.directory import TaskDirectory
 from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores
-from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
-from millstream.state.snapshots.taking import Outcome, Taker, take_snapshots
+from millstream.state.snapshots.manifest import SnapshotPlace
+from millstream.state.snapshots.storage import SnapshotStorage
+from millstream.state.snapshots.taking import Outcome, SnapshotSettings, take_snapshots
 from millstream.state.specs import StoreBuilder, StoreKind, key_value
 from millstream.state.stores.overlay import Entry
 from millstream.types import Partition, Version
@@ -131,8 +132,8 @@ class OneTask:
         """Take snapshots of all stores."""
         assert self.snapshots is not None
         places = {name: self.place(name) for name in self.stores}
-        taker = Taker(self.snapshots, places, retained, self.is_known)
-        return take_snapshots(self.directory, self.opened(wanted, newer=NewerStores.TAKE), taker)
+        settings = SnapshotSettings(self.snapshots, places, retained, self.is_known)
+        return take_snapshots(self.directory, self.opened(wanted, newer=NewerStores.TAKE), settings)
 
     def place(self, store: str) -> SnapshotPlace:
         """Whose snapshots those of a store are."""

@@ -15,8 +15,13 @@ from millstream.maintenance import state_cleaner as local_cleaning
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.state.backends import supplier
 from millstream.state.errors import StateDirectoryError
-from millstream.state.local.cleaning import clean, existing_state_directory, local_tasks
-from millstream.state.local.directory import Checkpoint, StateDirectory, open_state_directory
+from millstream.state.local.cleaning import clean, local_tasks
+from millstream.state.local.directory import (
+    Checkpoint,
+    StateDirectory,
+    existing_state_directory,
+    open_state_directory,
+)
 from millstream.types import Epoch, Offset, Partition, Term, Version
 
 HOUR_S = 3600.0

@@ -19,7 +19,7 @@ from millstream.log import record_batch
 from millstream.log.embedded import reader
 from millstream.state.backends import supplier
 from millstream.state.changelog import external_sort, follow
-from millstream.state.changelog.follow import RESTORING, StorePosition, marker_of
+from millstream.state.changelog.follow import RESTORING, StorePosition, position_of
 from millstream.state.errors import StoreAheadError
 from millstream.state.local.task_stores import TaskVersion
 from millstream.state.specs import key_value
@@ -110,7 +110,7 @@ def test_a_restore_by_key_that_was_killed_begins_anew(lost: OneTask, applied: in
         pass
     assert crash.fired
     with supplier(lost.backend).open(lost.path("counts")) as store:
-        assert marker_of(store, "counts") == StorePosition(RESTORING, Offset(0))
+        assert position_of(store, "counts") == StorePosition(RESTORING, Offset(0))
     lost.commit(counts={b"01": None, b"02": b"new"})
     with lost.opened() as stores:
         assert rows_of(stores) == lost.expected()

@@ -15,7 +15,7 @@ from millstream.failpoints import InjectedCrash
 from millstream.log.errors import DamagedLogError
 from millstream.state.backends import supplier
 from millstream.state.changelog import follow, rows
-from millstream.state.changelog.follow import RESTORING, StorePosition, marker_of
+from millstream.state.changelog.follow import RESTORING, StorePosition, position_of
 from millstream.state.errors import ChangelogGapError, StoreAheadError
 from millstream.state.local.task_stores import NewerStores, TaskVersion, versions_on_disk
 from millstream.types import Offset, Partition, Version
@@ -67,14 +67,16 @@ def position(batches: int) -> Offset:
 def stands_at(task: OneTask) -> StorePosition:
     """The marker of the store that a follower has left."""
     with supplier(task.backend).open(task.path("counts")) as store:
-        return marker_of(store, "counts")
+        return position_of(store, "counts")
 
 
 def test_a_store_follows_its_changelog_to_each_version(behind: OneTask) -> None:
     for version in range(BATCHES + 1):
         wanted = TaskVersion(APPLICATION, Partition(0), Version(version), {"counts": position(version)})
         with behind.opened(wanted) as stores:
-            assert marker_of(stores["counts"], "counts") == StorePosition(Version(version), position(version))
+            assert position_of(stores["counts"], "counts") == StorePosition(
+                Version(version), position(version)
+            )
     with behind.opened() as stores:
         assert behind.expected() == rows_of(stores)
 
@@ -159,7 +161,7 @@ def test_a_store_with_rows_of_a_newer_version_is_not_taken_for_an_older_one(lmdb
         with pytest.raises(StoreAheadError), lmdb_behind.opened(first, newer=newer):
             pass
     with lmdb_behind.opened(second) as stores:
-        assert marker_of(stores["counts"], "counts").version == second.version
+        assert position_of(stores["counts"], "counts").version == second.version
 
 
 def test_a_store_in_the_middle_of_a_restore_has_no_version(behind: OneTask) -> None:
@@ -269,7 +271,7 @@ def test_a_damaged_changelog_is_an_error_and_the_rest_can_be_followed_when_it_is
     segment.write_bytes(whole)
     here = stands_at(behind)
     assert here.version == RESTORING
-    assert position(1) <= here.position <= position(BATCHES - 1)
+    assert position(1) <= here.offset <= position(BATCHES - 1)
     with behind.opened() as stores:
         assert behind.expected() == rows_of(stores)
 

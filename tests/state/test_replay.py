@@ -29,7 +29,7 @@ from millstream import (
 from millstream.commit.manifest import Manifest
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.state.backends import NAMES, Row, supplier
-from millstream.state.changelog.follow import StorePosition, Target, follow, marker_of
+from millstream.state.changelog.follow import StorePosition, Target, follow, position_of
 from millstream.state.changelog.rows import changelog_topic
 from millstream.state.specs import StoreBuilder, StoreKind
 from millstream.types import Partition, Version
@@ -133,20 +133,20 @@ def append_writes(log: FileLog, rng: random.Random, start: int) -> None:
 def rows_on_disk(state: Path, task: str, backend: str, store: str) -> tuple[StorePosition, list[Row]]:
     """What a local store holds, as it is."""
     with supplier(backend).open(state / "app" / task / backend / store) as opened:
-        return marker_of(opened, store), list(opened.scan())
+        return position_of(opened, store), list(opened.scan())
 
 
 def replayed(log: FileLog, target: Target, backend: str, path: Path) -> tuple[StorePosition, list[Row]]:
     """What an empty store holds after it has followed the changelog."""
     with supplier(backend).open(path, segment_bytes=8 if target.segmented else 0) as opened:
         follow(opened, replace(target, scratch=path.with_name(path.name + "-scratch")), log)
-        return marker_of(opened, target.store), list(opened.scan())
+        return position_of(opened, target.store), list(opened.scan())
 
 
 def folded(log: FileLog, target: Target) -> list[Row]:
     """What the changelog says, read with a dictionary."""
     rows: dict[bytes | None, bytes | None] = {}
-    for batch in log.read(target.changelog, log.earliest(target.changelog), target.marker.position):
+    for batch in log.read(target.changelog, log.earliest(target.changelog), target.position.offset):
         rows.update(zip(batch.keys(), batch.values(), strict=True))
     first_live = 0
     if target.segmented and (note := rows.get(b"")) is not None:
@@ -204,7 +204,7 @@ def test_a_changelog_replayed_into_an_empty_store_gives_its_bytes_at_every_versi
             manifest = executor.run_epoch()
             for task, target in targets(manifest) if manifest is not None else ():
                 expected = rows_on_disk(state, task, backend, target.store)
-                assert expected == (target.marker, folded(log, target))
+                assert expected == (target.position, folded(log, target))
                 for other in NAMES:
                     path = tmp_path / "replayed" / f"{epoch}-{task}-{other}-{target.store}"
                     assert expected == replayed(log, target, other, path), (task, target, other)

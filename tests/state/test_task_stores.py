@@ -14,7 +14,7 @@ from millstream import failpoints
 from millstream.failpoints import InjectedCrash
 from millstream.state.backends import Backend, lmdb_tables, memory, rocksdb, supplier
 from millstream.state.backends.folder import FORMAT_FILE
-from millstream.state.changelog.follow import StorePosition, marker_of
+from millstream.state.changelog.follow import StorePosition, position_of
 from millstream.state.errors import DamagedStoreError, StoreAheadError, TaskLockedError
 from millstream.state.local import directory
 from millstream.state.local.directory import Checkpoint
@@ -41,20 +41,20 @@ def change_behind_our_back(task: OneTask, store: str, entries: list[tuple[bytes,
         opened.write(entries, marker=opened.marker() or b"")
 
 
-def markers(stores: dict[str, Backend]) -> dict[str, StorePosition]:
-    return {name: marker_of(store, name) for name, store in stores.items()}
+def positions_of(stores: dict[str, Backend]) -> dict[str, StorePosition]:
+    return {name: position_of(store, name) for name, store in stores.items()}
 
 
 def test_every_apply_advances_the_marker_of_every_store(two: OneTask) -> None:
     two.commit(counts={b"a": b"2"})
     with two.opened() as stores:
-        assert markers(stores) == {
+        assert positions_of(stores) == {
             "counts": StorePosition(Version(2), Offset(3)),
             "names": StorePosition(Version(2), Offset(1)),
         }
     two.commit()
     with two.opened() as stores:
-        assert {marker.version for marker in markers(stores).values()} == {3}
+        assert {position.version for position in positions_of(stores).values()} == {3}
         assert two.expected() == rows_of(stores)
 
 
@@ -67,13 +67,13 @@ def test_a_crash_between_the_applies_of_two_stores_leaves_both_recoverable(two: 
         assert found == {"counts": 2, "names": 1}
     with two.opened() as stores:
         assert two.expected() == rows_of(stores)
-        assert {marker.version for marker in markers(stores).values()} == {2}
+        assert {position.version for position in positions_of(stores).values()} == {2}
 
 
 INSIDE_A_WRITE = {
     "memory": (memory._Part, "apply"),
     "lmdb": (lmdb_tables.Part, "apply"),
-    "rocksdb": (rocksdb, "lift_entries"),
+    "rocksdb": (rocksdb, "encode_entries"),
 }
 """What each backend does with the rows of a write, before or after it is whole."""
 
@@ -261,7 +261,7 @@ def test_an_unlogged_store_applies_what_the_sealed_files_hold(unlogged: OneTask)
     unlogged.commit(seen={b"a": None})
     with unlogged.opened() as stores:
         assert unlogged.expected() == rows_of(stores)
-        assert marker_of(stores["seen"], "seen").version == 4
+        assert position_of(stores["seen"], "seen").version == 4
     assert unlogged.directory.read_checkpoint() == Checkpoint(Version(4), {"counts": Offset(1)})
 
 
@@ -270,7 +270,7 @@ def test_an_unlogged_store_advances_with_epochs_that_did_not_write_to_it(unlogge
     unlogged.sealed[3] = {}
     with unlogged.opened() as stores:
         assert unlogged.expected() == rows_of(stores)
-        assert marker_of(stores["seen"], "seen").version == 3
+        assert position_of(stores["seen"], "seen").version == 3
 
 
 def test_an_unlogged_store_begins_anew_when_a_sealed_file_is_gone(unlogged: OneTask) -> None:
@@ -278,7 +278,7 @@ def test_an_unlogged_store_begins_anew_when_a_sealed_file_is_gone(unlogged: OneT
     del unlogged.sealed[3]
     with unlogged.opened() as stores:
         assert rows_of(stores) == {"counts": [(b"a", b"1")], "seen": []}
-        assert marker_of(stores["seen"], "seen").version == 3
+        assert position_of(stores["seen"], "seen").version == 3
     unlogged.commit(seen={b"d": b"1"})
     with unlogged.opened() as stores:
         assert rows_of(stores)["seen"] == [(b"d", b"1")]

@@ -16,10 +16,10 @@ import click
 
 from millstream.commit.lease import check_not_run
 from millstream.state.backends import supplier
-from millstream.state.changelog.follow import marker_of
+from millstream.state.changelog.follow import position_of
 from millstream.state.errors import TaskLockedError
-from millstream.state.local.cleaning import LocalTask, clean, existing_state_directory, local_tasks
-from millstream.state.local.directory import StateDirectory, TaskDirectory
+from millstream.state.local.cleaning import LocalTask, clean, local_tasks
+from millstream.state.local.directory import StateDirectory, TaskDirectory, existing_state_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,10 +81,10 @@ def show(app_id: str, task: str, directory: StateDirectory) -> None:
     with TaskDirectory(found.path).lock(timeout_ms=1_000):
         for backend, store in found.stores:
             with supplier(backend).open(TaskDirectory(found.path).store_path(backend, store)) as opened:
-                marker, size = marker_of(opened, store), opened.size()
+                position, size = position_of(opened, store), opened.size()
             rows = f"{size.approximate_entries:,}" if supplier(backend).persistent else _NOBODY_KNOWS
             click.echo(
-                f"{store:<32}  {backend:<8}  {marker.version:>10,}  {marker.position:>12,}  {rows:>12}"
+                f"{store:<32}  {backend:<8}  {position.version:>10,}  {position.offset:>12,}  {rows:>12}"
             )
 
 

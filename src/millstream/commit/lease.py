@@ -30,8 +30,7 @@ from millstream.durable import (
 )
 from millstream.errors import MillstreamError
 from millstream.state.errors import StateInUseError
-from millstream.state.local.directory import StateDirectory
-from millstream.state.local.log_note import noted_log
+from millstream.state.local.directory import StateDirectory, noted_log
 from millstream.types import Term
 
 __all__ = ["Lease", "LeaseHeldError", "LeaseLostError", "Owner", "acquire", "check_not_run", "running_owner"]

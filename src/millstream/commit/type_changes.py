@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from millstream.commit.manifest import Manifest
-from millstream.serdes.descriptor import SerdeDescriptor, obstacle, with_inferred
+from millstream.serdes.descriptor import SerdeDescriptor, incompatibility, with_inferred
 from millstream.topology.stored_types import KeyValueTypes, StoredTypes
 
 __all__ = ["incompatible_types", "store_changes"]
@@ -64,7 +64,7 @@ def _change(
     what: str, name: str, part: str, old: SerdeDescriptor, new: SerdeDescriptor, inferred_types: InferredType
 ) -> Iterator[str]:
     kind = inferred_types(name, part)
-    why = obstacle(with_inferred(old, kind), with_inferred(new, kind), same_bytes=part == "key")
+    why = incompatibility(with_inferred(old, kind), with_inferred(new, kind), same_bytes=part == "key")
     if why is not None:
         yield f"{what}: its {part}s {why}"
 

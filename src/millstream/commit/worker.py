@@ -27,7 +27,7 @@ from millstream.state.changelog.rows import changelog_rows, changelog_topic, ent
 from millstream.state.errors import ZombieTaskError
 from millstream.state.local.directory import StateDirectory
 from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores, versions_on_disk
-from millstream.state.snapshots import SnapshotStorage
+from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.state.stores.factory import open_store
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.size_after import size_after

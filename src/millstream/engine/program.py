@@ -13,9 +13,8 @@ from millstream.log import open_log
 from millstream.maintenance.snapshots import storage_of
 from millstream.state.backends.api import BackendSupplier
 from millstream.state.backends.config_setter import config_setter
-from millstream.state.local.directory import open_state_directory
-from millstream.state.local.log_note import note_log
-from millstream.state.snapshots import absolute_location
+from millstream.state.local.directory import note_log, open_state_directory
+from millstream.state.snapshots.storage import absolute_location
 from millstream.task.metrics import Metrics
 from millstream.topology.topology import Topology
 

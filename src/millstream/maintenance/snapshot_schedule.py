@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.config import StreamsConfig
 from millstream.errors import MillstreamError
-from millstream.state.snapshots import SnapshotStorage, newest_versions
+from millstream.state.snapshots.listing import newest_versions
+from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.types import Epoch, Version
 
 __all__ = ["SnapshotSchedule", "schedule_of"]

@@ -17,14 +17,10 @@ from millstream.commit.worker import Worker, is_known, opened_stores
 from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
 from millstream.state.local.task_stores import NewerStores, maker_of
-from millstream.state.snapshots import (
-    SnapshotPlace,
-    SnapshotStorage,
-    absolute_location,
-    open_storage,
-    retained_versions,
-)
-from millstream.state.snapshots.taking import Outcome, Taker, problems, take_snapshots
+from millstream.state.snapshots.listing import retained_versions
+from millstream.state.snapshots.manifest import SnapshotPlace
+from millstream.state.snapshots.storage import SnapshotStorage, absolute_location, open_storage
+from millstream.state.snapshots.taking import Outcome, SnapshotSettings, problems, take_snapshots
 
 __all__ = [
     "pinned_epochs",
@@ -54,7 +50,7 @@ def snapshot_task(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> lis
     if worker.snapshots is None or not sub.stores or not is_here:
         return []
     application = worker.storage.application_id
-    taker = Taker(
+    settings = SnapshotSettings(
         storage=worker.snapshots,
         places={
             name: SnapshotPlace(application, planned.task_id, name, maker_of(spec, worker.backend).name)
@@ -67,7 +63,7 @@ def snapshot_task(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> lis
     return take_snapshots(
         worker.directory.task(application, planned.task_id),
         opened_stores(patient, sub, planned, entry, newer=NewerStores.TAKE),
-        taker,
+        settings,
     )
 
 

@@ -115,7 +115,7 @@ class Replica(View):
     def _shows(self, head: Manifest) -> bool:
         """Whether the changelogs have all of a commit."""
         return all(
-            self._log.latest(target.changelog) >= target.marker.position for _, target in self._targets(head)
+            self._log.latest(target.changelog) >= target.position.offset for _, target in self._targets(head)
         )
 
     def _targets(self, head: Manifest) -> list[tuple[int, Target]]:
@@ -125,9 +125,9 @@ class Replica(View):
         for task_id, entry in head.tasks.items():
             number, partition = (int(part) for part in task_id.split("_"))
             if number == self._sub.number and (self._spec.has_changelog or name in entry.origins):
-                marker = StorePosition(Version(entry.version), entry.changelogs.get(name, Offset(0)))
+                position = StorePosition(Version(entry.version), entry.changelogs.get(name, Offset(0)))
                 origin = entry.origins.get(name)
-                target = target_of(self._spec, application_id, Partition(partition), marker, origin)
+                target = target_of(self._spec, application_id, Partition(partition), position, origin)
                 targets.append((partition, target))
         return targets
 

@@ -131,23 +131,19 @@ _FOR_TYPE = {
 
 
 def _not_a_serde(candidate: object, missing: list[str]) -> str:
+    lacks = " and ".join(f"no {name}()" for name in missing)
     if not isinstance(candidate, type):
-        lacks = " and ".join(f"no {name}()" for name in missing)
         return (
             f"{candidate!r} is not a serde: it has {lacks}. Remedy: give one of millstream.serdes, or "
             "your own object with serialize(value) -> bytes and deserialize(bytes) -> value."
         )
+    name = candidate.__name__
     if not missing:
-        return (
-            f"{candidate.__name__} is a serde class, but an instance is needed. "
-            f"Remedy: give {candidate.__name__}() instead of {candidate.__name__}."
-        )
-    lacks = " and ".join(f"no {name}()" for name in missing)
-    known = _FOR_TYPE.get(candidate.__name__, f"serdes.json({candidate.__name__})")
+        return f"{name} is a serde class, but an instance is needed. Remedy: give {name}() instead of {name}."
     return (
-        f"{candidate.__name__} is not a serde: it has {lacks}. Likely cause: a type was given where a serde "
-        f"is expected. Remedy: give one of millstream.serdes (for {candidate.__name__}: {known}) or your own "
-        "object with both methods."
+        f"{name} is not a serde: it has {lacks}. Likely cause: a type was given where a serde is expected. "
+        f"Remedy: give one of millstream.serdes (for {name}: {_FOR_TYPE.get(name, f'serdes.json({name})')}) "
+        "or your own object with both methods."
     )
 
 

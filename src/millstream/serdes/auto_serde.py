@@ -11,15 +11,14 @@ Values must be of exactly the types listed, since a subclass would come back as 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import NoneType
 from typing import Any, NoReturn
 from uuid import UUID
 
-import msgspec
-
 from millstream.errors import DeserializationError, MixedTypesError, SerdeError
 from millstream.serdes.api import BaseSerde, Serde, short_repr
-from millstream.serdes.json_serde import encode_verified
+from millstream.serdes.json_serde import CodedSerde, decode_json, encode_verified
 from millstream.serdes.nullable_serde import NullableSerde
 from millstream.serdes.primitives import (
     BooleanSerde,
@@ -31,10 +30,10 @@ from millstream.serdes.primitives import (
 )
 from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
-__all__ = ["Auto", "AutoSerde", "find_auto", "inferred_serde"]
+__all__ = ["INFERRED_SERDES", "Auto", "AutoSerde", "find_auto"]
 
 
-class _VerifiedJson(BaseSerde[Any]):
+class _VerifiedJson(CodedSerde[Any]):
     """Plain JSON that refuses what would not come back equal.
 
     The user did not choose JSON here, so it must not show.
@@ -43,16 +42,10 @@ class _VerifiedJson(BaseSerde[Any]):
     name = "serdes.json"
 
     def __init__(self) -> None:
-        self._decode = msgspec.json.Decoder().decode
-
-    def serialize(self, value: Any, /) -> bytes:
-        return encode_verified(value, self._decode)
-
-    def deserialize(self, data: bytes, /) -> Any:
-        return self._decode(data)
+        super().__init__(partial(encode_verified, decode_json), decode_json)
 
 
-_SERDES: dict[str, BaseSerde[Any]] = {
+INFERRED_SERDES: dict[str, BaseSerde[Any]] = {
     "str": StringSerde(),
     "int": IntSerde("serdes.int64", ">q"),
     "float": FloatSerde("serdes.double", ">d"),
@@ -61,6 +54,7 @@ _SERDES: dict[str, BaseSerde[Any]] = {
     "uuid": UuidSerde(),
     "json": _VerifiedJson(),
 }
+"""By the name of the type that was inferred. A later version may have inferred others."""
 _LEARNED: dict[type, str] = {
     str: "str",
     int: "int",
@@ -71,7 +65,7 @@ _LEARNED: dict[type, str] = {
     dict: "json",
     list: "json",
 }
-_EXACT: frozenset[type] = frozenset().union(*(serde.exact_types for serde in _SERDES.values()))
+_EXACT: frozenset[type] = frozenset().union(*(serde.exact_types for serde in INFERRED_SERDES.values()))
 _TAKES = "str, int, float, bool, bytes, uuid.UUID, dict and list"
 
 
@@ -144,14 +138,14 @@ class AutoSerde(BaseSerde[Any]):
 
     @inferred_type.setter
     def inferred_type(self, inferred_type: str | None) -> None:
-        if inferred_type is not None and inferred_type not in _SERDES:
+        if inferred_type is not None and inferred_type not in INFERRED_SERDES:
             raise SerdeError(
                 f"serdes.auto for {self.bound_to!r} cannot go on with the type {inferred_type!r}: it knows "
-                f"{', '.join(_SERDES)}. Likely cause: a later version of Millstream wrote it. Remedy: run "
-                "that version."
+                f"{', '.join(INFERRED_SERDES)}. Likely cause: a later version of Millstream wrote it. "
+                "Remedy: run that version."
             )
         self._inferred_type = inferred_type
-        self._inner = None if inferred_type is None else _SERDES[inferred_type]
+        self._inner = None if inferred_type is None else INFERRED_SERDES[inferred_type]
 
     def serialize(self, value: Any, /) -> bytes:
         """Serialize the value; the first one decides the type."""
@@ -159,7 +153,7 @@ class AutoSerde(BaseSerde[Any]):
         if self._inner is not None and kind == self._inferred_type:
             return self._inner.serialize(value)
         kind = self._require_kind(value, kind)
-        data = _SERDES[kind].serialize(value)
+        data = INFERRED_SERDES[kind].serialize(value)
         self.inferred_type = kind  # only now: a value that could not be written decides nothing
         return data
 
@@ -175,7 +169,7 @@ class AutoSerde(BaseSerde[Any]):
         kind = kinds.pop()
         if kinds or kind is None or self._inferred_type not in {None, kind}:
             return super().serialize_many(values)  # raises at the right value
-        column = _SERDES[kind].serialize_many(values)
+        column = INFERRED_SERDES[kind].serialize_many(values)
         self.inferred_type = kind
         return column
 
@@ -229,19 +223,10 @@ def find_auto(serde: Serde[Any]) -> AutoSerde | None:
     return None
 
 
-def inferred_serde(inferred_type: str) -> BaseSerde[Any] | None:
-    """Return the serde of a type that was inferred; None if a later version inferred it.
-
-    >>> inferred_serde("int")
-    serdes.int64
-    """
-    return _SERDES.get(inferred_type)
-
-
 def _suggestion(inferred_type: str | None, kind: str) -> str:
     if {inferred_type, kind} == {"int", "float"}:
         return "serdes.double"
-    known = _SERDES[inferred_type].name if inferred_type else "serdes.json"
+    known = INFERRED_SERDES[inferred_type].name if inferred_type else "serdes.json"
     return known if known == "serdes.json" else f"{known} or serdes.json"
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from millstream.serdes.avro_serde import AvroSerde
 
-__all__ = ["avro_obstacle", "avro_shape"]
+__all__ = ["avro_incompatibility", "avro_shape"]
 
 _BARE: Final = "none"
 _OF_NO_BYTES: Final = frozenset({"doc", "aliases", "default", "order"})
@@ -33,14 +33,14 @@ def avro_shape(serde: AvroSerde) -> str:
     return json.dumps({"schemas": schemas, "writes": writes}, sort_keys=True, separators=(",", ":"))
 
 
-def avro_obstacle(old: str, new: str) -> str | None:
+def avro_incompatibility(old: str, new: str) -> str | None:
     """Why what one serde wrote can't be read by another; None if it can.
 
     >>> from millstream import serdes
     >>> old, new = serdes.avro("int", schema_id=1), serdes.avro("long", schema_id=2)
-    >>> avro_obstacle(avro_shape(old), avro_shape(new))
+    >>> avro_incompatibility(avro_shape(old), avro_shape(new))
     'the schema of id 1 is not known any more (older={1: ...})'
-    >>> avro_obstacle(avro_shape(old), avro_shape(serdes.avro("long", schema_id=2, older={1: "int"})))
+    >>> avro_incompatibility(avro_shape(old), avro_shape(serdes.avro("long", schema_id=2, older={1: "int"})))
     """
     before, after = json.loads(old), json.loads(new)
     if (before["writes"] == _BARE) != (after["writes"] == _BARE):

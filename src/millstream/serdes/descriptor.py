@@ -23,26 +23,19 @@ from typing import Any, Final
 import msgspec
 
 from millstream.serdes.api import BaseSerde
-from millstream.serdes.auto_serde import Auto, AutoSerde, inferred_serde
+from millstream.serdes.auto_serde import INFERRED_SERDES, Auto, AutoSerde
 from millstream.serdes.avro_serde import AvroSerde
-from millstream.serdes.avro_shape import avro_obstacle, avro_shape
+from millstream.serdes.avro_shape import avro_incompatibility, avro_shape
 from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde
-from millstream.serdes.json_shape import json_obstacle, json_shape
+from millstream.serdes.json_shape import json_incompatibility, json_shape
 from millstream.serdes.mean_serde import MeanSerde
 from millstream.serdes.nullable_serde import NullableSerde
-from millstream.serdes.primitives import (
-    BooleanSerde,
-    BytesSerde,
-    FloatSerde,
-    IntSerde,
-    StringSerde,
-    UuidSerde,
-)
+from millstream.serdes.primitives import PRIMITIVES
 from millstream.serdes.protobuf_serde import ProtobufSerde
-from millstream.serdes.protobuf_shape import protobuf_obstacle, protobuf_shape
+from millstream.serdes.protobuf_shape import protobuf_incompatibility, protobuf_shape
 from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
-__all__ = ["SerdeDescriptor", "describe", "obstacle", "with_inferred"]
+__all__ = ["SerdeDescriptor", "describe", "incompatibility", "with_inferred"]
 
 _AUTO: Final = "serdes.auto"
 _FIRST_VERSION: Final = "1"
@@ -100,20 +93,20 @@ def with_inferred(descriptor: SerdeDescriptor, inferred_type: str | None) -> Ser
     serdes.int64
     """
     if descriptor.name == _AUTO and inferred_type is not None:
-        serde = inferred_serde(inferred_type)
+        serde = INFERRED_SERDES.get(inferred_type)
         return descriptor if serde is None else SerdeDescriptor(serde.name)
     if descriptor.inner is not None:
         return msgspec.structs.replace(descriptor, inner=with_inferred(descriptor.inner, inferred_type))
     return descriptor
 
 
-def obstacle(old: SerdeDescriptor, new: SerdeDescriptor, *, same_bytes: bool) -> str | None:
+def incompatibility(old: SerdeDescriptor, new: SerdeDescriptor, *, same_bytes: bool) -> str | None:
     """Why what the old serde wrote can't be taken over by the new one; None if it can.
 
     Values have to be readable. Keys must have the same bytes (`same_bytes`), or nobody would find them.
 
     >>> from millstream import serdes
-    >>> obstacle(describe(serdes.int64), describe(serdes.string), same_bytes=False)
+    >>> incompatibility(describe(serdes.int64), describe(serdes.string), same_bytes=False)
     'were of serdes.int64 and are of serdes.string now'
     """
     if old == new or old.name == _AUTO:
@@ -121,7 +114,7 @@ def obstacle(old: SerdeDescriptor, new: SerdeDescriptor, *, same_bytes: bool) ->
     if not _is_same_class(old, new):
         return f"were of {old} and are of {new} now"
     if old.inner is not None and new.inner is not None:
-        found = obstacle(old.inner, new.inner, same_bytes=same_bytes)
+        found = incompatibility(old.inner, new.inner, same_bytes=same_bytes)
         if found is not None:
             return f"were of {old} and are of {new} now" if old.inner.name != new.inner.name else found
     if old.schema == new.schema:
@@ -149,20 +142,12 @@ def _by_name(serde: BaseSerde[Any]) -> SerdeDescriptor:
 
 
 _SCHEMAS: Final[dict[str, Callable[[str, str], str | None]]] = {
-    "serdes.json": json_obstacle,
-    "serdes.avro": avro_obstacle,
-    "serdes.protobuf": protobuf_obstacle,
+    "serdes.json": json_incompatibility,
+    "serdes.avro": avro_incompatibility,
+    "serdes.protobuf": protobuf_incompatibility,
 }
 _OURS: Final[dict[type, Callable[[Any], SerdeDescriptor]]] = {
-    BytesSerde: _by_name,
-    StringSerde: _by_name,
-    IntSerde: _by_name,
-    FloatSerde: _by_name,
-    BooleanSerde: _by_name,
-    UuidSerde: _by_name,
-    MeanSerde: _by_name,
-    JsonSerde: _by_name,
-    Auto: _by_name,
+    **dict.fromkeys((*PRIMITIVES, MeanSerde, JsonSerde, Auto), _by_name),
     AutoSerde: lambda serde: with_inferred(SerdeDescriptor(_AUTO), serde.inferred_type),
     TypedJsonSerde: lambda serde: SerdeDescriptor("serdes.json", schema=json_shape(serde.schema)),
     AvroSerde: lambda serde: SerdeDescriptor("serdes.avro", schema=avro_shape(serde)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from millstream.errors import DeserializationError, MixedTypesError, SerdeError, SerializationError
 from millstream.serdes.api import serde_name, short_repr
@@ -33,29 +33,20 @@ def describe_bytes(data: bytes) -> str:
     return f"{size}{more}: {head.hex(' ')} '{text}'"
 
 
+class _Place(TypedDict, total=False):
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    store: str | None
+
+
 @overload
 def serde_failure(
-    cause: Exception,
-    *,
-    serde: object,
-    value: object,
-    part: Literal["key", "value"] = ...,
-    topic: str | None = ...,
-    partition: int | None = ...,
-    offset: int | None = ...,
-    store: str | None = ...,
+    cause: Exception, *, serde: object, value: object, part: str = ..., **place: Unpack[_Place]
 ) -> SerializationError: ...
 @overload
 def serde_failure(
-    cause: Exception,
-    *,
-    serde: object,
-    data: bytes,
-    part: Literal["key", "value"] = ...,
-    topic: str | None = ...,
-    partition: int | None = ...,
-    offset: int | None = ...,
-    store: str | None = ...,
+    cause: Exception, *, serde: object, data: bytes, part: str = ..., **place: Unpack[_Place]
 ) -> DeserializationError: ...
 def serde_failure(
     cause: Exception,
@@ -63,11 +54,8 @@ def serde_failure(
     serde: object,
     value: object = _MISSING,
     data: bytes = _MISSING,
-    part: Literal["key", "value"] = "value",
-    topic: str | None = None,
-    partition: int | None = None,
-    offset: int | None = None,
-    store: str | None = None,
+    part: str = "value",
+    **place: Unpack[_Place],
 ) -> SerdeError:
     """Return the error to raise ``from cause``: give ``value`` when serializing, ``data`` when deserializing.
 
@@ -86,33 +74,24 @@ def serde_failure(
     serde that wrote them (key= or value=), or choose a deserialization handler that skips or dead-letters
     bad records.
     """
-    where = _where(part, topic, partition, offset, store)
-    reason = _reason(cause)
-    place: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset, "store": store}
+    where, reason = _where(part, place), _reason(cause)
     if data is _MISSING:
         cls = MixedTypesError if isinstance(cause, MixedTypesError) else SerializationError
         what = f"Cannot serialize {where} with {serde_name(serde)}: {reason}"
         return cls(f"{what}{_serialization_advice(cause, value)}", **place)
     what = f"Cannot deserialize {where} with {serde_name(serde)}: {reason} ({describe_bytes(data)})."
-    return DeserializationError(f"{what}{_deserialization_advice(cause, store)}", **place)
+    return DeserializationError(f"{what}{_deserialization_advice(cause, place.get('store'))}", **place)
 
 
-def _where(part: str, topic: str | None, partition: int | None, offset: int | None, store: str | None) -> str:
-    known = (
-        ("store", None if store is None else repr(store)),
-        ("topic", None if topic is None else repr(topic)),
-        ("partition", partition),
-        ("offset", offset),
-    )
-    places = ", ".join(f"{name} {what}" for name, what in known if what is not None)
+def _where(part: str, place: _Place) -> str:
+    known = ((name, place.get(name)) for name in ("store", "topic", "partition", "offset"))
+    places = ", ".join(f"{name} {what!r}" for name, what in known if what is not None)
     return f"the {part} of {places}" if places else f"a {part}"
 
 
 def _reason(cause: Exception) -> str:
     text = str(cause)
-    if isinstance(cause, SerdeError):
-        return text
-    if isinstance(cause, TypeError | ValueError) and text:
+    if isinstance(cause, SerdeError) or (isinstance(cause, TypeError | ValueError) and text):
         return text
     return f"{type(cause).__name__}: {text}" if text else type(cause).__name__
 

@@ -13,7 +13,8 @@ be a state key. With a schema, ``1`` in a float field is written as ``1.0``, for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -26,9 +27,36 @@ __all__ = ["JsonSerde", "TypedJsonSerde"]
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+decode_json = msgspec.json.Decoder().decode
 
 
-class JsonSerde(BaseSerde[Any]):
+class CodedSerde(BaseSerde[T]):
+    """A serde of one function each way, which columns call without a method in between."""
+
+    def __init__(self, encode: Callable[[T], bytes], decode: Callable[[bytes], T]) -> None:
+        self._encode = encode
+        self._decode = decode
+
+    def serialize(self, value: T, /) -> bytes:
+        """Encode the value."""
+        return self._encode(value)
+
+    def deserialize(self, data: bytes, /) -> T:
+        """Decode the value."""
+        return self._decode(data)
+
+    def serialize_many(self, values: Sequence[T | None]) -> list[bytes | None]:
+        """Encode a column."""
+        encode = self._encode
+        return [None if value is None else encode(value) for value in values]
+
+    def deserialize_many(self, column: Sequence[bytes | None]) -> list[T | None]:
+        """Decode a column."""
+        decode = self._decode
+        return [None if data is None else decode(data) for data in column]
+
+
+class JsonSerde(CodedSerde[Any]):
     """Plain JSON; call it with a schema to get a checked one.
 
     >>> from millstream import serdes
@@ -41,7 +69,7 @@ class JsonSerde(BaseSerde[Any]):
     name = "serdes.json"
 
     def __init__(self) -> None:
-        self._decode = msgspec.json.Decoder().decode
+        super().__init__(_encode, decode_json)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()
@@ -71,25 +99,8 @@ class JsonSerde(BaseSerde[Any]):
         """
         return TypedJsonSerde(schema)
 
-    def serialize(self, value: Any, /) -> bytes:
-        """Encode the value."""
-        return _encode(value)
 
-    def deserialize(self, data: bytes, /) -> Any:
-        """Decode the value."""
-        return self._decode(data)
-
-    def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
-        """Encode a column."""
-        return [None if value is None else _encode(value) for value in values]
-
-    def deserialize_many(self, column: Sequence[bytes | None]) -> list[Any]:
-        """Decode a column."""
-        decode = self._decode
-        return [None if data is None else decode(data) for data in column]
-
-
-class TypedJsonSerde(BaseSerde[T]):
+class TypedJsonSerde(CodedSerde[T]):
     """JSON of one declared shape; made by ``serdes.json(schema)``.
 
     ``schema`` is what the user declared.
@@ -102,32 +113,14 @@ class TypedJsonSerde(BaseSerde[T]):
     def __init__(self, schema: Any) -> None:
         self.schema = schema
         self.name = f"serdes.json({describe_schema(schema)})"
-        self._decode = schema_decoder(schema, self.name)
+        decode = _schema_decoder(schema, self.name)
+        super().__init__(partial(encode_verified, decode), decode)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.schema,)
 
-    def serialize(self, value: T, /) -> bytes:
-        """Encode the value and make sure that it can be read again."""
-        return encode_verified(value, self._decode)
 
-    def deserialize(self, data: bytes, /) -> T:
-        """Decode and check the value."""
-        value: T = self._decode(data)
-        return value
-
-    def serialize_many(self, values: Sequence[T | None]) -> list[bytes | None]:
-        """Encode a column."""
-        decode = self._decode
-        return [None if value is None else encode_verified(value, decode) for value in values]
-
-    def deserialize_many(self, column: Sequence[bytes | None]) -> list[T | None]:
-        """Decode a column."""
-        decode = self._decode
-        return [None if data is None else decode(data) for data in column]
-
-
-def schema_decoder(schema: Any, name: str) -> Any:
+def _schema_decoder(schema: Any, name: str) -> Any:
     """Return the ``decode`` function of a schema, or raise TypeError for what is none."""
     try:
         return msgspec.json.Decoder(schema_type(schema)).decode
@@ -138,7 +131,7 @@ def schema_decoder(schema: Any, name: str) -> Any:
         ) from cause
 
 
-def encode_verified(value: Any, decode: Any) -> bytes:
+def encode_verified(decode: Callable[[bytes], Any], value: Any) -> bytes:
     """Encode a value, or raise ValueError when ``decode`` would not give an equal value back.
 
     What is returned is the encoding of the value that came back: 1 and 1.0 in a float field give the

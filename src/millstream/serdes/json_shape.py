@@ -18,7 +18,7 @@ from msgspec import inspect
 
 from millstream.serdes.schema import describe_schema, schema_type
 
-__all__ = ["json_obstacle", "json_shape"]
+__all__ = ["json_incompatibility", "json_shape"]
 
 _PARTS: Final = ("item_type", "item_types", "key_type", "value_type", "types")
 """Where a type has others inside."""
@@ -39,20 +39,20 @@ def json_shape(schema: Any) -> str:
     return json.dumps({"is": root, "records": shapes.records}, sort_keys=True, separators=(",", ":"))
 
 
-def json_obstacle(old: str, new: str) -> str | None:
+def json_incompatibility(old: str, new: str) -> str | None:
     """Why values of the old shape can't be read by the new one; None if they can.
 
-    >>> json_obstacle(json_shape({"amount": int}), json_shape({"amount": int | None}))
-    >>> json_obstacle(json_shape({"amount": int}), json_shape({"amount": str}))
+    >>> json_incompatibility(json_shape({"amount": int}), json_shape({"amount": int | None}))
+    >>> json_incompatibility(json_shape({"amount": int}), json_shape({"amount": str}))
     "field 'amount' was int and is str now"
-    >>> json_obstacle(json_shape({"amount": int}), json_shape({"amount": int, "shop": str}))
+    >>> json_incompatibility(json_shape({"amount": int}), json_shape({"amount": int, "shop": str}))
     "field 'shop' is new and has no default"
     """
     if not old or not new:
         return "there was a schema and is none now" if old else "there was no schema and is one now"
     before, after = json.loads(old), json.loads(new)
     comparison = _Comparison(before["records"], after["records"])
-    return comparison.obstacle(before["is"], after["is"], "", frozenset())
+    return comparison.incompatibility(before["is"], after["is"], "", frozenset())
 
 
 class _Shapes:
@@ -123,7 +123,7 @@ class _Comparison:
         self._old = old
         self._new = new
 
-    def obstacle(self, old: Any, new: Any, path: str, above: frozenset[tuple[int, int]]) -> str | None:
+    def incompatibility(self, old: Any, new: Any, path: str, above: frozenset[tuple[int, int]]) -> str | None:
         """Why the old shape can't be read by the new; `above` are the records that these are inside of."""
         if _is("union", old) or _is("union", new):
             return self._union(old, new, path, above)
@@ -138,11 +138,11 @@ class _Comparison:
         if len(old["of"]) != len(new["of"]):
             return _changed(path, old, new)
         pairs = zip(old["of"], new["of"], strict=True)
-        return _first(self.obstacle(one, other, f"{path}[]", above) for one, other in pairs)
+        return _first(self.incompatibility(one, other, f"{path}[]", above) for one, other in pairs)
 
     def _union(self, old: Any, new: Any, path: str, above: frozenset[tuple[int, int]]) -> str | None:
         for one in _alternatives(old):
-            if all(self.obstacle(one, other, path, above) for other in _alternatives(new)):
+            if all(self.incompatibility(one, other, path, above) for other in _alternatives(new)):
                 return _changed(path, old, new)
         return None
 
@@ -170,11 +170,11 @@ class _Comparison:
             return f"{_where(path)} is new and has no default" if required else None
         if required and not known[1]:
             return f"{_where(path)} had a default and has none now"
-        return self.obstacle(known[0], shape, path, above)
+        return self.incompatibility(known[0], shape, path, above)
 
 
-def _first(obstacles: Any) -> str | None:
-    return next((obstacle for obstacle in obstacles if obstacle is not None), None)
+def _first(found: Any) -> str | None:
+    return next((one for one in found if one is not None), None)
 
 
 def _is(kind: str, shape: Any) -> bool:

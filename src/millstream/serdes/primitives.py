@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from millstream.serdes.api import BaseSerde, wrong_type
 
-__all__ = ["BooleanSerde", "BytesSerde", "FloatSerde", "IntSerde", "StringSerde", "UuidSerde"]
+__all__ = ["PRIMITIVES", "BooleanSerde", "BytesSerde", "FloatSerde", "IntSerde", "StringSerde", "UuidSerde"]
+
+N = TypeVar("N", int, float)
 
 _UUID_LENGTH = 36
 _DOUBLE_BYTES = 8
@@ -91,18 +93,8 @@ class StringSerde(BaseSerde[str]):
             return [None if data is None else data.decode() for data in column]
 
 
-class IntSerde(BaseSerde[int]):
-    """A whole number of fixed width: two's complement, big endian.
-
-    >>> from millstream import serdes
-    >>> serdes.int64.serialize(258).hex()
-    '0000000000000102'
-    >>> serdes.int16.serialize(70_000)
-    Traceback (most recent call last):
-    ValueError: 70000 does not fit into 16 bits
-    """
-
-    exact_types = frozenset({int})
+class _NumberSerde(BaseSerde[N]):
+    """A number of fixed width, big endian."""
 
     def __init__(self, name: str, code: str) -> None:
         self.name = name
@@ -116,6 +108,32 @@ class IntSerde(BaseSerde[int]):
         """How many bytes a number has."""
         return self._struct.size
 
+    def deserialize(self, data: bytes, /) -> N:
+        """Unpack the number."""
+        if len(data) != self._struct.size:
+            raise ValueError(f"expected {self._struct.size} bytes, got {len(data)}")
+        number: N = self._struct.unpack(data)[0]
+        return number
+
+    def deserialize_many(self, column: Sequence[bytes | None]) -> list[N | None]:
+        """Unpack a column."""
+        unpack = self._struct.unpack
+        return [None if data is None else unpack(data)[0] for data in column]
+
+
+class IntSerde(_NumberSerde[int]):
+    """A whole number of fixed width: two's complement, big endian.
+
+    >>> from millstream import serdes
+    >>> serdes.int64.serialize(258).hex()
+    '0000000000000102'
+    >>> serdes.int16.serialize(70_000)
+    Traceback (most recent call last):
+    ValueError: 70000 does not fit into 16 bits
+    """
+
+    exact_types = frozenset({int})
+
     def serialize(self, value: int, /) -> bytes:
         """Pack the number."""
         if not isinstance(value, int) or isinstance(value, bool):
@@ -124,10 +142,6 @@ class IntSerde(BaseSerde[int]):
             return self._struct.pack(value)
         except struct.error:
             raise ValueError(f"{_shown(value)} does not fit into {8 * self._struct.size} bits") from None
-
-    def deserialize(self, data: bytes, /) -> int:
-        """Unpack the number."""
-        return _unpack_int(self._struct, data)
 
     def serialize_many(self, values: Sequence[int | None]) -> list[bytes | None]:
         """Pack a column."""
@@ -143,11 +157,10 @@ class IntSerde(BaseSerde[int]):
         present: Any = column
         if None not in column and set(map(len, present)) == {self._struct.size}:
             return list(struct.unpack(f">{len(column)}{self._struct.format[1]}", b"".join(present)))
-        unpack = self._struct.unpack
-        return [None if data is None else unpack(data)[0] for data in column]
+        return super().deserialize_many(column)
 
 
-class FloatSerde(BaseSerde[float]):
+class FloatSerde(_NumberSerde[float]):
     """An IEEE 754 number, big endian. Takes an ``int`` too when it comes back equal.
 
     >>> from millstream import serdes
@@ -159,27 +172,22 @@ class FloatSerde(BaseSerde[float]):
     """
 
     def __init__(self, name: str, code: str) -> None:
-        self.name = name
-        self._struct = struct.Struct(code)
-        self.exact_types = frozenset({float} if self._struct.size == _DOUBLE_BYTES else ())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, self._struct.format)
-
-    @property
-    def size(self) -> int:
-        """How many bytes a number has."""
-        return self._struct.size
+        super().__init__(name, code)
+        self.exact_types = frozenset({float} if self.size == _DOUBLE_BYTES else ())
 
     def serialize(self, value: float, /) -> bytes:
         """Pack the number."""
         if isinstance(value, float):
             return self._struct.pack(value)
-        return _pack_exactly(self._struct, value)
-
-    def deserialize(self, data: bytes, /) -> float:
-        """Unpack the number."""
-        return _unpack_float(self._struct, data)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise wrong_type("float", value)
+        try:
+            data = self._struct.pack(value)
+            if self._struct.unpack(data)[0] == value:
+                return data
+        except (OverflowError, struct.error):
+            pass
+        raise ValueError(f"{_shown(value)} has no exact float")
 
     def serialize_many(self, values: Sequence[float | None]) -> list[bytes | None]:
         """Pack a column."""
@@ -188,11 +196,6 @@ class FloatSerde(BaseSerde[float]):
             pack(value) if type(value) is float else None if value is None else slow(value)
             for value in values
         ]
-
-    def deserialize_many(self, column: Sequence[bytes | None]) -> list[float | None]:
-        """Unpack a column."""
-        unpack = self._struct.unpack
-        return [None if data is None else unpack(data)[0] for data in column]
 
 
 class BooleanSerde(BaseSerde[bool]):
@@ -251,35 +254,9 @@ class UuidSerde(BaseSerde[UUID]):
         return value
 
 
-def _pack_exactly(packed: struct.Struct, value: object) -> bytes:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise wrong_type("float", value)
-    try:
-        data = packed.pack(value)
-        if packed.unpack(data)[0] == value:
-            return data
-    except (OverflowError, struct.error):
-        pass
-    raise ValueError(f"{_shown(value)} has no exact float")
-
-
 def _shown(value: int) -> str:
     # Python refuses to print numbers of more than 4300 digits.
     return str(value) if value.bit_length() <= _SHOWN_BITS else f"a number of {value.bit_length()} bits"
 
 
-def _require_length(expected: int, data: bytes) -> None:
-    if len(data) != expected:
-        raise ValueError(f"expected {expected} bytes, got {len(data)}")
-
-
-def _unpack_int(packed: struct.Struct, data: bytes) -> int:
-    _require_length(packed.size, data)
-    number: int = packed.unpack(data)[0]
-    return number
-
-
-def _unpack_float(packed: struct.Struct, data: bytes) -> float:
-    _require_length(packed.size, data)
-    number: float = packed.unpack(data)[0]
-    return number
+PRIMITIVES: Final = (BytesSerde, StringSerde, IntSerde, FloatSerde, BooleanSerde, UuidSerde)

@@ -7,7 +7,7 @@ Protobuf. Fields that the class does not know are kept, as Protobuf does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from millstream.serdes.api import BaseSerde, wrong_type
 from millstream.serdes.confluent_wire import framed, unframed
@@ -15,15 +15,7 @@ from millstream.serdes.confluent_wire import framed, unframed
 __all__ = ["ProtobufSerde", "protobuf"]
 
 
-class Message(Protocol):
-    """What a serde needs of a message."""
-
-    def SerializeToString(self, *, deterministic: bool = ...) -> bytes:  # noqa: N802 - Protobuf's name
-        """The bytes of the message."""
-        ...
-
-
-M = TypeVar("M", bound=Message)
+M = TypeVar("M")
 
 
 class ProtobufSerde(BaseSerde[M]):
@@ -53,7 +45,8 @@ class ProtobufSerde(BaseSerde[M]):
         """Encode the message."""
         if type(value) is not self.message:
             raise wrong_type(self.message.__name__, value)
-        data = value.SerializeToString(deterministic=True)
+        message: Any = value
+        data: bytes = message.SerializeToString(deterministic=True)
         return data if self.schema_id is None else framed(self.schema_id, self._indexes + data)
 
     def deserialize(self, data: bytes, /) -> M:

@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.serdes.protobuf_serde import ProtobufSerde
 
-__all__ = ["protobuf_obstacle", "protobuf_shape"]
+__all__ = ["protobuf_incompatibility", "protobuf_shape"]
 
 
 def protobuf_shape(serde: ProtobufSerde[Any]) -> str:
@@ -36,7 +36,7 @@ def protobuf_shape(serde: ProtobufSerde[Any]) -> str:
     return json.dumps(shape, sort_keys=True, separators=(",", ":"))
 
 
-def protobuf_obstacle(old: str, new: str) -> str | None:
+def protobuf_incompatibility(old: str, new: str) -> str | None:
     """Why what one serde wrote can't be read by another; None if it can."""
     before, after = json.loads(old), json.loads(new)
     if before["name"] != after["name"]:
@@ -47,10 +47,10 @@ def protobuf_obstacle(old: str, new: str) -> str | None:
         return f"the indexes of the message were {before['indexes']} and are {after['indexes']} now"
     if not before["messages"] or not after["messages"]:
         return None
-    return _obstacle(before["messages"], after["messages"], 0, 0, frozenset())
+    return _incompatibility(before["messages"], after["messages"], 0, 0, frozenset())
 
 
-def _obstacle(
+def _incompatibility(
     old: list[Any], new: list[Any], one: int, other: int, above: frozenset[tuple[int, int]]
 ) -> str | None:
     if (one, other) in above:
@@ -62,7 +62,7 @@ def _obstacle(
         was, now = field.partition(" of "), after[number].partition(" of ")
         if was[:2] != now[:2]:
             return f"field {number} has another type"
-        if was[2] and (inner := _obstacle(old, new, int(was[2]), int(now[2]), above | {(one, other)})):
+        if was[2] and (inner := _incompatibility(old, new, int(was[2]), int(now[2]), above | {(one, other)})):
             return f"field {number}: {inner}"
     added = sorted(number for number in after.keys() - before.keys() if "required" in after[number])
     return f"field {added[0]} is new and required" if added else None
@@ -80,15 +80,12 @@ def _add(descriptor: Any, messages: list[Any], numbers: dict[str, int]) -> int:
 
 
 def _field(field: Any, messages: list[Any], numbers: dict[str, int]) -> str:
-    label = "repeated " if _is_repeated(field) else "required " if _is_required(field) else ""
+    label = "repeated " if _is(field, "repeated") else "required " if _is(field, "required") else ""
     inside = "" if field.message_type is None else f" of {_add(field.message_type, messages, numbers)}"
     return f"{label}type {field.type}{inside}"
 
 
-def _is_repeated(field: Any) -> bool:
+def _is(field: Any, label: str) -> bool:
     # Releases before 6.31 have only the label.
-    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
-
-
-def _is_required(field: Any) -> bool:
-    return bool(field.is_required if hasattr(field, "is_required") else field.label == field.LABEL_REQUIRED)
+    of_label = getattr(field, f"is_{label}", None)
+    return field.label == getattr(field, f"LABEL_{label.upper()}") if of_label is None else bool(of_label)

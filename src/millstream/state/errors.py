@@ -1,28 +1,12 @@
-"""What can go wrong with local state.
+"""What can go wrong with local state. Every error here is a StoreError.
 
-::
-
-    StoreError                      (millstream.errors)
-    ├── StoreClosedError            a store was used after close()
-    ├── UnsortedKeysError           keys or entries were not strictly ascending
-    ├── ScanInvalidatedError        the store was written while a scan of it was open
-    ├── StoreInUseError             the store is open already
-    ├── StoreFormatError            the folder holds a store of another type or format version, or none at all
-    ├── DamagedStoreError           bytes on disk are not what was written: remove the store and restore it
-    ├── StoreAheadError             the store is newer than the last commit
-    ├── ChangelogGapError           the changelog lacks records that a store needs
-    ├── ChangelogCompactedError     the changelog no longer holds the version that was asked for
-    ├── ZombieTaskError             the task asks for a version of the past, whose files are collected
-    ├── StoreDiskFullError          no space left (also a DiskFullError of millstream.durable)
-    ├── StateDirectoryError         the state directory cannot be used as asked
-    │   └── StateInUseError         the application runs: its state is not deleted
-    └── TaskLockedError             another process works on the task (also a LockTimeoutError)
-
-A local store is a copy of what the changelog holds. So the remedy for a damaged one is never repair: remove
-it, and it is restored.
+A local store is a copy of what the changelog holds, and a snapshot is a copy of a store. So the remedy for a
+damaged one is never repair: remove it, and it is restored.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from millstream.durable import DiskFullError, LockTimeoutError
 from millstream.errors import StoreError
@@ -30,8 +14,11 @@ from millstream.errors import StoreError
 __all__ = [
     "ChangelogCompactedError",
     "ChangelogGapError",
+    "DamagedSnapshotError",
     "DamagedStoreError",
     "ScanInvalidatedError",
+    "SnapshotFormatError",
+    "SnapshotStorageError",
     "StateDirectoryError",
     "StateInUseError",
     "StoreAheadError",
@@ -42,6 +29,9 @@ __all__ = [
     "TaskLockedError",
     "UnsortedKeysError",
     "ZombieTaskError",
+    "damaged_store",
+    "disk_full",
+    "unexplained",
 ]
 
 
@@ -99,3 +89,40 @@ class StateInUseError(StateDirectoryError):
 
 class TaskLockedError(StoreError, LockTimeoutError):
     """Another process, named in the message, held the task's directory for longer than we would wait."""
+
+
+class SnapshotStorageError(StoreError):
+    """The storage of snapshots did not do what it was asked; the message names the place."""
+
+
+class DamagedSnapshotError(StoreError):
+    """A snapshot is not what was written, or a file of it is missing; the message names the file."""
+
+
+class SnapshotFormatError(DamagedSnapshotError):
+    """A snapshot is intact, but another release of Millstream wrote it: it is left alone."""
+
+
+def damaged_store(path: Path, how: str) -> DamagedStoreError:
+    """The error for a store on disk that can't be read."""
+    return DamagedStoreError(
+        f"The store {path} is damaged ({how}). Likely cause: its files were changed, cut or removed, or a "
+        "fault of the disk. Remedy: remove the folder; the store is then restored from its changelog."
+    )
+
+
+def disk_full(path: Path, what: str) -> StoreDiskFullError:
+    """The error for a write that found no space."""
+    return StoreDiskFullError(
+        f"The disk is full: the store {path} could not be written ({what}). The write is not visible. Likely "
+        "cause: the volume or the user's quota has no space left. Remedy: free space or move the state "
+        "directory to a larger volume, then start again; no repair is needed."
+    )
+
+
+def unexplained(library: str, path: Path, text: str) -> StoreError:
+    """The error for what a backend's library says and we don't know."""
+    return StoreError(
+        f"{library} could not work on the store {path}: {text}. Remedy: if it says no more to you than to "
+        "us, remove the folder; the store is then restored from its changelog."
+    )

@@ -96,10 +96,9 @@ class StoreBuilder:
 
     def __post_init__(self) -> None:
         if not self.name:
-            message = (
+            raise TopologyError(
                 "a state store needs a name: it is the identity of the state on disk and in the changelog"
             )
-            raise TopologyError(message)
         if self.is_segmented:
             self._check_times()
 
@@ -152,28 +151,24 @@ class StoreBuilder:
     def _check_times(self) -> None:
         what = f"the {self.kind.value} store {self.name!r}"
         if self.retention_ms is None or self.retention_ms < 0:
-            message = (
+            raise TopologyError(
                 f"{what} has a retention of {self.retention_ms} ms. Remedy: say how long rows are to be "
                 "kept, in milliseconds"
             )
-            raise TopologyError(message)
         if self.window_size_ms is not None and self.window_size_ms < 0:
-            message = f"{what} has windows of {self.window_size_ms} ms. Remedy: give them a size"
-            raise TopologyError(message)
+            raise TopologyError(f"{what} has windows of {self.window_size_ms} ms. Remedy: give them a size")
         if self.window_size_ms is not None and self.retention_ms < self.window_size_ms:
-            message = (
+            raise TopologyError(
                 f"{what} keeps rows for {self.retention_ms} ms, but its windows are {self.window_size_ms} ms "
                 "long: they would expire before they are complete. Remedy: a retention of at least the "
                 "window size, and of the grace period on top, if there is one"
             )
-            raise TopologyError(message)
         if self.segment_ms < 1 or self.retention_ms // self.segment_ms > _MOST_SEGMENTS:
-            message = (
+            raise TopologyError(
                 f"{what} keeps rows for {self.retention_ms} ms in segments of {self.segment_ms} ms. Remedy: "
                 f"a segment interval that cuts the retention into {_MOST_SEGMENTS} parts at most, or none "
                 "at all: the default is a good one"
             )
-            raise TopologyError(message)
 
 
 def key_value(

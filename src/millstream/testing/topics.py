@@ -258,7 +258,7 @@ def _serialize(topic: str, part: str, serde: Serde[T], value: T | None) -> bytes
     try:
         return serde.serialize(value)
     except Exception as error:
-        raise serde_failure(error, serde=serde, value=value, part=part, topic=topic) from error  # type: ignore[call-overload]
+        raise serde_failure(error, serde=serde, value=value, part=part, topic=topic) from error
 
 
 def _deserialize(topic: str, part: str, serde: Serde[T], data: bytes | None) -> T:
@@ -267,4 +267,4 @@ def _deserialize(topic: str, part: str, serde: Serde[T], data: bytes | None) -> 
     try:
         return serde.deserialize(data)
     except Exception as error:
-        raise serde_failure(error, serde=serde, data=data, part=part, topic=topic) from error  # type: ignore[call-overload]
+        raise serde_failure(error, serde=serde, data=data, part=part, topic=topic) from error

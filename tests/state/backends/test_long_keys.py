@@ -8,8 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.state.backends.api import Row
+from millstream.state.backends.key_encoding import (
+    decode_key,
+    decode_rows,
+    encode_entries,
+    encode_key,
+    encode_keys,
+)
 from millstream.state.backends.long_keys import LongKeyTree, short_key_bytes
-from millstream.state.backends.zero_keys import lift, lift_entries, lift_keys, lower, lower_page
 
 MOST = 12
 SHORT = short_key_bytes(MOST)
@@ -75,16 +81,16 @@ class SmallStore:
 
     def put(self, key: bytes, value: bytes) -> None:
         if len(key) <= SHORT:
-            self.root.put(lift(key), value)
+            self.root.put(encode_key(key), value)
         else:
             self.tree.put(key, value)
 
     def get(self, key: bytes) -> bytes | None:
-        return self.root.get(lift(key)) if len(key) <= SHORT else self.tree.get(key)
+        return self.root.get(encode_key(key)) if len(key) <= SHORT else self.tree.get(key)
 
     def delete(self, key: bytes) -> None:
         if len(key) <= SHORT:
-            self.root.delete(lift(key))
+            self.root.delete(encode_key(key))
         else:
             self.tree.delete(key)
 
@@ -126,19 +132,19 @@ def test_when_all_keys_are_deleted_nothing_is_left_but_the_counter(
 
 
 @given(first=keys, second=keys)
-def test_lifting_keeps_keys_apart_and_in_order(first: bytes, second: bytes) -> None:
-    assert (lift(first) < lift(second)) == (first < second)
-    assert (lift(first) == lift(second)) == (first == second)
-    assert lift(first) != b""
-    assert lower(lift(first)) == first
+def test_encoding_keeps_keys_apart_and_in_order(first: bytes, second: bytes) -> None:
+    assert (encode_key(first) < encode_key(second)) == (first < second)
+    assert (encode_key(first) == encode_key(second)) == (first == second)
+    assert encode_key(first) != b""
+    assert decode_key(encode_key(first)) == first
 
 
 @given(found=st.sets(keys))
-def test_a_sorted_batch_is_lifted_and_lowered_as_each_of_its_keys(found: set[bytes]) -> None:
+def test_a_sorted_batch_is_encoded_and_decoded_as_each_of_its_keys(found: set[bytes]) -> None:
     ascending = sorted(found)
-    lifted = [lift(key) for key in ascending]
+    encoded = [encode_key(key) for key in ascending]
     rows = [(key, b"") for key in ascending]
-    assert lifted == lift_keys(ascending)
-    assert [(key, b"") for key in lifted] == lift_entries(list(rows))
-    assert rows == lower_page([(key, b"") for key in lifted])
-    assert rows[::-1] == lower_page([(key, b"") for key in lifted][::-1])
+    assert encoded == encode_keys(ascending)
+    assert [(key, b"") for key in encoded] == encode_entries(list(rows))
+    assert rows == decode_rows([(key, b"") for key in encoded])
+    assert rows[::-1] == decode_rows([(key, b"") for key in encoded][::-1])

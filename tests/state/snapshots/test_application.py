@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.state.one_task import Listener
+from tests.state.retained_snapshots import changelog_positions, retained_snapshots
 from tests.state.small_app import APPLICATION, SmallApp
 
 from millstream import StreamsConfig
@@ -20,7 +21,7 @@ from millstream.commit.manifest import Manifest, Section, TaskEntry
 from millstream.log import FileLog, TopicPartition
 from millstream.log.api import Compacted
 from millstream.maintenance.snapshot_schedule import SnapshotSchedule
-from millstream.state.snapshots import SnapshotStorageError, changelog_positions, retained_snapshots
+from millstream.state.errors import SnapshotStorageError
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.types import Epoch, Partition, Term, Version
 
@@ -43,7 +44,7 @@ def storage_of(app: SmallApp) -> FolderStorage:
 
 def versions(app: SmallApp) -> list[int]:
     found = retained_snapshots(storage_of(app), APPLICATION)
-    return sorted(snapshot.marker.version for snapshot in found if snapshot.place.store == "counts")
+    return sorted(snapshot.position.version for snapshot in found if snapshot.place.store == "counts")
 
 
 def epochs(app: SmallApp, *words: str) -> None:

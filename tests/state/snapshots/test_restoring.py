@@ -14,12 +14,11 @@ from tests.state.one_task import APPLICATION, Listener, OneTask, rows_of
 from millstream import failpoints
 from millstream.failpoints import InjectedCrash
 from millstream.log import FileLog
-from millstream.state.changelog.follow import marker_of
-from millstream.state.errors import ChangelogGapError, DamagedStoreError
+from millstream.state.changelog.follow import position_of
+from millstream.state.errors import ChangelogGapError, DamagedStoreError, SnapshotStorageError
 from millstream.state.local.directory import open_state_directory
 from millstream.state.local.task_stores import TaskVersion
-from millstream.state.snapshots import SnapshotStorageError
-from millstream.state.snapshots.catalogue import listing
+from millstream.state.snapshots.listing import listing
 from millstream.state.snapshots.manifest import KIND, ManifestName, read_snapshot
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.state.specs import window
@@ -93,7 +92,7 @@ def test_a_snapshot_that_is_too_new_is_passed_over(two: OneTask, listener: Liste
     wanted = TaskVersion(APPLICATION, Partition(0), Version(1), {"counts": Offset(200)}, "a1")
     two.lose()
     with two.opened(wanted, listener=listener) as stores:
-        assert marker_of(stores["counts"], "counts").version == 1
+        assert position_of(stores["counts"], "counts").version == 1
         assert len(list(stores["counts"].scan())) == 200
     assert start_offset(listener)[0] == ("start", 1, 0, 200)
 
@@ -234,7 +233,7 @@ def test_a_manifest_whose_marker_is_not_the_stores_is_not_used(
     kept.commit(counts={b"new": b"1"})
     kept.commit(counts={b"new": b"2"})
     content = {field: getattr(snapshot, field) for field in snapshot.__struct_fields__}
-    content["marker"] = type(snapshot.marker)(Version(2), Offset(201), "a2")
+    content["position"] = type(snapshot.position)(Version(2), Offset(201), "a2")
     storage.delete(f"{place.folder}/{name}")
     storage.put(f"{place.folder}/{ManifestName(Version(2), 'a2')}", [KIND.encode(type(snapshot)(**content))])
     kept.lose()
@@ -298,9 +297,9 @@ def test_a_damaged_store_is_restored_from_a_snapshot(
         calls.append(store)
         if len(calls) == 1:
             raise DamagedStoreError("a block's checksum does not match")
-        return marker_of(backend, store)  # type: ignore[arg-type]
+        return position_of(backend, store)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("millstream.state.changelog.follow.marker_of", damaged_once)
+    monkeypatch.setattr("millstream.state.changelog.follow.position_of", damaged_once)
     with two.opened(listener=listener) as stores:
         assert two.expected() == rows_of(stores)
     assert start_offset(listener)[0] == ("start", 2, 0, 202)
@@ -315,9 +314,9 @@ def test_damage_that_was_copied_into_the_snapshot_ends_with_the_changelog(
         calls.append(store)
         if len(calls) <= 2:
             raise DamagedStoreError("a block's checksum does not match")
-        return marker_of(backend, store)  # type: ignore[arg-type]
+        return position_of(backend, store)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("millstream.state.changelog.follow.marker_of", damaged_twice)
+    monkeypatch.setattr("millstream.state.changelog.follow.position_of", damaged_twice)
     with two.opened(listener=listener) as stores:
         assert two.expected() == rows_of(stores)
     assert start_offset(listener)[-1] == ("end", None, 204, 204)

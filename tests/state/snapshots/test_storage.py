@@ -14,8 +14,14 @@ from tests.state.one_task import OneTask, rows_of
 from millstream import StreamsConfig
 from millstream.durable import UnsafeFolderError
 from millstream.errors import ConfigError
-from millstream.state.snapshots import SnapshotStorage, SnapshotStorageError, absolute_location, open_storage
-from millstream.state.snapshots.storage import ArrowStorage, FolderStorage
+from millstream.state.errors import SnapshotStorageError
+from millstream.state.snapshots.storage import (
+    ArrowStorage,
+    FolderStorage,
+    SnapshotStorage,
+    absolute_location,
+    open_storage,
+)
 
 
 def in_memory() -> ArrowStorage:

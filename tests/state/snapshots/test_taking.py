@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from tests.simulation.faulty_files import FaultyFiles
 from tests.state.one_task import OneTask
+from tests.state.retained_snapshots import changelog_positions, retained_snapshots
 
 from millstream import failpoints
 from millstream.durable.layer import Chunk
@@ -19,14 +20,9 @@ from millstream.failpoints import InjectedCrash
 from millstream.log import TopicPartition
 from millstream.state.backends.folder import whole_folder
 from millstream.state.changelog.follow import StorePosition
-from millstream.state.snapshots import (
-    SnapshotStorageError,
-    changelog_positions,
-    digests,
-    newest_versions,
-    retained_snapshots,
-)
-from millstream.state.snapshots.catalogue import listing
+from millstream.state.errors import SnapshotStorageError
+from millstream.state.snapshots import digests
+from millstream.state.snapshots.listing import listing, newest_versions
 from millstream.state.snapshots.manifest import KIND, ManifestName, StoredFile, read_snapshot
 from millstream.state.snapshots.storage import FolderStorage
 from millstream.state.snapshots.taking import problems
@@ -60,7 +56,7 @@ def test_a_manifest_says_whose_snapshot_it_is_and_where_it_stands(
     snapshot = read_snapshot(storage, kept.place("counts"), ManifestName(Version(1), "a1"))
     assert (snapshot.application_id, snapshot.task, snapshot.store) == ("app", "0_0", "counts")
     assert (snapshot.backend, snapshot.format) == (kept.backend, 1)
-    assert snapshot.marker == StorePosition(Version(1), Offset(200), "a1")
+    assert snapshot.position == StorePosition(Version(1), Offset(200), "a1")
     assert outcome.stored_bytes == outcome.total_bytes == snapshot.bytes > 0
 
 
@@ -293,7 +289,7 @@ def test_a_full_disk_of_the_storage_is_named(kept: OneTask, tmp_path: Path) -> N
     assert [outcome.version for outcome in kept.take()] == [1]
 
 
-@pytest.mark.parametrize("step", ["CheckedBackend.begin_snapshot", "whole_folder"])
+@pytest.mark.parametrize("step", ["Backend.begin_snapshot", "whole_folder"])
 def test_a_full_local_disk_is_told_and_leaves_nothing_behind(
     kept: OneTask, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

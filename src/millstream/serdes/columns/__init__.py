@@ -12,13 +12,7 @@ from typing import Any
 from millstream.serdes.auto_serde import AutoSerde
 from millstream.serdes.columns.codec import CannotError, Codec
 from millstream.serdes.columns.json_codec import AnyJsonCodec, typed_json_codec
-from millstream.serdes.columns.primitive_codecs import (
-    BooleanCodec,
-    BytesCodec,
-    FloatCodec,
-    IntCodec,
-    StringCodec,
-)
+from millstream.serdes.columns.primitive_codecs import BOOLEAN, BYTES, STRING, float_codec, int_codec
 from millstream.serdes.columns.types import kind_of
 from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde
 from millstream.serdes.primitives import BooleanSerde, BytesSerde, FloatSerde, IntSerde, StringSerde
@@ -26,19 +20,19 @@ from millstream.serdes.primitives import BooleanSerde, BytesSerde, FloatSerde, I
 __all__ = ["CannotError", "Codec", "codec_of", "codec_to_write"]
 
 _INFERRED: dict[str, Codec] = {
-    "str": StringCodec(),
-    "int": IntCodec(8),
-    "float": FloatCodec(8),
-    "bool": BooleanCodec(),
-    "bytes": BytesCodec(),
+    "str": STRING,
+    "int": int_codec(8),
+    "float": float_codec(8),
+    "bool": BOOLEAN,
+    "bytes": BYTES,
     "json": AnyJsonCodec(),
 }
 _MAKERS: dict[type, Callable[[Any], Codec | None]] = {
-    BytesSerde: lambda _: _INFERRED["bytes"],
-    StringSerde: lambda _: _INFERRED["str"],
-    BooleanSerde: lambda _: _INFERRED["bool"],
-    IntSerde: lambda serde: IntCodec(serde.size),
-    FloatSerde: lambda serde: FloatCodec(serde.size),
+    BytesSerde: lambda _: BYTES,
+    StringSerde: lambda _: STRING,
+    BooleanSerde: lambda _: BOOLEAN,
+    IntSerde: lambda serde: int_codec(serde.size),
+    FloatSerde: lambda serde: float_codec(serde.size),
     TypedJsonSerde: typed_json_codec,
     JsonSerde: lambda _: _INFERRED["json"],
 }

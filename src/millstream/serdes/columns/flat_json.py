@@ -36,8 +36,7 @@ class FlatPattern:
             for name, (dtype, nullable) in fields.items()
         ]
         self._pattern = "^\\{" + comma.join(parts) + "\\}$"
-        self._types = {str(number): dtype for number, (dtype, _) in enumerate(fields.values(), 1)}
-        self._names = list(fields)
+        self._types = {name: dtype for name, (dtype, _) in fields.items()}
 
     @classmethod
     def of(cls, fields: Mapping[str, tuple[pl.DataType, bool]], text: str, record: Any) -> FlatPattern | None:
@@ -52,21 +51,16 @@ class FlatPattern:
         """The records as a column of `dtype`, and which of them were read: of the others nothing is known."""
         groups = text.to_frame("text").select(found=pl.col("text").str.extract_groups(self._pattern))
         found = groups.unnest("found")
+        numbers = {name: str(number) for number, name in enumerate(self._types, 1)}
         # A record of nothing but nulls looks like one that does not match, and is left to others, too.
-        matched = pl.any_horizontal(pl.col(number).is_not_null() for number in self._types)
-        values = {
-            name: _read(pl.col(number), kind)
-            for name, (number, kind) in zip(self._names, self._types.items(), strict=True)
-        }
+        matched = pl.any_horizontal(pl.col(number).is_not_null() for number in numbers.values())
+        values = {name: _read(pl.col(numbers[name]), kind) for name, kind in self._types.items()}
         order = [field.name for field in dtype.fields]  # type: ignore[attr-defined]  # it is a record
         record = pl.struct([values[name].alias(name) for name in order])
-        finite = [values[name].is_finite() for name in order if self._kind(name) == pl.Float64()]
+        finite = [values[name].is_finite() for name in order if self._types[name] == pl.Float64()]
         read = pl.all_horizontal(matched, *(one.fill_null(value=True) for one in finite))
         result = found.select(value=pl.when(matched).then(record), read=read)
         return result["value"], result["read"]
-
-    def _kind(self, name: str) -> pl.DataType:
-        return self._types[str(self._names.index(name) + 1)]
 
 
 def _value(dtype: pl.DataType, *, nullable: bool) -> str:

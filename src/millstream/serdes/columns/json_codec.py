@@ -11,21 +11,19 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from millstream.serdes.api import BaseSerde
 from millstream.serdes.columns.codec import CannotError, Codec, require
 from millstream.serdes.columns.flat_json import FlatPattern
 from millstream.serdes.columns.types import canonical, is_json
-from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde
+from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde, decode_json
 
 __all__ = ["AnyJsonCodec", "JsonCodec", "typed_json_codec"]
 
-_DECODE = msgspec.json.Decoder().decode
 _PYTHON: dict[Any, pl.DataType] = {
     str: pl.String(),
     int: pl.Int64(),
@@ -63,7 +61,7 @@ class JsonCodec(Codec):
         first = text.drop_nulls().head(1).to_list()
         if not first:
             return pl.Series([None] * len(data), dtype=self.dtype)
-        pattern = FlatPattern.of(self._flat_fields(), first[0], _DECODE(first[0]))
+        pattern = FlatPattern.of(self._flat_fields(), first[0], decode_json(first[0]))
         if pattern is None:
             return self._by_serde(data)
         value, read = pattern.read(text, self.dtype)
@@ -202,11 +200,8 @@ def _oddly_spelled(value: pl.Expr, dtype: Any) -> Iterator[pl.Expr]:
 
 def _same_fields(one: Any, other: Any) -> bool:
     """Whether two records have the same fields of the same types, in whatever order."""
-    if not isinstance(one, pl.Struct) or not isinstance(other, pl.Struct):
-        return False
-    return {field.name: field.dtype for field in one.fields} == {
-        field.name: field.dtype for field in other.fields
-    }
+    are_records = isinstance(one, pl.Struct) and isinstance(other, pl.Struct)
+    return are_records and dict(one.to_schema()) == dict(other.to_schema())
 
 
 def _shape_of(schema: Any) -> _Shape | None:
@@ -219,16 +214,14 @@ def _shape_of(schema: Any) -> _Shape | None:
     if typing.get_origin(schema) is list:
         return _list(_shape_of(typing.get_args(schema)[0]), nullable=False)
     if isinstance(schema, pl.DataType) or (isinstance(schema, type) and issubclass(schema, pl.DataType)):
-        return _polars(schema if isinstance(schema, pl.DataType) else schema())
+        return _polars(schema)
     return None
 
 
 def _optional(kinds: tuple[Any, ...]) -> _Shape | None:
     inner = [kind for kind in kinds if kind is not type(None)]
     shape = _shape_of(inner[0]) if len(inner) == 1 else None
-    if shape is None:
-        return None
-    return _Shape(shape.dtype, True, shape.bounds, shape.fields, shape.inner)
+    return None if shape is None else replace(shape, nullable=True)
 
 
 def _record(schema: Mapping[str, Any], *, nullable: bool) -> _Shape | None:
@@ -244,11 +237,12 @@ def _list(inner: _Shape | None, *, nullable: bool) -> _Shape | None:
     return None if inner is None else _Shape(pl.List(inner.dtype), nullable, inner=inner)
 
 
-def _polars(dtype: pl.DataType) -> _Shape | None:
+def _polars(dtype: Any) -> _Shape | None:
+    dtype = dtype if isinstance(dtype, pl.DataType) else dtype()
     if isinstance(dtype, pl.Struct):
         return _record({field.name: field.dtype for field in dtype.fields}, nullable=True)
     if isinstance(dtype, pl.List):
-        return _list(_polars_inner(dtype.inner), nullable=True)
+        return _list(_polars(dtype.inner), nullable=True)
     if dtype in {pl.String(), pl.Boolean(), pl.Float64(), pl.Int64()}:
         return _Shape(dtype, nullable=True)
     if dtype.is_integer() and dtype not in {pl.UInt64(), pl.Int128(), pl.UInt128()}:
@@ -258,7 +252,3 @@ def _polars(dtype: pl.DataType) -> _Shape | None:
         low, high = series.row(0)
         return _Shape(canonical(dtype), True, (low, high))
     return None
-
-
-def _polars_inner(dtype: Any) -> _Shape | None:
-    return _polars(dtype if isinstance(dtype, pl.DataType) else dtype())

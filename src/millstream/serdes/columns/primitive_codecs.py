@@ -4,104 +4,71 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
 
 from millstream.serdes.columns.codec import CannotError, Codec, require
 
-__all__ = ["BooleanCodec", "BytesCodec", "FloatCodec", "IntCodec", "StringCodec", "big_endian"]
+__all__ = ["BOOLEAN", "BYTES", "STRING", "big_endian", "float_codec", "int_codec"]
 
 _SIGNED = {2: pl.Int16(), 4: pl.Int32(), 8: pl.Int64()}
 _FLOATS = {4: pl.Float32(), 8: pl.Float64()}
 _BYTES = {1: "b", 2: "h", 4: "i", 8: "q"}
 
+Convert = Callable[[pl.Series], pl.Series]
 
-class BytesCodec(Codec):
-    """Bytes as they are."""
 
-    dtype = pl.Binary()
+@dataclass(frozen=True)
+class PrimitiveCodec(Codec):
+    """One function each way, for a column of exactly one type."""
+
+    dtype: pl.DataType
+    read: Convert
+    write: Convert
 
     def decode(self, data: pl.Series) -> pl.Series:
         """See `Codec.decode`."""
-        return data
+        return self.read(data)
 
     def encode(self, values: pl.Series) -> pl.Series:
         """See `Codec.encode`."""
         require(values, self.dtype)
-        return values
+        return self.write(values)
 
 
-class StringCodec(Codec):
-    """Text as UTF-8."""
-
-    dtype = pl.String()
-
-    def decode(self, data: pl.Series) -> pl.Series:
-        """See `Codec.decode`."""
-        return data.cast(pl.String, strict=True)
-
-    def encode(self, values: pl.Series) -> pl.Series:
-        """See `Codec.encode`."""
-        require(values, self.dtype)
-        return values.cast(pl.Binary)
-
-
-class IntCodec(Codec):
+def int_codec(size: int) -> PrimitiveCodec:
     """Whole numbers of two, four or eight bytes, big endian."""
-
-    dtype = pl.Int64()
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def decode(self, data: pl.Series) -> pl.Series:
-        """See `Codec.decode`."""
-        return _reinterpreted(data, _SIGNED[self.size], self.size).cast(pl.Int64)
-
-    def encode(self, values: pl.Series) -> pl.Series:
-        """See `Codec.encode`."""
-        require(values, self.dtype)
-        return big_endian(values.cast(_SIGNED[self.size], strict=True), self.size)
+    stored = _SIGNED[size]
+    return PrimitiveCodec(
+        pl.Int64(),
+        lambda data: _reinterpreted(data, stored, size).cast(pl.Int64),
+        lambda values: big_endian(values.cast(stored, strict=True), size),
+    )
 
 
-class FloatCodec(Codec):
+def float_codec(size: int) -> PrimitiveCodec:
     """IEEE 754 numbers, big endian."""
+    stored = _FLOATS[size]
 
-    dtype = pl.Float64()
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def decode(self, data: pl.Series) -> pl.Series:
-        """See `Codec.decode`."""
-        return _reinterpreted(data, _FLOATS[self.size], self.size).cast(pl.Float64)
-
-    def encode(self, values: pl.Series) -> pl.Series:
-        """See `Codec.encode`."""
-        require(values, self.dtype)
-        narrow = values.cast(_FLOATS[self.size])
+    def write(values: pl.Series) -> pl.Series:
+        narrow = values.cast(stored)
         if (narrow.is_infinite() & ~values.is_infinite()).any():
             raise CannotError("a number that is too large for 32 bits")
-        return big_endian(narrow, self.size)
+        return big_endian(narrow, size)
+
+    return PrimitiveCodec(
+        pl.Float64(), lambda data: _reinterpreted(data, stored, size).cast(pl.Float64), write
+    )
 
 
-class BooleanCodec(Codec):
-    """One byte, 0 or 1."""
-
-    dtype = pl.Boolean()
-
-    def decode(self, data: pl.Series) -> pl.Series:
-        """See `Codec.decode`."""
-        number = _reinterpreted(data, pl.UInt8(), 1)
-        if (number > 1).any():
-            raise CannotError("a byte that is neither 00 nor 01")
-        return number.cast(pl.Boolean)
-
-    def encode(self, values: pl.Series) -> pl.Series:
-        """See `Codec.encode`."""
-        require(values, self.dtype)
-        return big_endian(values.cast(pl.Int8), 1)
+def _read_booleans(data: pl.Series) -> pl.Series:
+    number = _reinterpreted(data, pl.UInt8(), 1)
+    if (number > 1).any():
+        raise CannotError("a byte that is neither 00 nor 01")
+    return number.cast(pl.Boolean)
 
 
 def _reinterpreted(data: pl.Series, dtype: pl.DataType, size: int) -> pl.Series:
@@ -126,3 +93,10 @@ def big_endian(numbers: pl.Series, size: int) -> pl.Series:
     if nulls is None:
         return column
     return column.to_frame("data").select(pl.when(~nulls).then(pl.col("data"))).to_series()
+
+
+BYTES = PrimitiveCodec(pl.Binary(), lambda data: data, lambda values: values)
+STRING = PrimitiveCodec(
+    pl.String(), lambda data: data.cast(pl.String, strict=True), lambda values: values.cast(pl.Binary)
+)
+BOOLEAN = PrimitiveCodec(pl.Boolean(), _read_booleans, lambda values: big_endian(values.cast(pl.Int8), 1))

@@ -35,31 +35,27 @@ def supplier(choice: str | BackendSupplier, *, rocksdb_config_setter: object = N
     Traceback (most recent call last):
     millstream.errors.ConfigError: There is no state backend 'leveldb'. Remedy: use one of lmdb, memory, ...
     """
-    if isinstance(choice, str):
-        setter = config_setter(rocksdb_config_setter) if choice == "rocksdb" else None
-        return _built_in(choice, **({} if setter is None else {"config_setter": setter}))
-    if not isinstance(choice, BackendSupplier):
+    if not isinstance(choice, str):
+        if not isinstance(choice, BackendSupplier):
+            raise ConfigError(
+                f"{choice!r} is not a state backend. Remedy: use one of {', '.join(NAMES)}, or an object "
+                "with name, persistent, open(path) and restore(snapshot, path), as "
+                "millstream.state.backends.BackendSupplier says."
+            )
+        return choice
+    if choice not in _SUPPLIERS:
         raise ConfigError(
-            f"{choice!r} is not a state backend. Remedy: use one of {', '.join(NAMES)}, or an object with "
-            "name, persistent, open(path) and restore(snapshot, path), as "
-            "millstream.state.backends.BackendSupplier says."
+            f"There is no state backend {choice!r}. Remedy: use one of {', '.join(NAMES)}, or pass a "
+            "supplier object."
         )
-    return choice
-
-
-def _built_in(name: str, **settings: object) -> BackendSupplier:
-    if name not in _SUPPLIERS:
-        raise ConfigError(
-            f"There is no state backend {name!r}. Remedy: use one of {', '.join(NAMES)}, or pass a supplier "
-            "object."
-        )
+    settings = {"config_setter": config_setter(rocksdb_config_setter)} if choice == "rocksdb" else {}
     try:
-        module = import_module(f"{__name__}.{name}")
+        module = import_module(f"{__name__}.{choice}")
     except ImportError as error:
         raise ConfigError(
-            f"The state backend {name!r} cannot be loaded ({error}). Likely cause: its library is not "
+            f"The state backend {choice!r} cannot be loaded ({error}). Likely cause: its library is not "
             "installed for this interpreter. Remedy: install millstream with its dependencies, or choose "
             "another backend."
         ) from error
-    made: BackendSupplier = getattr(module, _SUPPLIERS[name])(**settings)
+    made: BackendSupplier = getattr(module, _SUPPLIERS[choice])(**settings)
     return made

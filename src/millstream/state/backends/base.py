@@ -1,8 +1,8 @@
-"""What all backends do alike, in one place, so that they cannot differ in it.
+"""One store's bytes: what a backend promises, and what all of them do alike, so that none differs in it.
 
-A backend subclasses :class:`CheckedBackend` and brings nine small methods with a leading underscore. Here
-are the checks (open, strictly ascending), the paging of scans, the rule that a write ends open scans, and the
-way a snapshot becomes visible whole.
+A backend subclasses :class:`Backend` and brings eight small methods with a leading underscore. Here are the
+checks (open, strictly ascending), the paging of scans, the rule that a write ends open scans, and the way a
+snapshot becomes visible whole. :mod:`.api` says what may be relied on, and why it is so.
 """
 
 from __future__ import annotations
@@ -11,19 +11,27 @@ import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter, lt
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias, TypeVar
 
 from millstream import failpoints
 from millstream.durable import ensure_private_folder
-from millstream.state.backends.api import Backend, Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.folder import StoreFolder, whole_folder
 from millstream.state.errors import ScanInvalidatedError, StoreClosedError, UnsortedKeysError
 
-__all__ = ["CheckedBackend", "check_ascending"]
+__all__ = [
+    "NO_STATE",
+    "Backend",
+    "Entry",
+    "KeyRange",
+    "Row",
+    "StoreSize",
+    "check_ascending",
+    "closed_on_error",
+]
 
 _PINNED: Final = ".pinned"
 _FIRST_PAGE_ROWS: Final = 32
@@ -33,17 +41,46 @@ _PAGE_BYTES: Final = 1 << 20
 """What a page may hold, judged by the rows of the page before it."""
 
 
-class CheckedBackend(Backend, ABC):
-    """A backend with everything but the storage. Whoever subclasses it may rely on checked arguments."""
+Entry: TypeAlias = tuple[bytes, bytes | None]
+"""A key and its new value, or None to delete it."""
+
+Row: TypeAlias = tuple[bytes, bytes]
+"""A key and its value."""
+
+KeyRange: TypeAlias = tuple[bytes, bytes]
+"""From a key (inclusive) to another one (exclusive)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSize:
+    """About how large a store is."""
+
+    approximate_entries: int
+    bytes: int
+    """On disk, files that are still to be compacted included; for memory, the keys and values."""
+
+    def __add__(self, other: StoreSize) -> StoreSize:
+        return StoreSize(self.approximate_entries + other.approximate_entries, self.bytes + other.bytes)
+
+
+NO_STATE: Final = StoreSize(0, 0)
+"""The size of a task without stores."""
+
+
+B = TypeVar("B", bound="Backend")
+
+
+class Backend(ABC):
+    """One store's bytes. Whoever subclasses it brings the storage, and may rely on checked arguments."""
 
     def __init__(self, folder: StoreFolder) -> None:
         self._folder = folder
         self._changes = 0
         self._closed = False
-        folder.taken_by(self)
+        folder.opened_by(self)
 
     def get_many(self, keys: Sequence[bytes], /) -> list[bytes | None]:
-        """Check, then :meth:`_get_many`."""
+        """Return the values of strictly ascending keys, in their order; None where there is none."""
         self._check_open()
         wanted = keys if isinstance(keys, list) else list(keys)
         check_ascending(wanted)
@@ -57,7 +94,12 @@ class CheckedBackend(Backend, ABC):
         drop: KeyRange | None = None,
         between: bytes | None = None,
     ) -> None:
-        """Check, end open scans, then :meth:`_write`, in steps if that is allowed."""
+        """Apply strictly ascending entries and set the marker, atomically. What is deleted may be absent.
+
+        All rows in the range ``drop`` are removed first, in the same atomic step. Where ``between`` is given
+        the write may be done in steps, the first of them with the drop: until the last one, ``between`` is
+        the marker. Whoever gives it can do all of the write again.
+        """
         self._in_steps(self._write, entries, marker, drop, between)
 
     def bulk_load(
@@ -68,37 +110,49 @@ class CheckedBackend(Backend, ABC):
         drop: KeyRange | None = None,
         between: bytes | None = None,
     ) -> None:
-        """Check, end open scans, then :meth:`_bulk_load`, in steps if that is allowed."""
+        """Do what :meth:`write` does, the fastest way for one of many large batches (a restore).
+
+        Fastest if each batch lies behind the last one. 50,000 entries and more are a good batch; it is held
+        in memory.
+        """
         self._in_steps(self._bulk_load, entries, marker, drop, between)
 
     def marker(self) -> bytes | None:
-        """Check, then :meth:`_marker`."""
+        """Return the marker of the last write; None if there never was one."""
         self._check_open()
         return self._marker()
 
     def scan(self, start: bytes | None = None, end: bytes | None = None) -> Iterator[Row]:
-        """Iterate over :meth:`_page` after page."""
+        """Iterate from ``start`` (inclusive) to ``end`` (exclusive), ascending; None leaves a side open."""
         self._check_open()
-        return self._ascending(start or b"", end, self._changes)
+        return self._rows(start or b"", end, self._changes, reverse=False)
 
     def scan_reverse(self, start: bytes | None = None, end: bytes | None = None) -> Iterator[Row]:
-        """Iterate over :meth:`_page_reverse` after page."""
+        """Iterate over the same rows, descending."""
         self._check_open()
-        return self._descending(start or b"", end, self._changes)
+        return self._rows(start or b"", end, self._changes, reverse=True)
 
     def size(self) -> StoreSize:
-        """Check, then :meth:`_size`."""
+        """Return about how large the store is; cheap."""
         self._check_open()
         return self._size()
 
     def snapshot(self, path: Path) -> None:
-        """Begin it and finish it."""
+        """Write a durable copy of the store to the new folder ``path``, whole or not at all.
+
+        It is for :meth:`BackendSupplier.restore`, may be moved, and must not be changed: it can share
+        (immutable) files with the store.
+        """
         with self.begin_snapshot(path) as finish:
             finish()
 
     @contextmanager
     def begin_snapshot(self, path: Path) -> Iterator[Callable[[], None]]:
-        """Check, then have the store :meth:`_pinned` for a copy that becomes ``path`` when it is whole."""
+        """Pin the store as it is now; what the block gets is called in it and writes the snapshot.
+
+        Meanwhile the store may be closed, and another process may open and write it: so whoever holds a lock
+        on it may let go before the slow part. This process can't open it again before the block ends.
+        """
         self._check_open()
         spare = path.with_name(path.name + _PINNED)
         shutil.rmtree(spare, ignore_errors=True)  # what a killed process left
@@ -116,26 +170,24 @@ class CheckedBackend(Backend, ABC):
             shutil.rmtree(spare, ignore_errors=True)
 
     def sync(self) -> None:
-        """Check, then :meth:`_sync`."""
+        """Make everything written so far survive a power cut."""
         self._check_open()
         self._sync()
 
     def close(self) -> None:
-        """End open scans, then :meth:`_close`, once."""
+        """Let go of files and memory; closing twice is fine. Nothing written is lost."""
         if not self._closed:
             self._closed = True
             self._changes += 1
             try:
                 self._close()
             finally:
-                self._folder.let_go()
+                self._folder.closed()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -164,12 +216,11 @@ class CheckedBackend(Backend, ABC):
         """The marker of the last write."""
 
     @abstractmethod
-    def _page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        """First ``limit`` rows from ``start`` (inclusive) to ``end`` (exclusive), fewer if that is all."""
+    def _page(self, start: bytes, end: bytes | None, limit: int, *, reverse: bool) -> list[Row]:
+        """First ``limit`` rows from ``start`` (inclusive) to ``end`` (exclusive), fewer if that is all.
 
-    @abstractmethod
-    def _page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        """The last ``limit`` rows of the same range, descending; fewer if that is all."""
+        In reverse the last ``limit`` rows of the same range, descending.
+        """
 
     @abstractmethod
     def _size(self) -> StoreSize:
@@ -213,7 +264,8 @@ class CheckedBackend(Backend, ABC):
         drop: KeyRange | None,
         between: bytes | None,
     ) -> None:
-        rows, gone = self._checked(entries), _not_empty(drop)
+        rows = self._checked(entries)
+        gone = drop if drop is not None and drop[0] < drop[1] else None
         most = None if between is None else self._rows_of_a_step()
         if between is None or most is None or len(rows) <= most:
             write(rows, marker, gone)
@@ -231,32 +283,21 @@ class CheckedBackend(Backend, ABC):
         self._changes += 1  # before the write: a scan must not go on after one that failed half-way, either
         return rows
 
-    def _ascending(self, position: bytes, end: bytes | None, changes: int) -> Iterator[Row]:
+    def _rows(self, start: bytes, end: bytes | None, changes: int, *, reverse: bool) -> Iterator[Row]:
         limit = _FIRST_PAGE_ROWS
-        while end is None or position < end:
+        while end is None or start < end:
             self._check_unchanged(changes)
-            rows = self._page(position, end, limit)
+            rows = self._page(start, end, limit, reverse=reverse)
             for row in rows:
                 yield row
                 if self._changes != changes:
                     self._check_unchanged(changes)
             if len(rows) < limit:
                 return
-            position = rows[-1][0] + b"\0"  # the smallest key behind it
-            limit = _next_limit(rows)
-
-    def _descending(self, start: bytes, position: bytes | None, changes: int) -> Iterator[Row]:
-        limit = _FIRST_PAGE_ROWS
-        while position is None or start < position:
-            self._check_unchanged(changes)
-            rows = self._page_reverse(start, position, limit)
-            for row in rows:
-                yield row
-                if self._changes != changes:
-                    self._check_unchanged(changes)
-            if len(rows) < limit:
-                return
-            position = rows[-1][0]
+            if reverse:
+                end = rows[-1][0]
+            else:
+                start = rows[-1][0] + b"\0"  # the smallest key behind it
             limit = _next_limit(rows)
 
     def _check_unchanged(self, changes: int) -> None:
@@ -267,6 +308,16 @@ class CheckedBackend(Backend, ABC):
                 "iterator was kept from one epoch to the next. Remedy: finish or drop the iterator first, "
                 "or copy what it gives into a list."
             )
+
+
+@contextmanager
+def closed_on_error(backend: B) -> Iterator[B]:
+    """Close a backend if the block fails; else it is the caller's."""
+    try:
+        yield backend
+    except BaseException:
+        backend.close()
+        raise
 
 
 def check_ascending(keys: Sequence[bytes]) -> None:
@@ -283,10 +334,6 @@ def check_ascending(keys: Sequence[bytes]) -> None:
             f"({_shortened(keys[at - 1])}). Likely cause: keys that were not sorted by their bytes, or one "
             "key twice. Remedy: sort them, and keep the last entry of each key."
         )
-
-
-def _not_empty(drop: KeyRange | None) -> KeyRange | None:
-    return drop if drop is not None and drop[0] < drop[1] else None
 
 
 def _next_limit(rows: list[Row]) -> int:

@@ -34,9 +34,10 @@ __all__ = [
     "Format",
     "StoreFolder",
     "check_snapshot",
+    "make_private",
+    "refuse_if_not_empty",
     "restored_folder",
     "store_folder",
-    "tighten",
     "whole_folder",
 ]
 
@@ -68,18 +69,18 @@ class StoreFolder:
     def __str__(self) -> str:
         return str(self.path or f"in {self.format.backend}")
 
-    def taken_by(self, owner: object) -> None:
+    def opened_by(self, owner: object) -> None:
         """Note that ``owner`` has the store open, until it lets go or is garbage."""
         if self.path is not None:
             _refuse_if_open(self.path)
             _open_here[_identity(self.path)] = owner
 
-    def let_go(self) -> None:
+    def closed(self) -> None:
         """Note that the store is closed."""
         if self.path is not None:
             _open_here.pop(_identity(self.path), None)
             with suppress(FileNotFoundError):  # removed while it was open
-                tighten(self.path)
+                make_private(self.path)
 
     def describe_snapshot(self, folder: Path) -> None:
         """Mark a folder as a snapshot of this store."""
@@ -113,17 +114,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
     3. Make it private and durable.
     4. Rename it to ``path``, and make the name durable.
     """
-    if path.exists() and any(path.iterdir()):
-        raise StoreFormatError(
-            f"{path} is not empty, so nothing is put there. Likely cause: a store or snapshot of that name "
-            "exists already. Remedy: remove it first, or name another folder."
-        )
+    refuse_if_not_empty(path)
     partial = path.with_name(path.name + _PARTIAL)
     shutil.rmtree(partial, ignore_errors=True)  # 1
     ensure_private_folder(path.parent)
     try:
         yield partial  # 2
-        tighten(partial)  # 3
+        make_private(partial)  # 3
         for file in partial.iterdir():
             _sync_file(file)
         sync_folder(partial)
@@ -132,6 +129,15 @@ def whole_folder(path: Path) -> Iterator[Path]:
     except Exception:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def refuse_if_not_empty(path: Path) -> None:
+    """Refuse to make a store or snapshot where something is already."""
+    if path.exists() and any(path.iterdir()):
+        raise StoreFormatError(
+            f"{path} is not empty, so nothing is put there. Likely cause: a store or snapshot of that name "
+            "exists already. Remedy: remove it first, or name another folder."
+        )
 
 
 def restored_folder(
@@ -159,7 +165,7 @@ def check_snapshot(snapshot: Path, backend: str, version: int) -> None:
     _check_format(_read_format(format_file), Format(backend, version, "snapshot", ""), snapshot)
 
 
-def tighten(folder: Path) -> None:
+def make_private(folder: Path) -> None:
     """Take other users' rights from a folder and its files. Some libraries give new files mode 0644."""
     folder.chmod(FOLDER_MODE)
     with os.scandir(folder) as entries:
@@ -219,11 +225,8 @@ def _identity(path: Path) -> str:
 
 def _link_or_copy(source: Path, target: Path, *, share: bool) -> None:
     if share:
-        try:
+        with suppress(OSError):  # another file system, or one without links
             os.link(source, target)
-        except OSError:  # another file system, or one without links
-            pass
-        else:
             return
     shutil.copyfile(source, target)
 

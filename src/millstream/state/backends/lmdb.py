@@ -30,15 +30,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
 import lmdb
 
 from millstream.durable import synced_meanwhile
 from millstream.durable.layer import FOLDER_MODE
 from millstream.errors import StoreError
-from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
-from millstream.state.backends.base import CheckedBackend
+from millstream.state.backends.base import Backend, Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.folder import StoreFolder, restored_folder, store_folder
 from millstream.state.backends.lmdb_environment import (
     DATA_FILE,
@@ -51,11 +50,9 @@ from millstream.state.backends.lmdb_environment import (
     write_to_the_end,
 )
 from millstream.state.backends.lmdb_tables import Part, open_tables, pages_of, tables_of
-from millstream.state.backends.segment_parts import grouped, is_dropped_whole, stretches
+from millstream.state.backends.segment_parts import grouped, is_dropped_whole, ranges_of_parts
 
 __all__ = ["LmdbBackend", "LmdbSupplier"]
-
-T = TypeVar("T")
 
 _NAME: Final = "lmdb"
 _FORMAT: Final = 1
@@ -73,7 +70,7 @@ rows are all changed again and again, three times is what it has to be."""
 _MARKER: Final = b"marker"
 
 
-class LmdbBackend(CheckedBackend):
+class LmdbBackend(Backend):
     """A store in an LMDB environment of its own."""
 
     def __init__(
@@ -95,14 +92,12 @@ class LmdbBackend(CheckedBackend):
         super().__init__(folder)
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        def read(txn: lmdb.Transaction[bytes]) -> list[bytes | None]:
-            values: list[bytes | None] = []
-            for name, group in self._grouped(keys, keys):
+        values: list[bytes | None] = []
+        with errors_named(self._path), begin(self._env, write=False) as txn:
+            for name, group in grouped(keys, keys, self._segment_bytes):
                 part = self._parts.get(name)
                 values += [None] * len(group) if part is None else part.get_many(txn, group)
-            return values
-
-        return self._reading(read)
+        return values
 
     def _write(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         keys = [key for key, _ in entries] if self._segment_bytes else []
@@ -111,7 +106,7 @@ class LmdbBackend(CheckedBackend):
                 with errors_named(self._path), begin(self._env, write=True) as txn:
                     if drop is not None:
                         self._drop(txn, *drop)
-                    for name, group in self._grouped(entries, keys):
+                    for name, group in grouped(entries, keys, self._segment_bytes):
                         self._part(txn, name).apply(txn, group)
                     txn.put(_MARKER, marker, db=self._meta)
             except lmdb.MapFullError:
@@ -137,39 +132,22 @@ class LmdbBackend(CheckedBackend):
         self._write(entries, marker, drop)
 
     def _marker(self) -> bytes | None:
-        return self._reading(lambda txn: txn.get(_MARKER, db=self._meta))
+        with errors_named(self._path), begin(self._env, write=False) as txn:
+            return txn.get(_MARKER, db=self._meta)
 
-    def _page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        def read(txn: lmdb.Transaction[bytes]) -> list[Row]:
-            rows: list[Row] = []
-            for part, first, behind in self._stretches(start, end):
-                rows += part.page(txn, first, behind, limit - len(rows))
+    def _page(self, start: bytes, end: bytes | None, limit: int, *, reverse: bool) -> list[Row]:
+        rows: list[Row] = []
+        with errors_named(self._path), begin(self._env, write=False) as txn:
+            for name, first, behind in ranges_of_parts(self._parts, start, end, reverse=reverse):
+                rows += self._parts[name].page(txn, first, behind, limit - len(rows), reverse=reverse)
                 if len(rows) == limit:
                     break
-            return rows
-
-        return self._reading(read)
-
-    def _page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        def read(txn: lmdb.Transaction[bytes]) -> list[Row]:
-            rows: list[Row] = []
-            for part, first, behind in reversed(self._stretches(start, end)):
-                rows += part.page_reverse(txn, first, behind, limit - len(rows))
-                if len(rows) == limit:
-                    break
-            return rows
-
-        return self._reading(read)
+        return rows
 
     def _size(self) -> StoreSize:
-        def read(txn: lmdb.Transaction[bytes]) -> int:
-            return sum(
-                int(txn.stat(table)["entries"])
-                for part in self._parts.values()
-                for table in (part.data, part.nodes)
-            )
-
-        return StoreSize(self._reading(read), (self._path / DATA_FILE).stat().st_size)
+        with errors_named(self._path), begin(self._env, write=False) as txn:
+            entries = sum(int(txn.stat(table)["entries"]) for table in self._row_tables())
+        return StoreSize(entries, (self._path / DATA_FILE).stat().st_size)
 
     def is_mostly_free(self) -> bool:
         """Tell whether at most a quarter of a large file is in use. LMDB keeps freed pages, for later.
@@ -179,8 +157,8 @@ class LmdbBackend(CheckedBackend):
         self._check_open()
         if (self._path / DATA_FILE).stat().st_size < _LARGE_FILE_BYTES:
             return False
-        tables = [self._meta, *(table for part in self._parts.values() for table in (part.data, part.nodes))]
-        used = self._reading(lambda txn: sum(pages_of(txn, table) for table in tables))
+        with errors_named(self._path), begin(self._env, write=False) as txn:
+            used = sum(pages_of(txn, table) for table in (self._meta, *self._row_tables()))
         return used * _MOSTLY_FREE_FROM <= int(self._env.info()["last_pgno"])
 
     def _copy_to(self, folder: Path, txn: lmdb.Transaction[bytes] | None = None) -> None:
@@ -211,17 +189,8 @@ class LmdbBackend(CheckedBackend):
         if not self._pins:  # else the last of them closes it
             self._env.close()
 
-    def _reading(self, read: Callable[[lmdb.Transaction[bytes]], T]) -> T:
-        with errors_named(self._path), begin(self._env, write=False) as txn:
-            return read(txn)
-
-    def _grouped(self, items: list[T], keys: list[bytes]) -> Iterator[tuple[bytes, list[T]]]:
-        return grouped(items, keys, self._segment_bytes)
-
-    def _stretches(self, start: bytes, end: bytes | None) -> list[tuple[Part, bytes, bytes | None]]:
-        return [
-            (self._parts[name], first, behind) for name, first, behind in stretches(self._parts, start, end)
-        ]
+    def _row_tables(self) -> list[lmdb._Database]:
+        return [table for part in self._parts.values() for table in (part.data, part.nodes)]
 
     def _part(self, txn: lmdb.Transaction[bytes], name: bytes) -> Part:
         if name not in self._parts:
@@ -243,7 +212,7 @@ class LmdbBackend(CheckedBackend):
                 txn.drop(part.nodes)
             else:
                 part = self._parts[name]
-                while rows := part.page(txn, start, end, _ROWS_PER_DELETE):
+                while rows := part.page(txn, start, end, _ROWS_PER_DELETE, reverse=False):
                     part.apply(txn, [(key, None) for key, _ in rows])
 
     def _find_parts(self) -> None:

@@ -18,7 +18,7 @@ import lmdb
 
 from millstream.durable.layer import FILE_MODE
 from millstream.errors import StoreError
-from millstream.state.errors import DamagedStoreError, StoreDiskFullError, StoreInUseError
+from millstream.state.errors import StoreInUseError, damaged_store, disk_full, unexplained
 
 __all__ = [
     "DATA_FILE",
@@ -84,7 +84,7 @@ def check_whole(env: lmdb.Environment, path: Path) -> None:
     """Refuse a file that is shorter than it says: to read behind its end would kill the process (SIGBUS)."""
     size, expected = _file_bytes(env, path)
     if size < expected:
-        raise _damaged(path, f"the file has {size} of {expected} bytes")
+        raise damaged_store(path, f"the file has {size} of {expected} bytes")
 
 
 def write_to_the_end(env: lmdb.Environment, path: Path) -> None:
@@ -121,23 +121,9 @@ def errors_named(path: Path) -> Iterator[None]:
 
 def _named(path: Path, error: lmdb.Error) -> StoreError:
     if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT)):
-        return StoreDiskFullError(
-            f"The disk is full: the store {path} could not be written ({error}). The write is not visible. "
-            "Likely cause: the volume or the user's quota has no space left. Remedy: free space or move the "
-            "state directory to a larger volume, then start again; no repair is needed."
-        )
+        return disk_full(path, str(error))
     if "already open in this process" in str(error):
         return StoreInUseError(f"The store {path} is open already in this process. Remedy: close it first.")
     if isinstance(error, _DAMAGE):
-        return _damaged(path, str(error))
-    return StoreError(
-        f"LMDB could not work on the store {path}: {error}. Remedy: if it says no more to you than to us, "
-        "remove the folder; the store is then restored from its changelog."
-    )
-
-
-def _damaged(path: Path, how: str) -> DamagedStoreError:
-    return DamagedStoreError(
-        f"The store {path} is damaged ({how}). Likely cause: its file was changed or cut, or a fault of the "
-        "disk. Remedy: remove the folder; the store is then restored from its changelog."
-    )
+        return damaged_store(path, str(error))
+    return unexplained("LMDB", path, str(error))

@@ -5,18 +5,18 @@ Short keys are in ``data``; a long one is a path that leads from there through `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any, Final
 
 import lmdb
 
-from millstream.state.backends.api import Entry, Row
+from millstream.state.backends.base import Entry, Row
+from millstream.state.backends.key_encoding import decode_rows, encode_entries, encode_key, encode_keys
 from millstream.state.backends.long_keys import LongKeyTree, short_key_bytes
 from millstream.state.backends.segment_parts import UNNAMED
-from millstream.state.backends.zero_keys import lift, lift_entries, lift_keys, lower_page
 
 __all__ = ["Part", "open_tables", "pages_of", "tables_of"]
 
@@ -40,45 +40,34 @@ class Part:
         get: Callable[[bytes], bytes | None] = txn.cursor(self.data).get
         # Where no long key was ever put there are no links that one could be mistaken for.
         if not txn.stat(self.nodes)["entries"] or max(map(len, keys)) <= _SHORT_KEY_BYTES:
-            return list(map(get, lift_keys(keys)))
+            return list(map(get, encode_keys(keys)))
         tree = self._tree(txn)
-        return [get(lift(key)) if len(key) <= _SHORT_KEY_BYTES else tree.get(key) for key in keys]
+        return [get(encode_key(key)) if len(key) <= _SHORT_KEY_BYTES else tree.get(key) for key in keys]
 
-    def page(self, txn: lmdb.Transaction[bytes], start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        """Return the first rows from start to before end."""
-        cursor = txn.cursor(self.data)
-        if _is_long(start, end):
-            rows = None
-        elif cursor.set_range(lift(start)):
-            behind = None if end is None else lift(end)
-            rows = _without_links(list(islice(cursor.iternext(), limit)))
-            while rows and behind is not None and rows[-1][0] >= behind:
-                rows.pop()
-        else:
-            return []
-        if rows is not None:
-            return lower_page(rows)
-        walk = self._tree(txn).ascend(start)
-        return list(islice(_until(walk, lambda key: end is not None and key >= end), limit))
-
-    def page_reverse(
-        self, txn: lmdb.Transaction[bytes], start: bytes, end: bytes | None, limit: int
+    def page(
+        self, txn: lmdb.Transaction[bytes], start: bytes, end: bytes | None, limit: int, *, reverse: bool
     ) -> list[Row]:
-        """Return the last rows before end down to start, the last one first."""
-        cursor = txn.cursor(self.data)
-        if _is_long(start, end):
-            rows = None
-        elif cursor.prev() if end is not None and cursor.set_range(lift(end)) else cursor.last():
-            first = lift(start)
-            rows = _without_links(list(islice(cursor.iterprev(), limit)))
-            while rows and rows[-1][0] < first:
-                rows.pop()
+        """Return the first rows from start to before end; in reverse the last ones, the last one first."""
+        if max(len(start), len(end or b"")) <= _SHORT_KEY_BYTES:
+            cursor, first = txn.cursor(self.data), encode_key(start)
+            behind = None if end is None else encode_key(end)  # not empty, so true
+            if reverse:
+                is_there = cursor.prev() if behind and cursor.set_range(behind) else cursor.last()
+            else:
+                is_there = cursor.set_range(first)
+            found = cursor.iterprev() if reverse else cursor.iternext()
+            rows = list(islice(found, limit)) if is_there else []
+            # A link among them: the slower walk has to be taken.
+            if not rows or max(map(len, map(itemgetter(0), rows))) < _MAX_KEY_BYTES:
+                while rows and (rows[-1][0] < first if reverse else behind and rows[-1][0] >= behind):
+                    rows.pop()
+                return decode_rows(rows)
+        tree = self._tree(txn)
+        if reverse:
+            walk = takewhile(lambda row: row[0] >= start, tree.descend(end))
         else:
-            return []
-        if rows is not None:
-            return lower_page(rows)
-        walk = self._tree(txn).descend(end)
-        return list(islice(_until(walk, lambda key: key < start), limit))
+            walk = takewhile(lambda row: end is None or row[0] < end, tree.ascend(start))
+        return list(islice(walk, limit))
 
     def apply(self, txn: lmdb.Transaction[bytes], entries: list[Entry]) -> None:
         """Put and delete rows that are sorted by key."""
@@ -86,7 +75,7 @@ class Part:
         if entries and max(map(len, map(itemgetter(0), entries))) > _SHORT_KEY_BYTES:
             short = [entry for entry in entries if len(entry[0]) <= _SHORT_KEY_BYTES]
             self._apply_long(txn, [entry for entry in entries if len(entry[0]) > _SHORT_KEY_BYTES])
-        puts: Any = lift_entries(short)
+        puts: Any = encode_entries(short)
         if not all(map(itemgetter(1), puts)):  # some values are None, or empty
             for key, value in puts:
                 if value is None:
@@ -158,19 +147,3 @@ def pages_of(txn: lmdb.Transaction[bytes], table: lmdb._Database) -> int:
     """Count the pages of a table."""
     stat = txn.stat(table)
     return int(stat["branch_pages"]) + int(stat["leaf_pages"]) + int(stat["overflow_pages"])
-
-
-def _is_long(*keys: bytes | None) -> bool:
-    return any(key is not None and len(key) > _SHORT_KEY_BYTES for key in keys)
-
-
-def _without_links(rows: list[Row]) -> list[Row] | None:
-    """Return the rows, or None if they are not all rows: the slower walk has to be taken."""
-    return rows if not rows or max(map(len, map(itemgetter(0), rows))) < _MAX_KEY_BYTES else None
-
-
-def _until(rows: Iterator[Row], is_behind: Callable[[bytes], bool]) -> Iterator[Row]:
-    for row in rows:
-        if is_behind(row[0]):
-            return
-        yield row

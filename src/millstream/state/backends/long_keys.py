@@ -10,15 +10,15 @@ Two tables are used. With M, the largest length (511):
 keys have, a *link* to the node of their rests. **nodes** holds, for each node, the rests of up to Q = M - 9
 bytes with their values, and again links for longer ones. A node is a number of 8 bytes, put before its keys::
 
-    root    lift(key)            -> value             1 .. M-1 bytes
+    root    encode_key(key)      -> value             1 .. M-1 bytes
             p + 01 01            -> node              M bytes, p = the key's first R bytes
     nodes   node + rest          -> value             9 .. M-1 bytes
             node + q + 00        -> next node         M bytes, q = the rest's first Q bytes
             00 00 00 00 00 00 00 00 -> last node number given
 
-So **a stored key of exactly M bytes is a link**, and nothing else is. (Lifting, :mod:`.zero_keys`, makes room
-for the empty key.) Nodes are made by the first key that needs them and go with the last one; their numbers
-are not used again.
+So **a stored key of exactly M bytes is a link**, and nothing else is. (:mod:`.key_encoding` makes room for
+the empty key.) Nodes are made by the first key that needs them and go with the last one; their numbers are
+not used again.
 
 Why the order is exact, at the root and in each node alike: let p be a full chunk. The short key p itself, if
 there is one, is stored right before the link of p (as p, or as p + 00 if p is all zeros). Keys below the link
@@ -36,10 +36,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from millstream.state.backends.api import Row
-from millstream.state.backends.zero_keys import lift, lower
+from millstream.state.backends.base import Row
+from millstream.state.backends.key_encoding import decode_key, encode_key
 
-__all__ = ["LongKeyTree", "Table", "TableCursor", "short_key_bytes"]
+__all__ = ["LongKeyTree", "short_key_bytes"]
 
 _ROOT_LINK: Final = b"\1\1"
 _NODE_LINK: Final = b"\0"
@@ -48,43 +48,30 @@ _COUNTER: Final = bytes(_NODE_BYTES)
 _ROOT: Final = b""
 
 
-class TableCursor(Protocol):
-    """A place in a sorted table; methods that move it tell whether there is an entry at the new place."""
+class _Cursor(Protocol):
+    """A place in a sorted table; methods that move it tell whether there is an entry at the new place.
 
-    def set_range(self, key: bytes, /) -> bool:
-        """Go to the first entry at or behind ``key``."""
+    `set_range` goes to the first entry at or behind a key; `item` is the key and value of the entry here.
+    """
 
-    def last(self) -> bool:
-        """Go to the last entry."""
-
-    def next(self) -> bool:
-        """Go one entry on."""
-
-    def prev(self) -> bool:
-        """Go one entry back."""
-
-    def item(self) -> Row:
-        """Return key and value of the entry here."""
+    def set_range(self, key: bytes, /) -> bool: ...
+    def last(self) -> bool: ...
+    def next(self) -> bool: ...
+    def prev(self) -> bool: ...
+    def item(self) -> Row: ...
 
 
-class Table(Protocol):
-    """A sorted map from keys of 1 to M bytes to values."""
+class _Table(Protocol):
+    """A sorted map from keys of 1 to M bytes to values. What is deleted may be absent."""
 
-    def get(self, key: bytes, /) -> bytes | None:
-        """Return the value, or None."""
-
-    def put(self, key: bytes, value: bytes, /) -> object:
-        """Set the value."""
-
-    def delete(self, key: bytes, /) -> object:
-        """Remove the entry, if it is there."""
-
-    def cursor(self) -> TableCursor:
-        """Return a new cursor."""
+    def get(self, key: bytes, /) -> bytes | None: ...
+    def put(self, key: bytes, value: bytes, /) -> object: ...
+    def delete(self, key: bytes, /) -> object: ...
+    def cursor(self) -> _Cursor: ...
 
 
 def short_key_bytes(max_key_bytes: int) -> int:
-    """Return the length up to which a key is stored in the root table, lifted, without this module's help."""
+    """Return the length up to which a key is stored in the root table, encoded, and needs no tree."""
     return max_key_bytes - len(_ROOT_LINK)
 
 
@@ -92,7 +79,7 @@ def short_key_bytes(max_key_bytes: int) -> int:
 class _Level:
     """Where a walk is, in the root or in one node."""
 
-    cursor: TableCursor
+    cursor: _Cursor
     node: bytes
     prefix: bytes
     """What comes before every key of this level."""
@@ -103,7 +90,7 @@ class _Level:
 class LongKeyTree:
     """Long keys in two tables. Get, put and delete are for long keys only; walks give all keys."""
 
-    def __init__(self, root: Table, nodes: Table, max_key_bytes: int) -> None:
+    def __init__(self, root: _Table, nodes: _Table, max_key_bytes: int) -> None:
         assert max_key_bytes > _NODE_BYTES + len(_NODE_LINK) + 1, "a node's keys need room for a chunk"
         self._root = root
         self._nodes = nodes
@@ -137,7 +124,7 @@ class LongKeyTree:
     def delete(self, key: bytes) -> None:
         """Remove a long key, if it is there, and the nodes that only it needed."""
         *links, leaf = self._chunks(key)
-        path: list[tuple[Table, bytes]] = []
+        path: list[tuple[_Table, bytes]] = []
         node = _ROOT
         for link in links:
             table = self._nodes if node else self._root
@@ -154,41 +141,34 @@ class LongKeyTree:
 
     def ascend(self, start: bytes) -> Iterator[Row]:
         """Walk over all keys, short and long, from ``start`` (inclusive)."""
-        levels = [self._entered_forward(_ROOT, b"", start)]
-        while levels:
-            level = levels[-1]
-            if not level.found:
-                levels.pop()
-                continue
-            stored, value = level.cursor.item()
-            level.found = level.cursor.next() and self._is_in(level)
-            if len(stored) == self._link_bytes:
-                prefix = level.prefix + self._chunk_of_link(stored, level.node)
-                rest = start[len(prefix) :] if start.startswith(prefix) else b""
-                levels.append(self._entered_forward(value, prefix, rest))
-            else:
-                yield level.prefix + _short_key(stored, level.node), value
+        return self._walk(start, reverse=False)
 
     def descend(self, end: bytes | None) -> Iterator[Row]:
         """Walk over all keys, short and long, from ``end`` (exclusive; None: the last one) backwards."""
-        levels = [self._entered_backward(_ROOT, b"", end)]
+        return self._walk(end, reverse=True)
+
+    def _walk(self, bound: bytes | None, *, reverse: bool) -> Iterator[Row]:
+        entered = self._entered_backward if reverse else self._entered_forward
+        levels = [entered(_ROOT, b"", bound)]
         while levels:
             level = levels[-1]
             if not level.found:
                 levels.pop()
                 continue
             stored, value = level.cursor.item()
-            level.found = level.cursor.prev() and self._is_in(level)
+            level.found = (level.cursor.prev() if reverse else level.cursor.next()) and self._is_in(level)
             if len(stored) == self._link_bytes:
-                prefix = level.prefix + self._chunk_of_link(stored, level.node)
-                rest = end[len(prefix) :] if end is not None and end.startswith(prefix) else None
-                levels.append(self._entered_backward(value, prefix, rest))
+                node = level.node
+                chunk = stored[_NODE_BYTES : -len(_NODE_LINK)] if node else stored[: self._root_chunk]
+                prefix = level.prefix + chunk
+                inside = bound[len(prefix) :] if bound is not None and bound.startswith(prefix) else None
+                levels.append(entered(value, prefix, inside))
             else:
-                yield level.prefix + _short_key(stored, level.node), value
+                yield level.prefix + (stored[_NODE_BYTES:] if level.node else decode_key(stored)), value
 
-    def _entered_forward(self, node: bytes, prefix: bytes, start: bytes) -> _Level:
+    def _entered_forward(self, node: bytes, prefix: bytes, start: bytes | None) -> _Level:
         level = _Level((self._nodes if node else self._root).cursor(), node, prefix, found=False)
-        level.found = level.cursor.set_range(self._place(node, start)) and self._is_in(level)
+        level.found = level.cursor.set_range(self._place(node, start or b"")) and self._is_in(level)
         return level
 
     def _entered_backward(self, node: bytes, prefix: bytes, end: bytes | None) -> _Level:
@@ -217,13 +197,10 @@ class LongKeyTree:
             chunk = self._node_chunk
             return node + (key if len(key) <= chunk else key[:chunk] + _NODE_LINK)
         chunk = self._root_chunk
-        return lift(key) if len(key) <= chunk else key[:chunk] + _ROOT_LINK
+        return encode_key(key) if len(key) <= chunk else key[:chunk] + _ROOT_LINK
 
     def _behind(self, node: bytes) -> bytes | None:
         return (int.from_bytes(node) + 1).to_bytes(_NODE_BYTES) if node else None
-
-    def _chunk_of_link(self, stored: bytes, node: bytes) -> bytes:
-        return stored[_NODE_BYTES : -len(_NODE_LINK)] if node else stored[: self._root_chunk]
 
     def _chunks(self, key: bytes) -> list[bytes]:
         """Cut a long key: the root's link, links of nodes, and the rest at the end (never empty)."""
@@ -242,7 +219,3 @@ class LongKeyTree:
         node = number.to_bytes(_NODE_BYTES)
         self._nodes.put(_COUNTER, node)
         return node
-
-
-def _short_key(stored: bytes, node: bytes) -> bytes:
-    return stored[_NODE_BYTES:] if node else lower(stored)

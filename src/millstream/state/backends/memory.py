@@ -26,11 +26,17 @@ from typing import Any, ClassVar, Final
 
 from millstream.durable import DamagedFileError, FrameKind, create_exclusive
 from millstream.durable.layer import FOLDER_MODE
-from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
-from millstream.state.backends.base import CheckedBackend
-from millstream.state.backends.folder import FORMAT_FILE, Format, StoreFolder, check_snapshot, store_folder
-from millstream.state.backends.segment_parts import UNNAMED, grouped, is_dropped_whole, stretches
-from millstream.state.errors import DamagedStoreError, StoreFormatError
+from millstream.state.backends.base import Backend, Entry, KeyRange, Row, StoreSize
+from millstream.state.backends.folder import (
+    FORMAT_FILE,
+    Format,
+    StoreFolder,
+    check_snapshot,
+    refuse_if_not_empty,
+    store_folder,
+)
+from millstream.state.backends.segment_parts import UNNAMED, grouped, is_dropped_whole, ranges_of_parts
+from millstream.state.errors import DamagedStoreError
 
 __all__ = ["MemoryBackend", "MemorySupplier"]
 
@@ -71,17 +77,14 @@ class _Part:
         if len(entries) > _FEW and (deleted or not _is_in_order(self.ordered, put, len(rows) - before)):
             self.ordered = None
 
-    def page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        keys = self.keys()
+    def page(self, start: bytes, end: bytes | None, limit: int, *, reverse: bool) -> list[Row]:
+        keys, rows = self.keys(), self.rows
         first = bisect_left(keys, start)
         last = len(keys) if end is None else bisect_left(keys, end)
-        return self._of(keys[first : min(last, first + limit)])
-
-    def page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        keys = self.keys()
-        first = bisect_left(keys, start)
-        last = len(keys) if end is None else bisect_left(keys, end)
-        return self._of(keys[max(first, last - limit) : last][::-1])
+        found = (
+            keys[max(first, last - limit) : last][::-1] if reverse else keys[first : min(last, first + limit)]
+        )
+        return [(key, rows[key]) for key in found]
 
     def drop(self, start: bytes, end: bytes) -> None:
         keys = self.keys()
@@ -103,10 +106,6 @@ class _Part:
         for _ in range(min(rows, len(self.rows))):
             self.rows.popitem()
         return not self.rows and not self.ordered
-
-    def _of(self, keys: list[bytes]) -> list[Row]:
-        rows = self.rows
-        return [(key, rows[key]) for key in keys]
 
 
 @dataclass(slots=True)
@@ -145,7 +144,7 @@ class _Content:
             rows -= held
 
 
-class MemoryBackend(CheckedBackend):
+class MemoryBackend(Backend):
     """A store in this process's memory.
 
     >>> with MemoryBackend() as store:
@@ -188,18 +187,10 @@ class MemoryBackend(CheckedBackend):
             )
         return self._content.marker
 
-    def _page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
+    def _page(self, start: bytes, end: bytes | None, limit: int, *, reverse: bool) -> list[Row]:
         rows: list[Row] = []
-        for name, first, behind in stretches(self._content.parts, start, end):
-            rows += self._content.parts[name].page(first, behind, limit - len(rows))
-            if len(rows) == limit:
-                break
-        return rows
-
-    def _page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        rows: list[Row] = []
-        for name, first, behind in reversed(stretches(self._content.parts, start, end)):
-            rows += self._content.parts[name].page_reverse(first, behind, limit - len(rows))
+        for name, first, behind in ranges_of_parts(self._content.parts, start, end, reverse=reverse):
+            rows += self._content.parts[name].page(first, behind, limit - len(rows), reverse=reverse)
             if len(rows) == limit:
                 break
         return rows
@@ -212,9 +203,7 @@ class MemoryBackend(CheckedBackend):
 
     def _copy_to(self, folder: Path) -> None:
         folder.mkdir(FOLDER_MODE)
-        create_exclusive(
-            folder / _SNAPSHOT_FILE, _frames(self._content, self._ascending(b"", None, self._changes))
-        )
+        create_exclusive(folder / _SNAPSHOT_FILE, _frames(self._content, self.scan()))
 
     def _sync(self) -> None:
         """Nothing survives anyway."""
@@ -244,11 +233,7 @@ class MemorySupplier:
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> MemoryBackend:
         """Make a store from a snapshot."""
         check_snapshot(snapshot, _NAME, _FORMAT)
-        if path.exists() and any(path.iterdir()):
-            raise StoreFormatError(
-                f"{path} is not empty, so nothing is restored there. Likely cause: the store exists already. "
-                "Remedy: remove it first."
-            )
+        refuse_if_not_empty(path)
         content = _read_snapshot(snapshot / _SNAPSHOT_FILE, segment_bytes)
         folder = store_folder(path, _NAME, _FORMAT)
         _kept[folder.format.id] = (path, content)

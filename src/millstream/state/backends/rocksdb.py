@@ -1,8 +1,8 @@
 """State in RocksDB (through ``rocksdict``): an LSM tree on local disk, for state larger than memory.
 
 What is kept where: rows and marker are in one column family, the marker under the empty key, which no row has
-(:mod:`.zero_keys`). One family, because then a file of sorted rows that brings its marker along is taken in
-by RocksDB atomically; with the marker in a family of its own a crash could come between the two.
+(:mod:`.key_encoding`). One family, because then a file of sorted rows that brings its marker along is taken
+in by RocksDB atomically; with the marker in a family of its own a crash could come between the two.
 
 How a batch is written:
 
@@ -51,13 +51,12 @@ from rocksdict import (
 )
 
 from millstream.errors import ConfigError, StoreError
-from millstream.state.backends.api import Entry, KeyRange, Row, StoreSize
-from millstream.state.backends.base import CheckedBackend
+from millstream.state.backends.base import Backend, Entry, KeyRange, Row, StoreSize, closed_on_error
 from millstream.state.backends.config_setter import ConfigSetter
 from millstream.state.backends.folder import StoreFolder, restored_folder, store_folder
+from millstream.state.backends.key_encoding import decode_rows, encode_entries, encode_key, encode_keys
 from millstream.state.backends.rocksdb_journals import damaged_journal
-from millstream.state.backends.zero_keys import lift, lift_entries, lift_keys, lower_page
-from millstream.state.errors import DamagedStoreError, StoreDiskFullError, StoreInUseError
+from millstream.state.errors import StoreInUseError, damaged_store, disk_full, unexplained
 
 __all__ = ["ConfigSetter", "RocksDbBackend", "RocksDbSupplier"]
 
@@ -90,7 +89,7 @@ _FORBIDDEN: Final = {
 """What RocksDB's options file must not say."""
 
 
-class RocksDbBackend(CheckedBackend):
+class RocksDbBackend(Backend):
     """A store in a RocksDB database of its own."""
 
     def __init__(
@@ -100,7 +99,7 @@ class RocksDbBackend(CheckedBackend):
             (path / name).unlink(missing_ok=True)  # left by a process that was killed
         problem = damaged_journal(path)
         if problem is not None:
-            raise _damaged(path, problem)
+            raise damaged_store(path, problem)
         with _errors_named(path):
             # Families are named explicitly: else rocksdict opens an existing database with the options that
             # it finds in its folder, without our cache, filters and bounds.
@@ -112,18 +111,18 @@ class RocksDbBackend(CheckedBackend):
         _open_stores.add(self)
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        lifted = lift_keys(keys)
+        encoded = encode_keys(keys)
         with _errors_named(self._path):
-            if len(lifted) <= _KEYS_PER_GET:
-                return self._get_list(lifted)
-            parts = (lifted[at : at + _KEYS_PER_GET] for at in range(0, len(lifted), _KEYS_PER_GET))
+            if len(encoded) <= _KEYS_PER_GET:
+                return self._get_list(encoded)
+            parts = (encoded[at : at + _KEYS_PER_GET] for at in range(0, len(encoded), _KEYS_PER_GET))
             return list(chain.from_iterable(map(self._get_list, parts)))
 
     def _write(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
-        if drop is None and _is_large(entries) and self._level_0_files() < _MANY_LEVEL_0_FILES:
-            self._ingest(entries, marker)
-        else:
-            self._write_logged(entries, marker, drop)
+        is_large = len(entries) >= _INGEST_ENTRIES or (
+            len(entries) > 0 and sum(len(value) for _, value in entries if value is not None) >= _INGEST_BYTES
+        )
+        (self._bulk_load if is_large else self._write_logged)(entries, marker, drop)
 
     def _bulk_load(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         if drop is None and entries and self._level_0_files() < _MANY_LEVEL_0_FILES:
@@ -135,30 +134,33 @@ class RocksDbBackend(CheckedBackend):
         with _errors_named(self._path):
             return self._db.get(_MARKER_KEY)
 
-    def _page(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        first = lift(start)
-        bounds = ReadOptions()
-        if end is not None:
-            bounds.set_iterate_upper_bound(lift(end))
+    def _page(self, start: bytes, end: bytes | None, limit: int, *, reverse: bool) -> list[Row]:
         with _errors_named(self._path):
-            rows = _taken(self._db.items(from_key=first, read_opt=bounds), limit)
-            if len(rows) < limit:
-                self._check_end(rows[-1][0] if rows else first, bounds)
-        return lower_page(rows)
+            page = self._page_backwards if reverse else self._page_forwards
+            return decode_rows(page(encode_key(start), None if end is None else encode_key(end), limit))
 
-    def _page_reverse(self, start: bytes, end: bytes | None, limit: int) -> list[Row]:
-        first, behind = lift(start), None if end is None else lift(end)
-        with _errors_named(self._path):
-            rows = _taken(self._db.items(backwards=True, from_key=behind), limit + 1)
-            if len(rows) <= limit:
-                self._check_begin(rows[-1][0] if rows else behind)
+    def _page_forwards(self, first: bytes, behind: bytes | None, limit: int) -> list[Row]:
+        bounds = ReadOptions()
+        if behind is not None:
+            bounds.set_iterate_upper_bound(behind)
+        found: Iterator[Any] = self._db.items(from_key=first, read_opt=bounds)
+        rows: list[Row] = list(islice(found, limit))
+        if len(rows) < limit:
+            self._check_end(rows[-1][0] if rows else first, bounds)
+        return rows
+
+    def _page_backwards(self, first: bytes, behind: bytes | None, limit: int) -> list[Row]:
+        found: Iterator[Any] = self._db.items(backwards=True, from_key=behind)
+        rows: list[Row] = list(islice(found, limit + 1))
+        if len(rows) <= limit:
+            self._check_begin(rows[-1][0] if rows else behind)
         if rows and rows[0][0] == behind:  # iteration begins at the key itself, which is excluded
             del rows[0]
         del rows[limit:]
         # The lower bound is checked here: in rocksdict 0.3.29 set_iterate_lower_bound sets the upper one.
         while rows and rows[-1][0] < first:
             rows.pop()
-        return lower_page(rows)
+        return rows
 
     def _size(self) -> StoreSize:
         with _errors_named(self._path):
@@ -218,8 +220,8 @@ class RocksDbBackend(CheckedBackend):
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
         if drop is not None:  # one tombstone for the whole range; an ingested file could not bring it along
-            batch.delete_range(lift(drop[0]), lift(drop[1]))
-        for key, value in lift_entries(entries):
+            batch.delete_range(encode_key(drop[0]), encode_key(drop[1]))
+        for key, value in encode_entries(entries):
             if value is None:
                 delete(key)
             else:
@@ -240,7 +242,7 @@ class RocksDbBackend(CheckedBackend):
         files = [str(self._path / name) for name in _INGEST_FILES]
         with _errors_named(self._path):
             _write_sorted_file(files[0], [(_MARKER_KEY, marker)], self._options)
-            _write_sorted_file(files[1], lift_entries(entries), self._options)
+            _write_sorted_file(files[1], encode_entries(entries), self._options)
             move = IngestExternalFileOptions()
             move.set_move_files(True)
             self._db.ingest_external_file(files, move)
@@ -300,18 +302,14 @@ class RocksDbSupplier:
         del segment_bytes  # dropping a range is one tombstone anyway
         folder = store_folder(path, _NAME, _FORMAT)
         buffers = _process_memory(self.cache_bytes, self.write_buffer_bytes)[1]
-        store = RocksDbBackend(folder, path, self._options(path.name), buffers)
-        if self.config_setter is not None:
-            try:
+        with closed_on_error(RocksDbBackend(folder, path, self._options(path.name), buffers)) as store:
+            if self.config_setter is not None:
                 _check_options(path)
-            except BaseException:
-                store.close()
-                raise
         return store
 
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> RocksDbBackend:
         """Make a store from a snapshot; its sorted files never change, so they are shared where possible."""
-        restored_folder(snapshot, path, _NAME, _FORMAT, shareable=_is_sorted_file)
+        restored_folder(snapshot, path, _NAME, _FORMAT, shareable=lambda file: file.suffix == ".sst")
         return self.open(path, segment_bytes=segment_bytes)
 
     def _options(self, store: str) -> Options:
@@ -385,20 +383,6 @@ def _check_options(path: Path) -> None:
             )
 
 
-def _taken(rows: Iterator[tuple[Any, Any]], limit: int) -> list[Row]:
-    return list(islice(rows, limit))
-
-
-def _is_large(entries: list[Entry]) -> bool:
-    return len(entries) >= _INGEST_ENTRIES or (
-        len(entries) > 0 and sum(len(value) for _, value in entries if value is not None) >= _INGEST_BYTES
-    )
-
-
-def _is_sorted_file(file: Path) -> bool:
-    return file.suffix == ".sst"
-
-
 def _write_sorted_file(path: str, entries: list[Entry], options: Options) -> None:
     writer = SstFileWriter(options)
     writer.open(path)
@@ -423,26 +407,12 @@ def _errors_named(path: Path) -> Iterator[None]:
 
 def _named(path: Path, text: str) -> StoreError:
     if "No space left" in text or "Disk quota" in text:
-        return StoreDiskFullError(
-            f"The disk is full: the store {path} could not be written ({text}). The write is not visible. "
-            "Likely cause: the volume or the user's quota has no space left. Remedy: free space or move the "
-            "state directory to a larger volume, then start again; no repair is needed."
-        )
+        return disk_full(path, text)
     if "lock hold by current process" in text or "While lock file" in text:
         return StoreInUseError(
             f"The store {path} is open already ({text}). Likely cause: another process works on the same "
             "state directory without holding the task's lock. Remedy: end that process."
         )
     if text.startswith(("Corruption", "IO error: No such file")):
-        return _damaged(path, text)
-    return StoreError(
-        f"RocksDB could not work on the store {path}: {text}. Remedy: if it says no more to you than to us, "
-        "remove the folder; the store is then restored from its changelog."
-    )
-
-
-def _damaged(path: Path, how: str) -> DamagedStoreError:
-    return DamagedStoreError(
-        f"The store {path} is damaged ({how}). Likely cause: files in it were changed or removed, or a "
-        "fault of the disk. Remedy: remove the folder; the store is then restored from its changelog."
-    )
+        return damaged_store(path, text)
+    return unexplained("RocksDB", path, text)

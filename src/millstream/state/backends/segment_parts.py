@@ -10,16 +10,16 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
-from millstream.state.backends.api import KeyRange
+from millstream.state.backends.base import KeyRange
 from millstream.state.backends.key_ranges import after_prefix
 
-__all__ = ["UNNAMED", "Stretch", "grouped", "is_dropped_whole", "stretches"]
+__all__ = ["UNNAMED", "PartRange", "grouped", "is_dropped_whole", "ranges_of_parts"]
 
 T = TypeVar("T")
 
 UNNAMED: Final = b""
 
-Stretch = tuple[bytes, bytes, bytes | None]
+PartRange = tuple[bytes, bytes, bytes | None]
 """The name of a part, and the keys in it: from one (inclusive) to another (exclusive) or the end."""
 
 
@@ -41,13 +41,15 @@ def grouped(items: list[T], keys: list[bytes], segment_bytes: int) -> Iterator[t
         at = stop
 
 
-def stretches(parts: Iterable[bytes], start: bytes, end: bytes | None) -> list[Stretch]:
-    """Cut a range of keys into ascending stretches, each inside one part.
+def ranges_of_parts(
+    parts: Iterable[bytes], start: bytes, end: bytes | None, *, reverse: bool = False
+) -> list[PartRange]:
+    """Cut a range of keys into ascending (or descending) ranges, each inside one part.
 
-    >>> stretches([b"", b"s1", b"s2"], b"s1x", None)
+    >>> ranges_of_parts([b"", b"s1", b"s2"], b"s1x", None)
     [(b's1', b's1x', None), (b'', b's1x', b's2'), (b's2', b's1x', None), (b'', b's2', None)]
     """
-    found: list[Stretch] = []
+    found: list[PartRange] = []
     position = start
     for name in sorted(parts):
         if name == UNNAMED or (end is not None and name >= end):
@@ -59,7 +61,7 @@ def stretches(parts: Iterable[bytes], start: bytes, end: bytes | None) -> list[S
         found.append((name, start, end))
         position = max(position, name)
     found.append((UNNAMED, position, end))
-    return found
+    return found[::-1] if reverse else found
 
 
 def is_dropped_whole(part: bytes, drop: KeyRange) -> bool:

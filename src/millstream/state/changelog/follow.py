@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -41,11 +42,11 @@ __all__ = [
     "RestoreListener",
     "StorePosition",
     "Target",
-    "Watch",
     "follow",
     "half_restored",
-    "marker_of",
+    "position_of",
     "refuse_newer",
+    "reported",
 ]
 
 BATCH_ROWS: Final = 250_000
@@ -61,14 +62,14 @@ class StorePosition(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a store holds: a version, and the next offset of its changelog."""
 
     version: Version
-    position: Offset
+    offset: Offset = msgspec.field(name="position")
     sealed: str = ""
     """Digest of the file that was sealed for the version: two histories may count the same versions."""
     toward: Version = Version(0)
     """While restoring: the version that the sealed file belongs to: there may be rows of it already."""
 
     def encoded(self) -> bytes:
-        """The marker as the backend keeps it."""
+        """The marker of the backend, by which it keeps this."""
         return msgspec.json.encode(self)
 
 
@@ -82,7 +83,7 @@ class Target:
 
     store: str
     changelog: TopicPartition
-    marker: StorePosition
+    position: StorePosition
     segmented: bool = False
     """Whether rows expire by segments."""
     scratch: Path | None = None
@@ -137,8 +138,11 @@ class _NoListener:
 
 NO_LISTENER: Final = _NoListener()
 
+Report = Callable[[Offset, int], None]
+"""Called when a restore has come to an offset, by so many bytes more."""
 
-def marker_of(backend: Backend, store: str) -> StorePosition:
+
+def position_of(backend: Backend, store: str) -> StorePosition:
     """Where a store stands; an empty one stands at the beginning."""
     data = backend.marker()
     if data is None:
@@ -154,60 +158,52 @@ def marker_of(backend: Backend, store: str) -> StorePosition:
 
 def follow(backend: Backend, target: Target, log: Log, listener: RestoreListener = NO_LISTENER) -> None:
     """Bring a store to the target. It may stand anywhere before it, also in the middle of a restore."""
-    here = marker_of(backend, target.store)
-    wanted = target.marker
-    if (here.version, here.position) == (wanted.version, wanted.position):
+    here = position_of(backend, target.store)
+    wanted = target.position
+    if (here.version, here.offset) == (wanted.version, wanted.offset):
         return
     refuse_newer(target.store, target.changelog.partition, here, wanted)
-    start = max(here.position, target.first)
+    start = max(here.offset, target.first)
     before = log.compacted(target.changelog)
     # At the beginning, but on its way: it may have rows of a sorted restore that was killed.
-    is_half_sorted = here.version == RESTORING and here.position == 0
+    is_half_sorted = here.version == RESTORING and here.offset == 0
     if is_half_sorted and not here.toward:
         raise half_restored(target.store, "nobody knows to which version its rows belong")
-    has_rows = here.position > 0 or is_half_sorted
+    has_rows = here.offset > 0 or is_half_sorted
     # Compaction ends where the oldest version stands: up to there nothing has changed since the store began.
-    is_as_it_was = wanted.position <= target.compacted_before
-    if has_rows and here.position < before.deletes_gone_to and not is_as_it_was:
+    is_as_it_was = wanted.offset <= target.compacted_before
+    if has_rows and here.offset < before.deletes_gone_to and not is_as_it_was:
         raise _deletes_gone(target, here)
-    is_restore = wanted.position - start > BATCH_ROWS
+    is_restore = wanted.offset - start > BATCH_ROWS
     is_there = False
-    watch = Watch(target, start, listener)
-    watch.start()
-    try:
-        if target.scratch is not None and not here.position and wanted.position - start >= SORTED_ROWS:
-            _restore_sorted(backend, target, log, before, watch, target.scratch)
-            watch.end()
+    with reported(target, start, listener) as report:
+        if target.scratch is not None and not here.offset and wanted.offset - start >= SORTED_ROWS:
+            _restore_sorted(backend, target, log, before, report, target.scratch)
             return
-        for entries, position, size in _batches(log, target, start):
-            is_there = position == wanted.position
+        for rows, position, size in _read(log, target, start):
+            is_there = position == wanted.offset
             if is_there:
                 _check_not_overtaken(log, target, here, before)
-            marker = wanted.encoded() if is_there else _on_the_way(wanted, position)
             # Half of a batch is as if it were not there: it is read and applied again from its start.
             apply_changes(
                 backend,
-                entries,
-                marker,
+                last_of_each_key(rows),
+                wanted.encoded() if is_there else _on_the_way(wanted, position),
                 segmented=target.segmented,
                 bulk=is_restore,
                 between=_on_the_way(wanted, start),
             )
             start = position
             failpoints.hit("follow.batch_applied")
-            watch.applied(position, size)
+            report(position, size)
         if not is_there:
             _check_not_overtaken(log, target, here, before)
             # Also without new rows: the version of every store of a task advances with each commit.
             backend.write((), marker=wanted.encoded())
-    except BaseException:
-        watch.suspend()
-        raise
-    watch.end()
 
 
 def _restore_sorted(
-    backend: Backend, target: Target, log: Log, before: Compacted, watch: Watch, scratch: Path
+    backend: Backend, target: Target, log: Log, before: Compacted, report: Report, scratch: Path
 ) -> None:
     """Restore a store that has nothing yet by the order of its keys.
 
@@ -216,28 +212,28 @@ def _restore_sorted(
     gone: KeyRange | None = None
     pending: list[Entry] = []
     done = 0
-    half = (target.marker.position - target.first) // 2
-    with sorted_runs(_watched(_read(log, target, target.first), watch, target.first), scratch) as runs:
+    half = (target.position.offset - target.first) // 2
+    with sorted_runs(_reading(_read(log, target, target.first), report, target.first), scratch) as runs:
         _check_not_overtaken(log, target, EMPTY, before)
         for entries in runs.batches(BATCH_ROWS):
             if target.segmented and entries[0][0] == NOTE_KEY and entries[0][1] is not None:
                 gone = dropped_by(entries[0][1])
             if pending:
-                _apply_sorted(backend, pending, _on_the_way(target.marker, Offset(0)), gone)
-                watch.applied(Offset(target.first + half + half * done // runs.rows), 0)
+                _apply_sorted(backend, pending, _on_the_way(target.position, Offset(0)), gone)
+                report(Offset(target.first + half + half * done // runs.rows), 0)
             pending = entries
             done += len(entries)
-        _apply_sorted(backend, pending, target.marker.encoded(), gone)
-        watch.applied(target.marker.position, 0)
+        _apply_sorted(backend, pending, target.position.encoded(), gone)
+        report(target.position.offset, 0)
 
 
-def _watched(
-    parts: Iterable[tuple[list[pa.RecordBatch], Offset, int]], watch: Watch, first: Offset
+def _reading(
+    parts: Iterable[tuple[list[pa.RecordBatch], Offset, int]], report: Report, first: Offset
 ) -> Iterator[list[pa.RecordBatch]]:
     """Tell of rows that are read, to be sorted: to have sorted them is half of the work."""
     for rows, position, size in parts:
         yield rows
-        watch.applied(Offset(first + (position - first) // 2), size)
+        report(Offset(first + (position - first) // 2), size)
 
 
 def _apply_sorted(backend: Backend, entries: list[Entry], marker: bytes, gone: KeyRange | None) -> None:
@@ -255,21 +251,21 @@ def _check_not_overtaken(log: Log, target: Target, here: StorePosition, before: 
     tombstones: who has read what they delete, and then not them, has too much.
     """
     now = log.compacted(target.changelog)
-    is_new = here.version == RESTORING or here.position < target.marker.position
-    if is_new and max(target.marker.position, target.compacted_before) < now.to:
+    is_new = here.version == RESTORING or here.offset < target.position.offset
+    if is_new and max(target.position.offset, target.compacted_before) < now.to:
         raise ChangelogCompactedError(
-            f"Version {target.marker.version} of store {target.store!r} (offset {target.marker.position} of "
-            f"{target.changelog}) can't be had any more: the changelog is compacted up to {now.to}. Likely "
-            "cause: this process slept while the application went on. Remedy: ask for its last version; what "
-            "was read so far is kept."
+            f"Version {target.position.version} of store {target.store!r} (offset {target.position.offset} "
+            f"of {target.changelog}) can't be had any more: the changelog is compacted up to {now.to}. "
+            "Likely cause: this process slept while the application went on. Remedy: ask for its last "
+            "version; what was read so far is kept."
         )
-    if here.position < now.deletes_gone_to > before.deletes_gone_to:
+    if here.offset < now.deletes_gone_to > before.deletes_gone_to:
         raise _deletes_gone(target, here)
 
 
 def _deletes_gone(target: Target, here: StorePosition) -> DamagedStoreError:
     return DamagedStoreError(
-        f"Store {target.store!r} was at offset {here.position} of its changelog {target.changelog}, which no "
+        f"Store {target.store!r} was at offset {here.offset} of its changelog {target.changelog}, which no "
         "longer has the deletions of that time. It is removed and restored."
     )
 
@@ -293,12 +289,12 @@ def refuse_newer(store: str, partition: int, here: StorePosition, wanted: StoreP
     """
     # One that is on its way may hold rows of the version that it was to get to.
     newest = max(here.version + 1, here.toward)
-    if newest <= wanted.version and here.position <= wanted.position:
+    if newest <= wanted.version and here.offset <= wanted.offset:
         return
     stands = f"at version {here.version}" if here.version != RESTORING else f"on its way to {here.toward}"
     raise StoreAheadError(
-        f"Store {store!r} of partition {partition} is {stands} (changelog offset {here.position}), but the "
-        f"last commit is version {wanted.version} (offset {wanted.position}). Nothing is rolled back. Likely "
+        f"Store {store!r} of partition {partition} is {stands} (changelog offset {here.offset}), but the "
+        f"last commit is version {wanted.version} (offset {wanted.offset}). Nothing is rolled back. Likely "
         "cause: this task is of a commit of the past (a zombie), the application's log was restored from an "
         "older backup than the local state, or the state belongs to another log. Remedy: none for a zombie; "
         "else use the log that the state belongs to, or delete the local state: it is restored from the "
@@ -306,15 +302,9 @@ def refuse_newer(store: str, partition: int, here: StorePosition, wanted: StoreP
     )
 
 
-def _batches(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[Entry], Offset, int]]:
-    """Sorted, distinct writes, the offset behind them and their size."""
-    for rows, position, size in _read(log, target, start):
-        yield last_of_each_key(rows), position, size
-
-
 def _read(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[pa.RecordBatch], Offset, int]]:
     """Rows in the order of the log, as many as may be held in memory, the offset behind them, their size."""
-    end = target.marker.position
+    end = target.position.offset
     if start == end:
         return
     pending: list[pa.RecordBatch] = []
@@ -332,7 +322,7 @@ def _read(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[pa.Rec
     except OffsetOutOfRangeError as error:
         raise ChangelogGapError(
             f"The changelog {target.changelog} has no records from offset {start} to {end}, which store "
-            f"{target.store!r} needs to get to version {target.marker.version} ({error}). Likely cause: "
+            f"{target.store!r} needs to get to version {target.position.version} ({error}). Likely cause: "
             "records were deleted from the changelog, or the log was restored from a backup. Remedy: restore "
             "the log from a backup that holds them."
         ) from error
@@ -340,52 +330,34 @@ def _read(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[pa.Rec
         yield pending, position, size
 
 
-class Watch:
-    """Tells a listener how a restore goes."""
+@contextmanager
+def reported(
+    target: Target, start: Offset, listener: RestoreListener, snapshot: Version | None = None
+) -> Iterator[Report]:
+    """Tell a listener how a restore goes, for the length of a `with` block."""
+    began = time.monotonic()
+    position, read = start, 0
 
-    def __init__(
-        self, target: Target, start: Offset, listener: RestoreListener, snapshot: Version | None = None
-    ) -> None:
-        self._target = target
-        self._snapshot = snapshot
-        self._start = start
-        self._position = start
-        self._bytes = 0
-        self._listener = listener
-        self._began = time.monotonic()
+    def progress() -> Progress:
+        done, total = position - start, target.position.offset - start
+        rate = done / max(time.monotonic() - began, 1e-9)
+        left = (total - done) / rate if rate else None
+        partition = target.changelog.partition
+        return Progress(target.store, partition, done, total, read, rate, left, snapshot)
 
-    def start(self) -> None:
-        """It begins."""
-        self._listener.on_start(self._progress())
+    def report(now: Offset, size: int) -> None:
+        nonlocal position, read
+        position = now
+        read += size
+        listener.on_batch(progress())
 
-    def applied(self, position: Offset, size: int) -> None:
-        """It has come to a position, by so many bytes more."""
-        self._position = position
-        self._bytes += size
-        self._listener.on_batch(self._progress())
-
-    def end(self) -> None:
-        """It is done."""
-        self._listener.on_end(self._progress())
-
-    def suspend(self) -> None:
-        """It ends early."""
-        self._listener.on_suspended(self._progress())
-
-    def _progress(self) -> Progress:
-        done = self._position - self._start
-        total = self._target.marker.position - self._start
-        rate = done / max(time.monotonic() - self._began, 1e-9)
-        return Progress(
-            self._target.store,
-            self._target.changelog.partition,
-            done,
-            total,
-            self._bytes,
-            rate,
-            (total - done) / rate if rate else None,
-            self._snapshot,
-        )
+    listener.on_start(progress())
+    try:
+        yield report
+    except BaseException:
+        listener.on_suspended(progress())
+        raise
+    listener.on_end(progress())
 
 
 def apply_local_changes(

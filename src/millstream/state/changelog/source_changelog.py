@@ -45,13 +45,13 @@ def target_of(
     spec: StoreBuilder,
     application_id: str,
     partition: Partition,
-    marker: StorePosition,
+    position: StorePosition,
     origin: StoreStart | None,
 ) -> Target:
     """Where a logged store has to get to, and in which topic."""
     if spec.source_topic is None:
         changelog = TopicPartition(changelog_topic(application_id, spec.name), partition)
-        return Target(spec.name, changelog, marker, spec.is_segmented)
+        return Target(spec.name, changelog, position, spec.is_segmented)
     key, value = readable_by(spec.key), readable_by(spec.value)
     assert key is not None  # else the topic would not do for a changelog
     assert value is not None
@@ -59,7 +59,7 @@ def target_of(
     return Target(
         spec.name,
         TopicPartition(spec.source_topic, partition),
-        marker,
+        position,
         first=begin.first,
         compacted_before=begin.compacted_to,
         writes_of=partial(table_writes, key, value),

@@ -10,25 +10,25 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from millstream import failpoints
 from millstream.durable import LockTimeoutError, held_lock
-from millstream.state.errors import StateDirectoryError, TaskLockedError
+from millstream.state.errors import TaskLockedError
 from millstream.state.local.directory import (
+    CHECKPOINT_FILE,
     LOCK_FILE,
+    REMOVED,
     SNAPSHOTS_FOLDER,
     Checkpoint,
     StateDirectory,
     TaskDirectory,
 )
 
-__all__ = ["LocalTask", "clean", "existing_state_directory", "local_tasks", "remove_remains"]
-
-_REMOVED = ".removed-"
+__all__ = ["LocalTask", "clean", "local_tasks", "remove_remains"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +44,6 @@ class LocalTask:
     checkpoint: Checkpoint | None
     last_used_s: float
     """When somebody worked on it last, in seconds since 1970."""
-
-
-def existing_state_directory(path: Path) -> StateDirectory:
-    """The state directory at a path, which must be one already: nothing is made or claimed."""
-    directory = StateDirectory.at(path)
-    if directory is None:
-        raise StateDirectoryError(
-            f"{path} is not a state directory of Millstream: it carries no mark of ours, so nothing in it is "
-            "touched. Likely cause: the path of another folder. Remedy: give the application's state_dir."
-        )
-    return directory
 
 
 def local_tasks(directory: StateDirectory, app_id: str | None = None) -> list[LocalTask]:
@@ -88,13 +77,13 @@ def clean(
         if (now - used) * 1000 < unused_for_ms or not may_go(task):
             continue
         with suppress(TaskLockedError), TaskDirectory(path).lock(timeout_ms=0):
-            if _last_checkpoint(path) <= used:  # nobody was at it since we looked
+            if _time(path / CHECKPOINT_FILE) <= used:  # nobody was at it since we looked
                 # 1.
-                path.rename(folder / f"{_REMOVED}{secrets.token_hex(4)}")
+                path.rename(folder / f"{REMOVED}{secrets.token_hex(4)}")
                 failpoints.hit("state.task_renamed")
                 removed.append(task)
     # 2.
-    _remove(folder.glob(f"{_REMOVED}*"))
+    _remove(folder.glob(f"{REMOVED}*"))
     return removed
 
 
@@ -139,14 +128,11 @@ def _size(file: Path) -> int:
 
 
 def _last_used(path: Path) -> float:
-    return max([*_times(path / ".lock", path / ".checkpoint"), 0.0])
+    return max(_time(path / LOCK_FILE), _time(path / CHECKPOINT_FILE))
 
 
-def _last_checkpoint(path: Path) -> float:
-    return max([*_times(path / ".checkpoint"), 0.0])
-
-
-def _times(*files: Path) -> Iterator[float]:
-    for file in files:
-        with suppress(FileNotFoundError):
-            yield file.stat().st_mtime
+def _time(file: Path) -> float:
+    """When a file was written last; 0 if it is not there."""
+    with suppress(FileNotFoundError):
+        return file.stat().st_mtime
+    return 0.0

@@ -3,7 +3,7 @@
 ::
 
     <state_dir>/.instance                    which instance this is; found again after a restart
-    <state_dir>/<app_id>/.log                where its log is, and so its lease (see log_note.py)
+    <state_dir>/<app_id>/.log                where its log is, and so its lease
     <state_dir>/<app_id>/<task>/.lock        held by whoever works on the task
     <state_dir>/<app_id>/<task>/.checkpoint  readable: version and changelog positions (no authority)
     <state_dir>/<app_id>/<task>/.unsynced    in which boot the stores were written without a sync
@@ -55,7 +55,9 @@ from millstream.state.errors import StateDirectoryError, TaskLockedError
 from millstream.types import Offset, Version
 
 __all__ = [
+    "CHECKPOINT_FILE",
     "LOCK_FILE",
+    "REMOVED",
     "RESTORING_FOLDER",
     "REWRITTEN_FOLDER",
     "SNAPSHOTS_FOLDER",
@@ -65,14 +67,18 @@ __all__ = [
     "StateDirectory",
     "TaskDirectory",
     "boot_id",
+    "existing_state_directory",
+    "note_log",
+    "noted_log",
     "open_state_directory",
 ]
 
 _INSTANCE_FILE: Final = ".instance"
+_LOG_FILE: Final = ".log"
 LOCK_FILE: Final = ".lock"
-_CHECKPOINT_FILE: Final = ".checkpoint"
+CHECKPOINT_FILE: Final = ".checkpoint"
 _UNSYNCED_FILE: Final = ".unsynced"
-_REMOVED: Final = ".removed-"
+REMOVED: Final = ".removed-"
 RESTORING_FOLDER: Final = ".restoring"
 REWRITTEN_FOLDER: Final = ".rewritten"
 SORTING_FOLDER: Final = ".sorting"
@@ -116,15 +122,6 @@ class StateDirectory:
     path: Path
     instance_id: str
 
-    @classmethod
-    def at(cls, path: Path) -> StateDirectory | None:
-        """The state directory that is at a path; None if there is none. Nothing is made or claimed."""
-        marker = path / _INSTANCE_FILE
-        if not marker.is_file():
-            return None
-        check_private_folder(path)
-        return cls(path, _read_instance(marker).instance_id)
-
     def applications(self) -> list[str]:
         """List the applications that have a directory here."""
         return sorted(
@@ -149,6 +146,18 @@ class StateDirectory:
         return sorted(names, key=lambda name: [int(part) for part in name.split("_")])
 
 
+def existing_state_directory(path: Path) -> StateDirectory:
+    """The state directory at a path, which must be one already: nothing is made or claimed."""
+    instance_file = path / _INSTANCE_FILE
+    if not instance_file.is_file():
+        raise StateDirectoryError(
+            f"{path} is not a state directory of Millstream: it carries no mark of ours, so nothing in it is "
+            "touched. Likely cause: the path of another folder. Remedy: give the application's state_dir."
+        )
+    check_private_folder(path)
+    return StateDirectory(path, _read_instance(instance_file).instance_id)
+
+
 def open_state_directory(path: Path) -> StateDirectory:
     """Claim a state directory, or find it claimed: then its instance id is the one it had.
 
@@ -161,10 +170,10 @@ def open_state_directory(path: Path) -> StateDirectory:
             f"{path} cannot become a state directory: {error}. Likely cause: this user may not make folders "
             "there. Remedy: name a folder that it may make and write into."
         ) from error
-    marker = path / _INSTANCE_FILE
-    if not marker.exists():
+    instance_file = path / _INSTANCE_FILE
+    if not instance_file.exists():
         foreign = [e.name for e in path.iterdir() if e.name != "lost+found" and not is_temporary(e.name)]
-        if foreign and not marker.exists():
+        if foreign and not instance_file.exists():
             raise StateDirectoryError(
                 f"{path} cannot become a state directory: it holds other things "
                 f"({', '.join(sorted(foreign)[:5])}) and no file {_INSTANCE_FILE}. Likely cause: the path of "
@@ -172,8 +181,30 @@ def open_state_directory(path: Path) -> StateDirectory:
             )
         new = _Instance(1, secrets.token_hex(8))
         with suppress(FileExistsError):  # another process of this host was faster: it is the same instance
-            publish_exclusive(marker, [msgspec.json.encode(new) + b"\n"])
-    return StateDirectory(path, _read_instance(marker).instance_id)
+            publish_exclusive(instance_file, [msgspec.json.encode(new) + b"\n"])
+    return StateDirectory(path, _read_instance(instance_file).instance_id)
+
+
+def note_log(directory: StateDirectory, app_id: str, log_root: Path) -> StateDirectory:
+    """Note where the log is, before the application works here. Gives the directory."""
+    if noted_log(directory, app_id) != log_root.resolve():
+        note = directory.path / app_id / _LOG_FILE
+        ensure_private_folder(note.parent)
+        replace_durably(note, [os.fsencode(log_root.resolve())])
+    return directory
+
+
+def noted_log(directory: StateDirectory, app_id: str) -> Path | None:
+    """Where the log of an application is; None if nobody has noted it.
+
+    Whoever is to delete the state finds there whether a coordinator runs the application: between epochs no
+    task is locked.
+    """
+    try:
+        noted = read_bounded(directory.path / app_id / _LOG_FILE, _SMALL_FILE_BYTES)
+    except FileNotFoundError:
+        return None
+    return Path(os.fsdecode(noted)) if noted else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +227,14 @@ class TaskDirectory:
         if not path.parent.is_dir():
             return
         if path.is_dir():
-            path.rename(path.with_name(f"{_REMOVED}{secrets.token_hex(4)}"))
-        for garbage in path.parent.glob(f"{_REMOVED}*"):
+            path.rename(path.with_name(f"{REMOVED}{secrets.token_hex(4)}"))
+        for garbage in path.parent.glob(f"{REMOVED}*"):
             shutil.rmtree(garbage)
 
     def remains(self) -> list[Path]:
         """Return the folders that somebody who works here makes and removes: there, if they were killed."""
         remains = [self.path / name for name in (RESTORING_FOLDER, SORTING_FOLDER)]
-        return [*filter(Path.is_dir, remains), *self.path.glob(f"*/{_REMOVED}*")]
+        return [*filter(Path.is_dir, remains), *self.path.glob(f"*/{REMOVED}*")]
 
     def remains_of_snapshots(self) -> list[Path]:
         """Return the same of somebody who takes snapshots: under the lock in the folder of snapshots."""
@@ -237,7 +268,7 @@ class TaskDirectory:
         content = {"version": checkpoint.version, "positions": dict(sorted(checkpoint.positions.items()))}
         data = (json.dumps(content, indent=2) + "\n").encode()
         descriptor = os.open(
-            self.path / _CHECKPOINT_FILE,
+            self.path / CHECKPOINT_FILE,
             os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
             FILE_MODE,
         )
@@ -248,7 +279,7 @@ class TaskDirectory:
     def read_checkpoint(self) -> Checkpoint | None:
         """Return the last export; None if it is missing or torn, which is harmless."""
         try:
-            return msgspec.json.decode(self._small_file(_CHECKPOINT_FILE), type=Checkpoint)
+            return msgspec.json.decode(self._small_file(CHECKPOINT_FILE), type=Checkpoint)
         except ValueError:
             return None
 
@@ -304,23 +335,21 @@ def boot_id() -> str | None:
 
 def _check_name(name: str, what: str, allowed: re.Pattern[str]) -> str:
     if not allowed.fullmatch(name):
-        shape = (
-            "a number, '_' and a number" if allowed is _TASK else "1 to 249 letters, digits, '.', '_' and '-'"
-        )
+        shape = "1 to 249 letters, digits, '.', '_' and '-', not beginning with a '.'."
         raise StateDirectoryError(
-            f"{name!r} cannot be the name of a {what} on disk. Remedy: use {shape}"
-            + ("." if allowed is _TASK else ", not beginning with a '.'.")
+            f"{name!r} cannot be the name of a {what} on disk. Remedy: use "
+            + ("a number, '_' and a number." if allowed is _TASK else shape)
         )
     return name
 
 
-def _read_instance(marker: Path) -> _Instance:
+def _read_instance(instance_file: Path) -> _Instance:
     try:
-        return msgspec.json.decode(read_bounded(marker, _SMALL_FILE_BYTES), type=_Instance)
+        return msgspec.json.decode(read_bounded(instance_file, _SMALL_FILE_BYTES), type=_Instance)
     except ValueError as error:
         raise StateDirectoryError(
-            f"{marker} does not say which instance this is ({error}). Likely cause: it was edited, or a "
-            "fault of the disk. Remedy: delete the state directory; the state is then restored from its "
+            f"{instance_file} does not say which instance this is ({error}). Likely cause: it was edited, or "
+            "a fault of the disk. Remedy: delete the state directory; the state is then restored from its "
             "changelogs."
         ) from error
 

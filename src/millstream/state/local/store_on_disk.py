@@ -24,6 +24,7 @@ from pathlib import Path
 from millstream import failpoints
 from millstream.durable import DiskFullError
 from millstream.state.backends.api import Adopting, Backend, BackendSupplier, Compactable, Rewritable
+from millstream.state.backends.base import closed_on_error
 from millstream.state.local.directory import REWRITTEN_FOLDER, TaskDirectory
 
 __all__ = ["StoreOnDisk"]
@@ -56,16 +57,12 @@ class StoreOnDisk:
             if not self.path.is_dir():
                 return self._made_from_copy()
             shutil.rmtree(self._copy)
-        backend = self._opened()
-        try:
+        with closed_on_error(self._opened()) as backend:
             if not (isinstance(backend, Rewritable) and backend.is_mostly_free()):
                 return backend
             if isinstance(backend, Compactable):
                 backend.compact()
                 return backend
-        except BaseException:
-            backend.close()
-            raise
         return self._rewritten(backend)
 
     def remove(self) -> None:
@@ -105,12 +102,8 @@ class StoreOnDisk:
 
     def _made_from_copy(self) -> Backend:
         # 3.
-        backend = self.made_from(self._copy)
-        try:
+        with closed_on_error(self.made_from(self._copy)) as backend:
             failpoints.hit("state.rewrite_placed")
             # 4.
             shutil.rmtree(self._copy)
-        except BaseException:
-            backend.close()
-            raise
         return backend

@@ -20,6 +20,7 @@ from millstream.durable import disk_errors_named
 from millstream.log.api import Log
 from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier
+from millstream.state.backends.base import closed_on_error
 from millstream.state.changelog.follow import (
     NO_LISTENER,
     RESTORING,
@@ -29,15 +30,16 @@ from millstream.state.changelog.follow import (
     apply_local_changes,
     follow,
     half_restored,
-    marker_of,
+    position_of,
     refuse_newer,
 )
 from millstream.state.changelog.source_changelog import StoreStart, target_of
 from millstream.state.errors import ChangelogGapError, DamagedStoreError
 from millstream.state.local.directory import SORTING_FOLDER, Checkpoint, TaskDirectory
 from millstream.state.local.store_on_disk import StoreOnDisk
-from millstream.state.snapshots import SnapshotPlace, SnapshotStorage
+from millstream.state.snapshots.manifest import SnapshotPlace
 from millstream.state.snapshots.restoring import Restorer
+from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.segments import SEGMENT_BYTES
@@ -78,11 +80,6 @@ IsKnown = Callable[[Version, str], bool]
 """Whether the task sealed a file of that digest for that version, in the history that goes on."""
 
 
-def _trust(version: Version, sealed: str) -> bool:
-    del version, sealed
-    return True
-
-
 @contextmanager
 def open_task_stores(
     directory: TaskDirectory,
@@ -92,7 +89,7 @@ def open_task_stores(
     *,
     default_backend: str | BackendSupplier,
     local_changes: LocalChanges,
-    is_known: IsKnown = _trust,
+    is_known: IsKnown = lambda _version, _sealed: True,
     lock_timeout_ms: int = 60_000,
     listener: RestoreListener = NO_LISTENER,
     snapshots: SnapshotStorage | None = None,
@@ -140,9 +137,9 @@ def open_task_stores(
 
 def _checkpoint(stores: Mapping[str, StoreBuilder], opened: Mapping[str, Backend]) -> Checkpoint:
     """What the stores hold, whatever was wanted."""
-    markers = {name: marker_of(backend, name) for name, backend in opened.items()}
-    version = max((marker.version for marker in markers.values()), default=Version(0))
-    return Checkpoint(version, {name: markers[name].position for name in stores if stores[name].logging})
+    positions = {name: position_of(backend, name) for name, backend in opened.items()}
+    version = max((position.version for position in positions.values()), default=Version(0))
+    return Checkpoint(version, {name: positions[name].offset for name in stores if stores[name].logging})
 
 
 def versions_on_disk(
@@ -169,7 +166,7 @@ def versions_on_disk(
                     suppress(DamagedStoreError),
                     maker.open(directory.store_path(maker.name, name)) as backend,
                 ):
-                    found[name] = Version(max(0, marker_of(backend, name).version))
+                    found[name] = Version(max(0, position_of(backend, name).version))
     return found
 
 
@@ -207,32 +204,21 @@ def _opened_or_restored(store: StoreOnDisk, restorer: Restorer | None) -> Backen
     if restorer is None:
         return store.open()
     if store.is_there:
-        backend = store.open()
-        if not _is_empty(backend):
-            return backend
+        with closed_on_error(store.open()) as backend:
+            if backend.marker() is not None:
+                return backend
         backend.close()
     return restorer.restored() or store.open()
 
 
-def _is_empty(backend: Backend) -> bool:
-    try:
-        return backend.marker() is None
-    except BaseException:
-        backend.close()
-        raise
-
-
 def _position(store: StoreOnDisk) -> Offset:
     with store.open() as backend:
-        return marker_of(backend, store.name).position
+        return position_of(backend, store.name).offset
 
 
-def _brought(backend: Backend, bring: Callable[[Backend], None]) -> Backend:
-    try:
+def _brought(opened: Backend, bring: Callable[[Backend], None]) -> Backend:
+    with closed_on_error(opened) as backend:
         bring(backend)
-    except BaseException:
-        backend.close()
-        raise
     return backend
 
 
@@ -248,27 +234,23 @@ def _bring_to_version(
     newer: NewerStores,
     scratch: Path,
 ) -> None:
-    _refuse_foreign(backend, name, wanted, is_known)
-    if newer is NewerStores.TAKE and _is_newer(marker_of(backend, name), wanted, is_known):
+    here = position_of(backend, name)
+    _refuse_foreign(here, name, wanted, is_known)
+    if newer is NewerStores.TAKE and here.version > wanted.version and is_known(here.version, here.sealed):
         return
     if _has_rows(spec, wanted):
         follow(backend, replace(_target(name, spec, wanted), scratch=scratch), log, listener)
         return
-    here = marker_of(backend, name)
     if here.version == wanted.version:
         return
-    refuse_newer(name, wanted.partition, here, StorePosition(wanted.version, here.position))
+    refuse_newer(name, wanted.partition, here, StorePosition(wanted.version, here.offset))
     if here.version == RESTORING:
         raise half_restored(name, f"at version {wanted.version} it has no log to go on with")
     changes = [] if spec.logging else local_changes(name, here.version, wanted.version)
     if changes is None:
         changes = [[(key, None) for key, _ in backend.scan()]]
-    marker = StorePosition(wanted.version, Offset(0), wanted.sealed)
-    apply_local_changes(backend, changes, marker, segmented=spec.is_segmented)
-
-
-def _is_newer(here: StorePosition, wanted: TaskVersion, is_known: IsKnown) -> bool:
-    return here.version > wanted.version and is_known(here.version, here.sealed)
+    position = StorePosition(wanted.version, Offset(0), wanted.sealed)
+    apply_local_changes(backend, changes, position, segmented=spec.is_segmented)
 
 
 def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
@@ -277,14 +259,13 @@ def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
 
 
 def _target(name: str, spec: StoreBuilder, wanted: TaskVersion) -> Target:
-    position = wanted.positions.get(name, Offset(0)) if spec.logging else Offset(0)
-    marker = StorePosition(wanted.version, position, wanted.sealed)
-    return target_of(spec, wanted.application_id, wanted.partition, marker, wanted.origins.get(name))
+    offset = wanted.positions.get(name, Offset(0)) if spec.logging else Offset(0)
+    position = StorePosition(wanted.version, offset, wanted.sealed)
+    return target_of(spec, wanted.application_id, wanted.partition, position, wanted.origins.get(name))
 
 
-def _refuse_foreign(backend: Backend, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:
+def _refuse_foreign(here: StorePosition, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:
     """A store of another history (another log, or a branch that a backup undid) is as good as damaged."""
-    here = marker_of(backend, name)
     if not here.sealed or here.sealed == wanted.sealed or here.version > wanted.version:
         return
     if not is_known(here.toward or here.version, here.sealed):

@@ -10,32 +10,3 @@ A snapshot is of one store, at one committed version of one history. It is never
 reading the changelog from its beginning. So whatever is wrong with one is told, and an older one, or the
 changelog, takes its place; it never becomes another result.
 """
-
-from __future__ import annotations
-
-from millstream.state.snapshots.catalogue import (
-    RetainedSnapshot,
-    changelog_positions,
-    newest_versions,
-    retained_snapshots,
-    retained_versions,
-)
-from millstream.state.snapshots.errors import DamagedSnapshotError, SnapshotStorageError
-from millstream.state.snapshots.manifest import Snapshot, SnapshotPlace, StoredFile
-from millstream.state.snapshots.storage import SnapshotStorage, absolute_location, open_storage
-
-__all__ = [
-    "DamagedSnapshotError",
-    "RetainedSnapshot",
-    "Snapshot",
-    "SnapshotPlace",
-    "SnapshotStorage",
-    "SnapshotStorageError",
-    "StoredFile",
-    "absolute_location",
-    "changelog_positions",
-    "newest_versions",
-    "open_storage",
-    "retained_snapshots",
-    "retained_versions",
-]

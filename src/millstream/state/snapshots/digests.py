@@ -2,13 +2,13 @@
 
 A snapshot of RocksDB shares its sorted files with the store by hard links, and they never change. So a file
 that is still the same (same store, name, inode, size and time of its last change) has the digest it had, and
-a snapshot reads only what is new. The book is kept beside the state and may be lost at any time.
+a snapshot reads only what is new. This cache is kept beside the state and may be lost at any time.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +17,8 @@ import msgspec
 
 from millstream.durable import temporary_name
 from millstream.state.snapshots.manifest import StoredFile
-from millstream.state.snapshots.storage import CHUNK_BYTES
 
-__all__ = ["Digests", "chunks_of", "copied"]
+__all__ = ["Digests", "copied"]
 
 
 class _Known(msgspec.Struct, frozen=True, array_like=True):
@@ -29,7 +28,7 @@ class _Known(msgspec.Struct, frozen=True, array_like=True):
     digest: str
 
 
-class _Book(msgspec.Struct):
+class _Cache(msgspec.Struct):
     store_id: str
     files: dict[str, _Known]
 
@@ -37,8 +36,8 @@ class _Book(msgspec.Struct):
 class Digests:
     """The digests of one store's shared files."""
 
-    def __init__(self, book: Path, store_id: str) -> None:
-        self._path = book
+    def __init__(self, cache: Path, store_id: str) -> None:
+        self._path = cache
         self._store_id = store_id
         self._known = self._read()
         self._seen: dict[str, _Known] = {}
@@ -62,22 +61,15 @@ class Digests:
     def keep(self) -> None:
         """Remember the digests of the files that were asked for. Nobody needs it to be durable."""
         temporary = temporary_name(self._path)
-        temporary.write_bytes(msgspec.json.encode(_Book(self._store_id, self._seen)))
+        temporary.write_bytes(msgspec.json.encode(_Cache(self._store_id, self._seen)))
         temporary.replace(self._path)
 
     def _read(self) -> dict[str, _Known]:
         with suppress(OSError, msgspec.DecodeError):
-            book = msgspec.json.decode(self._path.read_bytes(), type=_Book)
-            if book.store_id == self._store_id:
-                return book.files
+            cache = msgspec.json.decode(self._path.read_bytes(), type=_Cache)
+            if cache.store_id == self._store_id:
+                return cache.files
         return {}
-
-
-def chunks_of(file: Path) -> Iterator[bytes]:
-    """The content of a file, chunk by chunk."""
-    with file.open("rb") as opened:
-        while chunk := opened.read(CHUNK_BYTES):
-            yield chunk
 
 
 def copied(chunks: Iterable[bytes], write: Callable[[bytes], object], most: int) -> tuple[str, int]:
@@ -100,7 +92,5 @@ def copied(chunks: Iterable[bytes], write: Callable[[bytes], object], most: int)
 
 def _digest(file: Path) -> str:
     """SHA-256: where the processor has instructions for it, it is as fast as a disk."""
-    digest = hashlib.sha256()
-    for chunk in chunks_of(file):
-        digest.update(chunk)
-    return digest.hexdigest()
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

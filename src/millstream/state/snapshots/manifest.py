@@ -14,7 +14,7 @@ import msgspec
 
 from millstream.durable import DamagedFileError, FormatVersionError, FrameKind
 from millstream.state.changelog.follow import StorePosition
-from millstream.state.snapshots.errors import DamagedSnapshotError, SnapshotFormatError
+from millstream.state.errors import DamagedSnapshotError, SnapshotFormatError
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.types import Version
 
@@ -47,7 +47,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     backend: str
     format: int
     """The format version of the backend's files."""
-    marker: StorePosition
+    position: StorePosition = msgspec.field(name="marker")
     files: tuple[StoredFile, ...]
 
     @property
@@ -87,9 +87,9 @@ class ManifestName:
         return f"manifests/{self.version:020d}-{self.sealed}"
 
     @staticmethod
-    def of(marker: StorePosition) -> ManifestName:
-        """The name of the snapshot of a store that has this marker."""
-        return ManifestName(marker.version, marker.sealed)
+    def of(position: StorePosition) -> ManifestName:
+        """The name of the snapshot of a store that stands there."""
+        return ManifestName(position.version, position.sealed)
 
     @staticmethod
     def parsed(name: str) -> ManifestName | None:
@@ -118,9 +118,9 @@ def read_snapshot(storage: SnapshotStorage, place: SnapshotPlace, name: Manifest
         raise SnapshotFormatError(str(error)) from error
     except DamagedFileError as error:
         raise DamagedSnapshotError(str(error)) from error
-    if snapshot.place != place or ManifestName.of(snapshot.marker) != name:
+    if snapshot.place != place or ManifestName.of(snapshot.position) != name:
         raise DamagedSnapshotError(
-            f"{where} holds version {snapshot.marker.version} of store {snapshot.store!r} of task "
+            f"{where} holds version {snapshot.position.version} of store {snapshot.store!r} of task "
             f"{snapshot.task} of application {snapshot.application_id!r} on {snapshot.backend}: it was moved "
             "or renamed."
         )

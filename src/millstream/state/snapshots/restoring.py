@@ -19,13 +19,17 @@ from millstream.durable import UnsafeFolderError, disk_errors_named, ensure_priv
 from millstream.durable.layer import FILE_MODE
 from millstream.log.api import Log
 from millstream.state.backends.api import Backend
-from millstream.state.changelog.follow import RestoreListener, Target, Watch, marker_of
-from millstream.state.errors import DamagedStoreError, StoreFormatError
+from millstream.state.changelog.follow import RestoreListener, Target, position_of, reported
+from millstream.state.errors import (
+    DamagedSnapshotError,
+    DamagedStoreError,
+    SnapshotStorageError,
+    StoreFormatError,
+)
 from millstream.state.local.directory import RESTORING_FOLDER
 from millstream.state.local.store_on_disk import StoreOnDisk
-from millstream.state.snapshots.catalogue import listing
 from millstream.state.snapshots.digests import copied
-from millstream.state.snapshots.errors import DamagedSnapshotError, SnapshotStorageError
+from millstream.state.snapshots.listing import listing
 from millstream.state.snapshots.manifest import (
     ManifestName,
     Snapshot,
@@ -98,17 +102,17 @@ class Restorer:
             except (DamagedSnapshotError, SnapshotStorageError) as error:
                 self._tell(error)
                 continue
-            if self._reaches(snapshot.marker.position) and beyond < snapshot.marker.position:
+            if self._reaches(snapshot.position.offset) and beyond < snapshot.position.offset:
                 yield snapshot
 
-    def _reaches(self, position: Offset) -> bool:
+    def _reaches(self, offset: Offset) -> bool:
         """Whether the changelog goes on from there: it is not beyond its end, and no deletion was dropped."""
-        if position > self.wanted.marker.position:
+        if offset > self.wanted.position.offset:
             return False
-        return self.log is None or position >= self.log.compacted(self.wanted.changelog).deletes_gone_to
+        return self.log is None or offset >= self.log.compacted(self.wanted.changelog).deletes_gone_to
 
     def _is_ours(self, name: ManifestName) -> bool:
-        wanted = self.wanted.marker
+        wanted = self.wanted.position
         if name.version == wanted.version:
             return name.sealed == wanted.sealed
         return name.version < wanted.version and self.is_known(name.version, name.sealed)
@@ -116,26 +120,18 @@ class Restorer:
     def _fetched(self, snapshot: Snapshot) -> Path:
         folder = self.store.directory.path / RESTORING_FOLDER
         shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
-        watch = Watch(
-            Target(self.wanted.store, self.wanted.changelog, snapshot.marker),
-            Offset(0),
-            self.listener,
-            snapshot.marker.version,
-        )
-        watch.start()
+        target = Target(self.wanted.store, self.wanted.changelog, snapshot.position)
         done = 0
-        try:
-            with disk_errors_named(folder):
-                ensure_private_folder(folder)
-                for file in snapshot.files:
-                    self._fetch(file, folder / file.name)
-                    done += file.size
-                    share = snapshot.marker.position * done // max(1, snapshot.bytes)
-                    watch.applied(Offset(share), file.size)
-        except BaseException:
-            watch.suspend()
-            raise
-        watch.end()
+        with (
+            reported(target, Offset(0), self.listener, snapshot.position.version) as report,
+            disk_errors_named(folder),
+        ):
+            ensure_private_folder(folder)
+            for file in snapshot.files:
+                self._fetch(file, folder / file.name)
+                done += file.size
+                share = snapshot.position.offset * done // max(1, snapshot.bytes)
+                report(Offset(share), file.size)
         return folder
 
     def _fetch(self, file: StoredFile, target: Path) -> None:
@@ -156,13 +152,14 @@ class Restorer:
             backend = self.store.made_from(folder)
         except (DamagedStoreError, StoreFormatError) as error:
             raise DamagedSnapshotError(
-                f"Version {snapshot.marker.version} in {where} makes no store ({error})."
+                f"Version {snapshot.position.version} in {where} makes no store ({error})."
             ) from error
-        if marker_of(backend, self.place.store) != snapshot.marker:
+        if position_of(backend, self.place.store) != snapshot.position:
             backend.close()
             self.store.remove()
             raise DamagedSnapshotError(
-                f"Version {snapshot.marker.version} in {where} holds another version than its manifest says."
+                f"Version {snapshot.position.version} in {where} holds another version than its manifest "
+                "says."
             )
         return backend
 

@@ -34,11 +34,18 @@ from millstream.durable import (
     temporary_name,
 )
 from millstream.errors import ConfigError
-from millstream.state.snapshots.errors import SnapshotStorageError
+from millstream.state.errors import SnapshotStorageError
 
-__all__ = ["ArrowStorage", "FolderStorage", "SnapshotStorage", "absolute_location", "open_storage"]
+__all__ = [
+    "ArrowStorage",
+    "FolderStorage",
+    "SnapshotStorage",
+    "absolute_location",
+    "chunks_of",
+    "open_storage",
+]
 
-CHUNK_BYTES: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20
 _SCHEMES: Final = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "mock")
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
@@ -95,9 +102,8 @@ class FolderStorage:
 
     def read(self, name: str) -> Iterator[bytes]:
         """See :meth:`SnapshotStorage.read`."""
-        with _named(self.shown(name)), (self.root / name).open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                yield chunk
+        with _named(self.shown(name)):
+            yield from chunks_of(self.root / name)
 
     def delete(self, name: str) -> None:
         """See :meth:`SnapshotStorage.delete`."""
@@ -145,7 +151,7 @@ class ArrowStorage:
     def read(self, name: str) -> Iterator[bytes]:
         """See :meth:`SnapshotStorage.read`."""
         with self._at(name) as (filesystem, path), filesystem.open_input_stream(path) as stream:
-            while chunk := stream.read(CHUNK_BYTES):
+            while chunk := stream.read(_CHUNK_BYTES):
                 yield chunk
 
     def delete(self, name: str) -> None:
@@ -163,6 +169,13 @@ class ArrowStorage:
                 self._opened = filesystem, root.rstrip("/")
             filesystem, root = self._opened
             yield filesystem, f"{root}/{name}"
+
+
+def chunks_of(file: Path) -> Iterator[bytes]:
+    """The content of a file, chunk by chunk."""
+    with file.open("rb") as opened:
+        while chunk := opened.read(_CHUNK_BYTES):
+            yield chunk
 
 
 def open_storage(location: str, *, files: FileLayer = OS_FILES) -> SnapshotStorage:

@@ -20,20 +20,20 @@ from millstream.durable import disk_errors_named, ensure_private_folder, held_lo
 from millstream.errors import MillstreamError
 from millstream.state.backends.api import Backend
 from millstream.state.backends.folder import FORMAT_FILE, Format
-from millstream.state.changelog.follow import StorePosition, marker_of
-from millstream.state.local.directory import LOCK_FILE, SNAPSHOTS_FOLDER, TaskDirectory
-from millstream.state.snapshots.catalogue import Listing, listing
-from millstream.state.snapshots.digests import Digests, chunks_of
-from millstream.state.snapshots.errors import (
+from millstream.state.changelog.follow import StorePosition, position_of
+from millstream.state.errors import (
     DamagedSnapshotError,
     SnapshotFormatError,
     SnapshotStorageError,
 )
+from millstream.state.local.directory import LOCK_FILE, SNAPSHOTS_FOLDER, TaskDirectory
+from millstream.state.snapshots.digests import Digests
+from millstream.state.snapshots.listing import Listing, listing
 from millstream.state.snapshots.manifest import KIND, ManifestName, Snapshot, SnapshotPlace, read_snapshot
-from millstream.state.snapshots.storage import SnapshotStorage
+from millstream.state.snapshots.storage import SnapshotStorage, chunks_of
 from millstream.types import Version
 
-__all__ = ["Outcome", "Taker", "take_snapshots"]
+__all__ = ["Outcome", "SnapshotSettings", "take_snapshots"]
 
 _NOTHING: Final = Version(0)
 
@@ -56,7 +56,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Taker:
+class SnapshotSettings:
     """Where snapshots of a task go, and how many stay."""
 
     storage: SnapshotStorage
@@ -68,7 +68,9 @@ class Taker:
 
 
 def take_snapshots(
-    directory: TaskDirectory, opened: AbstractContextManager[Mapping[str, Backend]], taker: Taker
+    directory: TaskDirectory,
+    opened: AbstractContextManager[Mapping[str, Backend]],
+    settings: SnapshotSettings,
 ) -> list[Outcome]:
     """Take a snapshot of every store that has changed since its last one.
 
@@ -81,44 +83,59 @@ def take_snapshots(
 
     A failure of one store is told in its outcome, and does not keep the others from theirs.
     """
-    task = next(iter(taker.places.values())).task
-    try:
-        with _workshop(directory) as workshop, ExitStack() as pins:
-            before = {store: listing(taker.storage, place) for store, place in taker.places.items()}
-            # 1.
-            with opened as backends:
-                begun = [
-                    copy for store in backends if (copy := _begun(workshop, store, backends, before, pins))
-                ]
-            copies = [copy if isinstance(copy, Outcome) else _copied(copy) for copy in begun]
-            pins.close()
-            failpoints.hit("snapshot.copied")
-            return [
-                copy if isinstance(copy, Outcome) else _stored(copy, before[copy.store], taker, workshop)
-                for copy in copies
-            ]
-    except (MillstreamError, OSError) as error:
-        return [Outcome(task, None, problem=str(error))]
+    task = next(iter(settings.places.values())).task
+    outcomes: list[Outcome] = []
+    with _told(outcomes, task), _scratch(directory) as scratch, ExitStack() as pins:
+        before = {store: listing(settings.storage, place) for store, place in settings.places.items()}
+        copies: list[_Copy] = []
+        # 1.
+        with opened as backends:
+            for store, backend in backends.items():
+                with _told(outcomes, task, store), disk_errors_named(scratch / store):
+                    position = position_of(backend, store)
+                    if position.version > 0 and ManifestName.of(position) not in before[store].manifests:
+                        finish = pins.enter_context(backend.begin_snapshot(scratch / store))
+                        copies.append(_Copy(settings.places[store], position, scratch / store, finish))
+        copied: list[_Copy] = []
+        for copy in copies:
+            with _told(outcomes, task, copy.place.store), disk_errors_named(copy.folder):
+                copy.finish()
+                copied.append(copy)
+        pins.close()
+        failpoints.hit("snapshot.copied")
+        for copy in copied:
+            with _told(outcomes, task, copy.place.store):
+                outcomes.append(_stored(copy, before[copy.place.store], settings))
+    return outcomes
 
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    store: str
-    marker: StorePosition
+    place: SnapshotPlace
+    position: StorePosition
     folder: Path
     finish: Callable[[], None]
 
 
 @contextmanager
-def _workshop(directory: TaskDirectory) -> Iterator[Path]:
-    """A folder beside the stores, empty but for the books; for one process at a time."""
-    workshop = directory.path / SNAPSHOTS_FOLDER
-    with disk_errors_named(workshop):
-        ensure_private_folder(workshop)
-        with held_lock(workshop / LOCK_FILE, timeout_ms=0):
+def _told(outcomes: list[Outcome], task: str, store: str | None = None) -> Iterator[None]:
+    """Make an outcome of a failure."""
+    try:
+        yield
+    except (MillstreamError, OSError) as error:
+        outcomes.append(Outcome(task, store, problem=str(error)))
+
+
+@contextmanager
+def _scratch(directory: TaskDirectory) -> Iterator[Path]:
+    """A folder beside the stores, empty but for known digests; for one process at a time."""
+    scratch = directory.path / SNAPSHOTS_FOLDER
+    with disk_errors_named(scratch):
+        ensure_private_folder(scratch)
+        with held_lock(scratch / LOCK_FILE, timeout_ms=0):
             _empty(directory)  # what a killed process left
             try:
-                yield workshop
+                yield scratch
             finally:
                 with suppress(OSError):
                     _empty(directory)
@@ -129,65 +146,34 @@ def _empty(directory: TaskDirectory) -> None:
         remove_tree_in_steps(path)
 
 
-def _begun(
-    workshop: Path,
-    store: str,
-    backends: Mapping[str, Backend],
-    before: Mapping[str, Listing],
-    pins: ExitStack,
-) -> _Copy | Outcome | None:
-    """The beginning of a copy of a store, if it stands at a version that has no snapshot yet."""
-    folder = workshop / store
-    try:
-        marker = marker_of(backends[store], store)
-        if marker.version <= 0 or ManifestName.of(marker) in before[store].manifests:
-            return None
-        with disk_errors_named(folder):
-            finish = pins.enter_context(backends[store].begin_snapshot(folder))
-    except (MillstreamError, OSError) as error:
-        return Outcome(workshop.parent.name, store, problem=str(error))
-    return _Copy(store, marker, folder, finish)
-
-
-def _copied(copy: _Copy) -> _Copy | Outcome:
-    try:
-        with disk_errors_named(copy.folder):
-            copy.finish()
-    except (MillstreamError, OSError) as error:
-        return Outcome(copy.folder.parent.parent.name, copy.store, problem=str(error))
-    return copy
-
-
-def _stored(copy: _Copy, before: Listing, taker: Taker, workshop: Path) -> Outcome:
-    place = taker.places[copy.store]
+def _stored(copy: _Copy, before: Listing, settings: SnapshotSettings) -> Outcome:
+    place = copy.place
     try:
         form = _format(copy.folder)
-        digests = Digests(workshop / f"{place.backend}-{copy.store}.digests", form.id)
+        digests = Digests(copy.folder.with_name(f"{place.backend}-{place.store}.digests"), form.id)
         files = tuple(digests.of(file) for file in sorted(copy.folder.iterdir()))
         digests.keep()
         snapshot = Snapshot(
-            place.application_id, place.task, place.store, place.backend, form.format, copy.marker, files
+            place.application_id, place.task, place.store, place.backend, form.format, copy.position, files
         )
         # 2.
         stored_bytes = 0
         there = dict(before.files)
         for file in files:
             if there.get(file.stored_as) != file.size:  # else there already, and whole
-                taker.storage.put(f"{place.folder}/{file.stored_as}", chunks_of(copy.folder / file.name))
+                settings.storage.put(f"{place.folder}/{file.stored_as}", chunks_of(copy.folder / file.name))
                 there[file.stored_as] = file.size
                 stored_bytes += file.size
                 failpoints.hit("snapshot.file_stored")
         # 3.
-        name = ManifestName.of(copy.marker)
-        taker.storage.put(f"{place.folder}/{name}", [KIND.encode(snapshot)])
+        name = ManifestName.of(copy.position)
+        settings.storage.put(f"{place.folder}/{name}", [KIND.encode(snapshot)])
         failpoints.hit("snapshot.written")
-        problem = _tidied(snapshot, taker)
-    except (MillstreamError, OSError) as error:
-        return Outcome(place.task, copy.store, problem=str(error))
+        problem = _tidied(snapshot, settings)
+        return Outcome(place.task, place.store, copy.position.version, stored_bytes, snapshot.bytes, problem)
     finally:
         with suppress(OSError):
             remove_tree_in_steps(copy.folder)
-    return Outcome(place.task, copy.store, copy.marker.version, stored_bytes, snapshot.bytes, problem)
 
 
 def _format(folder: Path) -> Format:
@@ -198,22 +184,22 @@ def _format(folder: Path) -> Format:
         return Format("", 0, "snapshot", "")
 
 
-def _tidied(new: Snapshot, taker: Taker) -> str | None:
+def _tidied(new: Snapshot, settings: SnapshotSettings) -> str | None:
     """Steps 4 and 5; what could not be done, if anything."""
-    place, storage = new.place, taker.storage
+    place, storage = new.place, settings.storage
     now = listing(storage, place)
     missing = [file for file in new.files if now.files.get(file.stored_as) != file.size]
     if missing:
-        storage.delete(f"{place.folder}/{ManifestName.of(new.marker)}")
+        storage.delete(f"{place.folder}/{ManifestName.of(new.position)}")
         raise SnapshotStorageError(
             f"{storage.shown(f'{place.folder}/{missing[0].stored_as}')} is gone, though it was stored for "
-            f"version {new.marker.version}. The snapshot is taken back. Likely cause: another process takes "
-            "snapshots of the same task. Remedy: none is needed if that was a coordinator that is being "
-            "replaced."
+            f"version {new.position.version}. The snapshot is taken back. Likely cause: another process "
+            "takes snapshots of the same task. Remedy: none is needed if that was a coordinator that is "
+            "being replaced."
         )
     try:
         # 4.
-        kept, problem = _kept(new, now, taker)
+        kept, problem = _kept(new, now, settings)
         if kept is None:
             return problem
         for name in now.manifests:
@@ -222,7 +208,7 @@ def _tidied(new: Snapshot, taker: Taker) -> str | None:
                 failpoints.hit("snapshot.dropped")
         # 5.
         named = {file.stored_as for snapshot in kept.values() for file in snapshot.files}
-        for stored in (*(file for file in now.files if file not in named), *now.litter):
+        for stored in (*(file for file in now.files if file not in named), *now.temporaries):
             storage.delete(f"{place.folder}/{stored}")
             failpoints.hit("snapshot.file_deleted")
     except (MillstreamError, OSError) as error:
@@ -231,23 +217,23 @@ def _tidied(new: Snapshot, taker: Taker) -> str | None:
 
 
 def _kept(
-    new: Snapshot, now: Listing, taker: Taker
+    new: Snapshot, now: Listing, settings: SnapshotSettings
 ) -> tuple[dict[ManifestName, Snapshot] | None, str | None]:
     """The snapshots that stay: the newest of this history, and what is newer and not of it.
 
     The latter may belong to a history that a backup undid, or to somebody else: it is not ours to delete
     until this history has passed it by. None if nobody can tell, because another release wrote one.
     """
-    ours = ManifestName.of(new.marker)
+    ours = ManifestName.of(new.position)
     kept: dict[ManifestName, Snapshot] = {}
     problem: str | None = None
     counted = 0
     for name in now.manifests:
-        is_ours = name == ours or taker.is_known(name.version, name.sealed)
-        if counted >= taker.retained or (not is_ours and name.version <= ours.version):
+        is_ours = name == ours or settings.is_known(name.version, name.sealed)
+        if counted >= settings.retained or (not is_ours and name.version <= ours.version):
             continue
         try:
-            kept[name] = new if name == ours else read_snapshot(taker.storage, new.place, name)
+            kept[name] = new if name == ours else read_snapshot(settings.storage, new.place, name)
         except SnapshotFormatError as error:
             return None, str(error)
         except DamagedSnapshotError as error:
@@ -261,10 +247,10 @@ def _kept(
 
 def problems(outcomes: Sequence[Outcome]) -> list[str]:
     """What a log should say about them."""
-    return [_told(outcome) for outcome in outcomes if outcome.problem is not None]
+    return [_message(outcome) for outcome in outcomes if outcome.problem is not None]
 
 
-def _told(outcome: Outcome) -> str:
+def _message(outcome: Outcome) -> str:
     whose = f"task {outcome.task}"
     if outcome.store is not None:
         whose = f"store {outcome.store!r} of {whose}"
