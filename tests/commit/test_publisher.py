@@ -74,7 +74,7 @@ class Application:
         worker = Worker(
             plan=word_count().plan(),
             config=StreamsConfig(),
-            folder=self.storage,
+            storage=self.storage,
             log=self.log,
             directory=self._state,
             backend="lmdb",
