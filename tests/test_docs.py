@@ -105,7 +105,7 @@ def test_the_life_of_a_record_passes_the_stations() -> None:
         "task/task.py:Task.process",
         "processors/stateless.py:FlatMapValues",
         "state/stores/overlay.py:Overlay.get_many",
-        "task/task.py:Sealed",
+        "task/task.py:TaskResult",
     ]
     places = [text.index(f"`{station}`") for station in stations]
     assert places == sorted(places)

@@ -29,7 +29,7 @@ from millstream.log.errors import DamagedLogError
 from millstream.state.backends.api import Backend
 from millstream.state.changelog.follow import StorePosition, follow, position_of
 from millstream.state.local import task_stores
-from millstream.task.task import Sealed
+from millstream.task.task import TaskResult
 from millstream.types import Attempt, Epoch, Offset, Term, Version
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -97,7 +97,7 @@ def the_power_fails_after_an_epoch(world: World) -> None:
 
 
 def applies_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    def process(*args: Any) -> Sealed:
+    def process(*args: Any) -> TaskResult:
         given = inspect.signature(real).bind(*args).arguments
         job, sub, entry, backends = (given[name] for name in ("job", "sub", "entry", "backends"))
         sealed = real(*args)

@@ -20,7 +20,7 @@ from millstream import serdes
 from millstream.log.blocks import record_batch
 from millstream.processors.columns import column
 from millstream.task.records import OutputBatch, RawBatch
-from millstream.task.task import Sealed
+from millstream.task.task import TaskResult
 from millstream.topology.topology import Topology
 
 Row = tuple[Any, Any, int, Any]
@@ -47,7 +47,7 @@ class CutRunner(EpochRunner):
         super().__init__(topology, **settings)
         self.rows_per_commit = rows_per_commit
 
-    def run_task(self, task: MemoryTask, raws: Sequence[RawBatch]) -> Sealed:
+    def run_task(self, task: MemoryTask, raws: Sequence[RawBatch]) -> TaskResult:
         outputs: list[OutputBatch] = []
         *cuts, last = _cuts(raws, self.rows_per_commit)
         for cut in cuts:

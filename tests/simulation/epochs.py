@@ -19,7 +19,7 @@ from millstream.engine.memory import MemoryApplication, MemoryRecord, Shuffle
 from millstream.engine.memory_task import MemoryTask
 from millstream.task.metrics import Metrics
 from millstream.task.records import RawBatch
-from millstream.task.task import Sealed
+from millstream.task.task import TaskResult
 from millstream.topology.topology import Topology
 
 __all__ = ["EpochRunner", "MemoryTask", "Shuffle"]
@@ -101,7 +101,7 @@ class EpochRunner:
         self._queue.raws = sorted(raws, key=lambda raw: (raw.topic, raw.partition))
         self._application.run_epoch(tick=True)
 
-    def run_task(self, task: MemoryTask, raws: Sequence[RawBatch]) -> Sealed:
+    def run_task(self, task: MemoryTask, raws: Sequence[RawBatch]) -> TaskResult:
         """One task's part of the epoch."""
         return task.run(raws, tick=True, max_rows=self.max_rows)
 

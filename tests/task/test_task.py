@@ -13,7 +13,7 @@ from millstream.state.backends.memory import MemoryBackend
 from millstream.state.stores.factory import open_store
 from millstream.task.metrics import Metrics
 from millstream.task.serde_book import SerdeBook
-from millstream.task.task import Sealed, Task, TaskEnvironment, TaskState
+from millstream.task.task import Task, TaskEnvironment, TaskResult, TaskState
 
 
 class Bench:
@@ -46,7 +46,7 @@ class Bench:
         )
         self.task = Task(self.sub, 3, environment, state)
 
-    def epoch(self, *raws: Any, max_rows: int | None = None) -> Sealed:
+    def epoch(self, *raws: Any, max_rows: int | None = None) -> TaskResult:
         self.task.process(raws, max_rows=max_rows)
         return self.task.seal()
 
@@ -116,7 +116,7 @@ def ticking() -> StreamsBuilder:
     return builder
 
 
-def rows(sealed: Sealed) -> list[tuple[Any, Any, int]]:
+def rows(sealed: TaskResult) -> list[tuple[Any, Any, int]]:
     return [row for out in sealed.outputs for row in zip(out.keys, out.values, out.timestamps, strict=True)]
 
 

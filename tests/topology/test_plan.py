@@ -25,7 +25,7 @@ def word_count(store: str = "counts", *, logging: bool = True) -> Plan:
 def test_a_sub_topology_runs_a_level_below_the_one_that_feeds_it() -> None:
     plan = word_count()
     assert [(sub.number, sub.level) for sub in plan.subtopologies] == [(0, 0), (1, 1)]
-    assert [[sub.number for sub in level] for level in plan.steps] == [[0], [1]]
+    assert [[sub.number for sub in level] for level in plan.levels] == [[0], [1]]
 
 
 def test_independent_sub_topologies_share_a_level() -> None:
@@ -33,7 +33,7 @@ def test_independent_sub_topologies_share_a_level() -> None:
     builder.stream("a").to("x")
     builder.stream("b").to("y")
     plan = builder.build().plan()
-    assert [[sub.number for sub in level] for level in plan.steps] == [[0, 1]]
+    assert [[sub.number for sub in level] for level in plan.levels] == [[0, 1]]
 
 
 def test_a_sub_topology_waits_for_the_deepest_one_that_feeds_it() -> None:
@@ -42,12 +42,12 @@ def test_a_sub_topology_waits_for_the_deepest_one_that_feeds_it() -> None:
     twice = once.repartition(name="twice")
     builder.stream("b", **STRINGS).repartition(name="other").merge(twice).to("out")
     plan = builder.build().plan()
-    assert [[sub.number for sub in level] for level in plan.steps] == [[0, 3], [1], [2]]
+    assert [[sub.number for sub in level] for level in plan.levels] == [[0, 3], [1], [2]]
 
 
 def test_an_empty_topology_has_no_steps() -> None:
     plan = Topology().plan()
-    assert (plan.subtopologies, plan.steps) == ((), ())
+    assert (plan.subtopologies, plan.levels) == ((), ())
 
 
 def test_tasks_are_named_as_kafka_names_them() -> None:

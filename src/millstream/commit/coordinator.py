@@ -233,7 +233,7 @@ class CommitCoordinator:
             PlannedTask(
                 sub.task_id(number), sub.number, Partition(number), sub.level, homes.get(sub.task_id(number))
             )
-            for level in self.plan.steps
+            for level in self.plan.levels
             for sub in level
             for number in range(self.plan.task_count(sub, self.counts))
         )

@@ -37,7 +37,7 @@ from millstream.task.routing import by_partition
 from millstream.task.serde_book import SerdeBook
 from millstream.task.shuffle_block import ShuffleBlock, shuffle_block_of
 from millstream.task.stage_timer import StageTimer
-from millstream.task.task import Sealed, Task, TaskEnvironment, TaskState
+from millstream.task.task import Task, TaskEnvironment, TaskResult, TaskState
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Attempt, Epoch, Offset, Partition, Version
 
@@ -226,7 +226,7 @@ def _process(
     backends: Mapping[str, Backend],
     book: SerdeBook,
     metrics: Metrics,
-) -> Sealed:
+) -> TaskResult:
     stores = {
         name: open_store(
             spec, backends[name], book.bound(name, "key", spec.key), book.bound(name, "value", spec.value)
@@ -378,7 +378,7 @@ def _seal(
     sub: SubTopology,
     planned: PlannedTask,
     attempt: Attempt,
-    sealed: Sealed,
+    sealed: TaskResult,
     outputs: Mapping[tuple[str, Partition], Sequence[RawBatch]],
 ) -> SealedFile:
     published: dict[tuple[str, Partition], pa.RecordBatch] = {

@@ -27,7 +27,7 @@ from millstream.serdes.columns import codec_of
 from millstream.serdes.columns.types import canonical, is_json
 
 __all__ = [
-    "ColumnStep",
+    "ColumnOperator",
     "RecordColumn",
     "checked",
     "column_aggregate",
@@ -111,7 +111,7 @@ def checked(expression: pl.Expr, operator: str) -> pl.Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnStep:
+class ColumnOperator:
     """An operator over expressions, and the serdes of what each of them gives, where that can be told."""
 
     make: Callable[..., Operator]
@@ -131,7 +131,7 @@ _OPERATORS: dict[str, Callable[..., Operator]] = {
 
 def column_step(
     operator: str, expressions: tuple[pl.Expr, ...], key_serde: Any, value_serde: Any
-) -> ColumnStep:
+) -> ColumnOperator:
     """The operator of that name over expressions, behind keys and values of some serdes.
 
     The serdes of its results write what `serdes.auto` would write. An expression that can't work on the types
@@ -142,7 +142,7 @@ def column_step(
     if operator == "flat_map_values":
         results = [result.inner if isinstance(result, pl.List) else None for result in results]  # type: ignore[misc]
     make = partial(_OPERATORS[operator], *expressions, declared=declared)
-    return ColumnStep(make, tuple(map(_serde_of, results)))
+    return ColumnOperator(make, tuple(map(_serde_of, results)))
 
 
 def column_branch(predicates: tuple[Any, ...], key_serde: Any, value_serde: Any) -> Callable[..., Operator]:
@@ -158,15 +158,15 @@ def column_branch(predicates: tuple[Any, ...], key_serde: Any, value_serde: Any)
 
 def column_aggregate(
     name: str, aggregation: Aggregation, of: pl.Expr | None, key_serde: Any, value_serde: Any
-) -> ColumnStep:
+) -> ColumnOperator:
     """An aggregation of the column tier; `of` says what of each record is folded, None its value."""
     declared = declared_by(key_serde, value_serde)
     result = None if of is None else _result_type(checked(of, name), declared, name)
     make = partial(ColumnAggregation, aggregation=aggregation, of=of, declared=declared)
-    return ColumnStep(make, (_serde_of(result),))
+    return ColumnOperator(make, (_serde_of(result),))
 
 
-def column_reduce(reducer: pl.Expr, key_serde: Any, value_serde: Any) -> ColumnStep:
+def column_reduce(reducer: pl.Expr, key_serde: Any, value_serde: Any) -> ColumnOperator:
     """A reduction of the column tier: the expression makes one value of several."""
     if set(reducer.meta.root_names()) != {"value"} or not reducer.meta.is_scalar():
         raise TopologyError(
@@ -179,7 +179,7 @@ def column_reduce(reducer: pl.Expr, key_serde: Any, value_serde: Any) -> ColumnS
         raise TopologyError(f"reduce: {reducer} gives {result}, but values are {declared.value}")
     aggregation = reduce_in_columns(reducer, declared.value)
     make = partial(ColumnAggregation, aggregation=aggregation, of=None, declared=declared)
-    return ColumnStep(make, (value_serde,))
+    return ColumnOperator(make, (value_serde,))
 
 
 def declared_by(key_serde: Any, value_serde: Any) -> Declared:

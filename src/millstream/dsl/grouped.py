@@ -282,10 +282,14 @@ class KGroupedStream(Generic[K, V]):
             from millstream.dsl.columns import column_aggregate  # noqa: PLC0415 - imports Polars
 
             found = aggregation(None)
-            step = column_aggregate(name, found, of, self.key_serde, self.value_serde)
+            columns = column_aggregate(name, found, of, self.key_serde, self.value_serde)
             # What an expression looks at is only known behind the repartition.
             known_in_front = found.columns is None or not found.columns.looks_at_values
-            return replace(COLUMNAR, combine=found if known_in_front else None), step.make, step.serdes[0]
+            return (
+                replace(COLUMNAR, combine=found if known_in_front else None),
+                columns.make,
+                columns.serdes[0],
+            )
         return *_in_rows(aggregation(of)), None
 
     def _aggregate(

@@ -26,7 +26,7 @@ from millstream.topology.topology import Topology, operator_of
 if TYPE_CHECKING:
     import polars as pl
 
-    from millstream.dsl.columns import ColumnStep
+    from millstream.dsl.columns import ColumnOperator
 
 _NEW_KEY = replace(CHAINED, changes_key=True)
 _NEW_KEY_IN_COLUMNS = replace(COLUMNAR, changes_key=True)
@@ -90,8 +90,8 @@ class KStream(Generic[K, V]):
         True
         """
         if isinstance(mapper, tuple):
-            step = self._column_step("map", *mapper)
-            return self._then(_NEW_KEY_IN_COLUMNS, step.make, "KSTREAM-MAP-", name, *step.serdes)
+            columns = self._in_columns("map", *mapper)
+            return self._then(_NEW_KEY_IN_COLUMNS, columns.make, "KSTREAM-MAP-", name, *columns.serdes)
         return self._then(_NEW_KEY, partial(stateless.Map, mapper), "KSTREAM-MAP-", name, None, None)
 
     @overload
@@ -106,8 +106,8 @@ class KStream(Generic[K, V]):
         'KSTREAM-MAPVALUES-0000000001'
         """
         if is_expression(mapper):
-            step = self._column_step("map_values", mapper)
-            return self._new_values(COLUMNAR, step.make, "KSTREAM-MAPVALUES-", name, *step.serdes)
+            columns = self._in_columns("map_values", mapper)
+            return self._new_values(COLUMNAR, columns.make, "KSTREAM-MAPVALUES-", name, *columns.serdes)
         return self._new_values(CHAINED, partial(stateless.MapValues, mapper), "KSTREAM-MAPVALUES-", name)
 
     def map_values_with_key(self, mapper: Callable[[K, V], V2], *, name: str | None = None) -> KStream[K, V2]:
@@ -148,8 +148,8 @@ class KStream(Generic[K, V]):
         'KSTREAM-FLATMAPVALUES-0000000001'
         """
         if is_expression(mapper):
-            step = self._column_step("flat_map_values", mapper)
-            return self._new_values(COLUMNAR, step.make, "KSTREAM-FLATMAPVALUES-", name, *step.serdes)
+            columns = self._in_columns("flat_map_values", mapper)
+            return self._new_values(COLUMNAR, columns.make, "KSTREAM-FLATMAPVALUES-", name, *columns.serdes)
         make = partial(stateless.FlatMapValues, mapper)
         return self._new_values(CHAIN_TAIL, make, "KSTREAM-FLATMAPVALUES-", name)
 
@@ -468,7 +468,7 @@ class KStream(Generic[K, V]):
         node = self.graph.add(GraphNode(processor, write, changes="value"), self.node)
         return self._at(node, spec, key, None)
 
-    def _column_step(self, operator: str, *expressions: pl.Expr) -> ColumnStep:
+    def _in_columns(self, operator: str, *expressions: pl.Expr) -> ColumnOperator:
         from millstream.dsl.columns import column_step  # noqa: PLC0415 - imports Polars, which is there
 
         return column_step(operator, expressions, self.key_serde, self.value_serde)
@@ -477,16 +477,16 @@ class KStream(Generic[K, V]):
         self, operator: str, filtering: Callable[[Any], Operator], predicate: Any, name: str | None
     ) -> KStream[K, V]:
         if is_expression(predicate):
-            step = self._column_step(operator, predicate)
-            return self._same_types(COLUMNAR, step.make, "KSTREAM-FILTER-", name)
+            columns = self._in_columns(operator, predicate)
+            return self._same_types(COLUMNAR, columns.make, "KSTREAM-FILTER-", name)
         return self._same_types(CHAINED, partial(filtering, predicate), "KSTREAM-FILTER-", name)
 
     def _select_key(self, operator: str, mapper: Any, name: str | None) -> KStream[Any, V]:
         prefix = "KSTREAM-KEY-SELECT-"
         if is_expression(mapper):
-            step = self._column_step(operator, mapper)
-            serde = step.serdes[0]
-            return self._then(_NEW_KEY_IN_COLUMNS, step.make, prefix, name, serde, self.value_serde)
+            columns = self._in_columns(operator, mapper)
+            serde = columns.serdes[0]
+            return self._then(_NEW_KEY_IN_COLUMNS, columns.make, prefix, name, serde, self.value_serde)
         make = partial(stateless.SelectKey, mapper)
         return self._then(_NEW_KEY, make, prefix, name, None, self.value_serde)
 

@@ -22,7 +22,7 @@ from millstream.task.metrics import Metrics
 from millstream.task.records import OutputBatch, RawBatch, joined
 from millstream.task.routing import by_partition
 from millstream.task.serde_book import SerdeBook
-from millstream.task.task import Sealed, TaskEnvironment
+from millstream.task.task import TaskEnvironment, TaskResult
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Partition
 
@@ -67,11 +67,11 @@ class MemoryReport(NamedTuple):
     """What a task made."""
 
     task: MemoryTask
-    sealed: Sealed
+    sealed: TaskResult
 
 
 MemoryEpoch = CommittedEpoch[MemoryJob, MemoryReport, Sequence[MemoryReport]]
-RunTask = Callable[[MemoryTask, Sequence[RawBatch], bool], Sealed]
+RunTask = Callable[[MemoryTask, Sequence[RawBatch], bool], TaskResult]
 
 
 class MemoryCoordinator:
@@ -256,7 +256,7 @@ class MemoryApplication:
         self._globals = [self._start(sub, 0) for sub in plan.global_subtopologies]
         for task in self._globals:
             self._global_stores.update(task.stores)
-        levels = plan.steps if self._has_shuffles else (plan.subtopologies,)
+        levels = plan.levels if self._has_shuffles else (plan.subtopologies,)
         self._tasks = [
             self._start(sub, partition)
             for sub in chain.from_iterable(levels)
@@ -313,7 +313,7 @@ class MemoryApplication:
         return MemoryTask(sub, partition, environment, backends)
 
 
-def _run_task(task: MemoryTask, raws: Sequence[RawBatch], tick: bool) -> Sealed:  # noqa: FBT001 - a RunTask
+def _run_task(task: MemoryTask, raws: Sequence[RawBatch], tick: bool) -> TaskResult:  # noqa: FBT001 - a RunTask
     return task.run(raws, tick=tick)
 
 

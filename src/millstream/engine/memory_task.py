@@ -12,7 +12,7 @@ from millstream.state.stores.segments import apply_changes
 from millstream.state.stores.store import StateStore, epoch_committed, forget_epoch
 from millstream.task.records import RawBatch
 from millstream.task.serde_book import SerdeBook
-from millstream.task.task import Sealed, Task, TaskEnvironment, TaskState
+from millstream.task.task import Task, TaskEnvironment, TaskResult, TaskState
 from millstream.topology.plan import SubTopology
 
 __all__ = ["MemoryTask", "stores_in_memory"]
@@ -72,7 +72,7 @@ class MemoryTask:
             reads = self._topics[topic] = self.sub.source_of(topic) is not None
         return reads
 
-    def run(self, raws: Sequence[RawBatch], *, tick: bool, max_rows: int | None = None) -> Sealed:
+    def run(self, raws: Sequence[RawBatch], *, tick: bool, max_rows: int | None = None) -> TaskResult:
         """An epoch: process, let the wall clock tick, seal. Nothing is committed."""
         if raws:
             self._task.process(raws, max_rows=max_rows)
@@ -80,7 +80,7 @@ class MemoryTask:
             self._task.punctuate()
         return self._task.seal()
 
-    def commit(self, sealed: Sealed) -> None:
+    def commit(self, sealed: TaskResult) -> None:
         """Apply what an epoch made."""
         self.version += 1
         for name, store, backend, segmented in self._committed:

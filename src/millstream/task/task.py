@@ -48,7 +48,7 @@ class TaskState:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class TaskResult:
     """Everything that an epoch of a task made."""
 
     outputs: Sequence[OutputBatch]
@@ -144,13 +144,13 @@ class Task:
         """Call the wall-clock punctuators that are due. True if there was one."""
         return self._run_punctuators(WALL_CLOCK_TIME, self._environment.clock())
 
-    def seal(self) -> Sealed:
+    def seal(self) -> TaskResult:
         """Flush cached tables and hand over what the epoch made."""
         self._pipeline.flush()
         self._outputs.end_pass()
         letters = self._failures.take_dead_letters()
         requested, self.commit_requested = self.commit_requested, False
-        return Sealed(
+        return TaskResult(
             outputs=[*self._outputs.take(), *([letters] if letters is not None else [])],
             changelogs={name: changes_of(store) for name, store in self._environment.stores.items()},
             state=TaskState(self._stream_time, dict(self._partition_times), self._punctuations.remember()),

@@ -39,7 +39,7 @@ def check_explicit_counts(graph: TopologyGraph, plan: Plan) -> None:
 def partition_counts(plan: Plan, external: Mapping[str, int], kept: Mapping[str, int]) -> dict[str, int]:
     """Partition counts of all topics that the plan reads."""
     counts = dict(external)
-    for level in plan.steps:
+    for level in plan.levels:
         for sub in level:
             _check_inputs(sub, counts)
             for sink in sub.sinks:

@@ -1,6 +1,6 @@
 """The plan: what a topology means to an engine. Pure data, made once from the finished topology.
 
-Sub-topologies and task ids are Kafka's. A **step** is ours: repartitions happen inside an epoch, so a
+Sub-topologies and task ids are Kafka's. A **level** is ours: repartitions happen inside an epoch, so a
 sub-topology runs at a level, after all sub-topologies that it gets repartitioned rows from.
 """
 
@@ -87,7 +87,7 @@ class Plan:
     """Topics that need the same number of partitions."""
 
     @cached_property
-    def steps(self) -> tuple[tuple[SubTopology, ...], ...]:
+    def levels(self) -> tuple[tuple[SubTopology, ...], ...]:
         """Sub-topologies by level: all of a level may run at once, after all of the level before."""
         depth = max((sub.level for sub in self.subtopologies), default=-1) + 1
         return tuple(tuple(sub for sub in self.subtopologies if sub.level == level) for level in range(depth))

@@ -6,7 +6,7 @@ from pyspark import SparkContext
 
 from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
 from millstream.engine.spark.slots import Slots
-from millstream.engine.spark.stage_function import Failed, MakeWorker, Passed, Step, assign
+from millstream.engine.spark.stage_function import Failed, MakeWorker, Passed, Stage, assign
 
 __all__ = ["run_epoch_job"]
 
@@ -18,13 +18,13 @@ def run_epoch_job(
     assignment = assign(job.tasks, slots.count)
     levels = 1 + max((task.level for task in job.tasks), default=-1)
 
-    def step(level: int) -> Step:
-        return Step(job, level, assignment, slots.count, make_worker)
+    def stage(level: int) -> Stage:
+        return Stage(job, level, assignment, slots.count, make_worker)
 
     context.setJobGroup(f"millstream-{job.application_id}", f"epoch {job.epoch}", interruptOnCancel=True)
-    rows = slots.rows.mapPartitions(step(0))
+    rows = slots.rows.mapPartitions(stage(0))
     for level in range(1, levels):
-        rows = slots.joined_with(rows).mapPartitions(step(level))
+        rows = slots.joined_with(rows).mapPartitions(stage(level))
     answers = [sent for _, sent in rows.collect()]
     for answer in answers:
         if isinstance(answer, Failed):

@@ -16,7 +16,7 @@ from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.types import Attempt
 
-__all__ = ["Failed", "Passed", "Step", "assign"]
+__all__ = ["Failed", "Passed", "Stage", "assign"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def assign(tasks: tuple[PlannedTask, ...], slots: int) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Stage:
     """The tasks of one level. Spark calls it once per slot."""
 
     job: EpochJob
