@@ -16,7 +16,7 @@ from millstream.commit.manifest import TaskEntry
 from millstream.commit.worker import Worker, is_known, opened_stores
 from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
-from millstream.state.local.task_stores import NewerStores, maker_of
+from millstream.state.local.task_stores import NewerStores, supplier_of
 from millstream.state.snapshots.listing import retained_versions
 from millstream.state.snapshots.manifest import SnapshotPlace
 from millstream.state.snapshots.storage import SnapshotStorage, absolute_location, open_storage
@@ -53,7 +53,7 @@ def snapshot_task(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> lis
     settings = SnapshotSettings(
         storage=worker.snapshots,
         places={
-            name: SnapshotPlace(application, planned.task_id, name, maker_of(spec, worker.backend).name)
+            name: SnapshotPlace(application, planned.task_id, name, supplier_of(spec, worker.backend).name)
             for name, spec in sub.stores.items()
         },
         retained=worker.config.snapshots_retained,

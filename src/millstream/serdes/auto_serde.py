@@ -11,14 +11,13 @@ Values must be of exactly the types listed, since a subclass would come back as 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from types import NoneType
 from typing import Any, NoReturn
 from uuid import UUID
 
 from millstream.errors import DeserializationError, MixedTypesError, SerdeError
 from millstream.serdes.api import BaseSerde, Serde, short_repr
-from millstream.serdes.json_serde import CodedSerde, decode_json, encode_verified
+from millstream.serdes.json_serde import VerifiedJson, decode_json
 from millstream.serdes.nullable_serde import NullableSerde
 from millstream.serdes.primitives import (
     BooleanSerde,
@@ -33,16 +32,10 @@ from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 __all__ = ["INFERRED_SERDES", "Auto", "AutoSerde", "find_auto"]
 
 
-class _VerifiedJson(CodedSerde[Any]):
-    """Plain JSON that refuses what would not come back equal.
-
-    The user did not choose JSON here, so it must not show.
-    """
+class _InferredJson(VerifiedJson[Any]):
+    """Plain JSON, which must not show: the user did not choose it."""
 
     name = "serdes.json"
-
-    def __init__(self) -> None:
-        super().__init__(partial(encode_verified, decode_json), decode_json)
 
 
 INFERRED_SERDES: dict[str, BaseSerde[Any]] = {
@@ -52,7 +45,7 @@ INFERRED_SERDES: dict[str, BaseSerde[Any]] = {
     "bool": BooleanSerde(),
     "bytes": BytesSerde(),
     "uuid": UuidSerde(),
-    "json": _VerifiedJson(),
+    "json": _InferredJson(decode_json),
 }
 """By the name of the type that was inferred. A later version may have inferred others."""
 _LEARNED: dict[type, str] = {

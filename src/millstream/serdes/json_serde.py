@@ -14,7 +14,6 @@ be a state key. With a schema, ``1`` in a float field is written as ``1.0``, for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar, overload
 
 import msgspec
@@ -30,25 +29,15 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 decode_json = msgspec.json.Decoder().decode
 
 
-class CodedSerde(BaseSerde[T]):
-    """A serde of one function each way, which columns call without a method in between."""
+class DecodedJson(BaseSerde[T]):
+    """What serdes of JSON share: reading."""
 
-    def __init__(self, encode: Callable[[T], bytes], decode: Callable[[bytes], T]) -> None:
-        self._encode = encode
+    def __init__(self, decode: Callable[[bytes], T]) -> None:
         self._decode = decode
-
-    def serialize(self, value: T, /) -> bytes:
-        """Encode the value."""
-        return self._encode(value)
 
     def deserialize(self, data: bytes, /) -> T:
         """Decode the value."""
         return self._decode(data)
-
-    def serialize_many(self, values: Sequence[T | None]) -> list[bytes | None]:
-        """Encode a column."""
-        encode = self._encode
-        return [None if value is None else encode(value) for value in values]
 
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[T | None]:
         """Decode a column."""
@@ -56,7 +45,20 @@ class CodedSerde(BaseSerde[T]):
         return [None if data is None else decode(data) for data in column]
 
 
-class JsonSerde(CodedSerde[Any]):
+class VerifiedJson(DecodedJson[T]):
+    """JSON that refuses to write what would not come back equal."""
+
+    def serialize(self, value: T, /) -> bytes:
+        """Encode the value and make sure that it can be read again."""
+        return _encode_verified(value, self._decode)
+
+    def serialize_many(self, values: Sequence[T | None]) -> list[bytes | None]:
+        """Encode a column."""
+        decode = self._decode
+        return [None if value is None else _encode_verified(value, decode) for value in values]
+
+
+class JsonSerde(DecodedJson[Any]):
     """Plain JSON; call it with a schema to get a checked one.
 
     >>> from millstream import serdes
@@ -69,7 +71,7 @@ class JsonSerde(CodedSerde[Any]):
     name = "serdes.json"
 
     def __init__(self) -> None:
-        super().__init__(_encode, decode_json)
+        super().__init__(decode_json)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()
@@ -99,8 +101,16 @@ class JsonSerde(CodedSerde[Any]):
         """
         return TypedJsonSerde(schema)
 
+    def serialize(self, value: Any, /) -> bytes:
+        """Encode the value."""
+        return _encode(value)
 
-class TypedJsonSerde(CodedSerde[T]):
+    def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
+        """Encode a column."""
+        return [None if value is None else _encode(value) for value in values]
+
+
+class TypedJsonSerde(VerifiedJson[T]):
     """JSON of one declared shape; made by ``serdes.json(schema)``.
 
     ``schema`` is what the user declared.
@@ -113,8 +123,7 @@ class TypedJsonSerde(CodedSerde[T]):
     def __init__(self, schema: Any) -> None:
         self.schema = schema
         self.name = f"serdes.json({describe_schema(schema)})"
-        decode = _schema_decoder(schema, self.name)
-        super().__init__(partial(encode_verified, decode), decode)
+        super().__init__(_schema_decoder(schema, self.name))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.schema,)
@@ -131,7 +140,7 @@ def _schema_decoder(schema: Any, name: str) -> Any:
         ) from cause
 
 
-def encode_verified(decode: Callable[[bytes], Any], value: Any) -> bytes:
+def _encode_verified(value: Any, decode: Callable[[bytes], Any]) -> bytes:
     """Encode a value, or raise ValueError when ``decode`` would not give an equal value back.
 
     What is returned is the encoding of the value that came back: 1 and 1.0 in a float field give the

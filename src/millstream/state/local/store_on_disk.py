@@ -37,14 +37,14 @@ class StoreOnDisk:
     """Where a store is, and what opens it there. Needs the task's lock."""
 
     directory: TaskDirectory
-    maker: BackendSupplier
+    supplier: BackendSupplier
     name: str
     segment_bytes: int = 0
 
     @property
     def path(self) -> Path:
         """Its folder."""
-        return self.directory.store_path(self.maker.name, self.name)
+        return self.directory.store_path(self.supplier.name, self.name)
 
     @property
     def is_there(self) -> bool:
@@ -68,19 +68,19 @@ class StoreOnDisk:
     def remove(self) -> None:
         """Delete it, if it is there."""
         shutil.rmtree(self._copy, ignore_errors=True)
-        self.directory.remove_store(self.maker.name, self.name)
+        self.directory.remove_store(self.supplier.name, self.name)
 
     def made_from(self, snapshot: Path) -> Backend:
         """Make it from the folder of a snapshot that is for nothing else, and open it."""
-        make = self.maker.adopt if isinstance(self.maker, Adopting) else self.maker.restore
+        make = self.supplier.adopt if isinstance(self.supplier, Adopting) else self.supplier.restore
         return make(snapshot, self.path, segment_bytes=self.segment_bytes)
 
     @property
     def _copy(self) -> Path:
-        return self.directory.path / REWRITTEN_FOLDER / self.maker.name / self.name
+        return self.directory.path / REWRITTEN_FOLDER / self.supplier.name / self.name
 
     def _opened(self) -> Backend:
-        return self.maker.open(self.path, segment_bytes=self.segment_bytes)
+        return self.supplier.open(self.path, segment_bytes=self.segment_bytes)
 
     def _rewritten(self, large: Backend) -> Backend:
         # 1.
@@ -96,7 +96,7 @@ class StoreOnDisk:
             return self._opened()
         failpoints.hit("state.rewrite_copied")
         # 2.
-        self.directory.remove_store(self.maker.name, self.name)
+        self.directory.remove_store(self.supplier.name, self.name)
         failpoints.hit("state.rewrite_removed")
         return self._made_from_copy()
 

@@ -45,7 +45,14 @@ from millstream.state.stores.overlay import Entry
 from millstream.state.stores.segments import SEGMENT_BYTES
 from millstream.types import Offset, Partition, Version
 
-__all__ = ["LocalChanges", "NewerStores", "TaskVersion", "maker_of", "open_task_stores", "versions_on_disk"]
+__all__ = [
+    "LocalChanges",
+    "NewerStores",
+    "TaskVersion",
+    "open_task_stores",
+    "supplier_of",
+    "versions_on_disk",
+]
 
 
 LocalChanges = Callable[[str, Version, Version], list[list[Entry]] | None]
@@ -103,26 +110,17 @@ def open_task_stores(
         directory.note_unsynced_writes()
         opened: dict[str, Backend] = {}
         for name, spec in stores.items():
-            bring = partial(
-                _bring_to_version,
-                name=name,
-                spec=spec,
-                wanted=wanted,
-                log=log,
-                local_changes=local_changes,
-                listener=listener,
-                is_known=is_known,
-                newer=newer,
-                scratch=directory.path / SORTING_FOLDER,
-            )
-            maker = maker_of(spec, default_backend, rocksdb_config_setter)
-            store = StoreOnDisk(directory, maker, name, SEGMENT_BYTES if spec.is_segmented else 0)
+            chosen = supplier_of(spec, default_backend, rocksdb_config_setter)
+            store = StoreOnDisk(directory, chosen, name, SEGMENT_BYTES if spec.is_segmented else 0)
+            target = _target(spec, wanted, directory.path / SORTING_FOLDER)
+            changelog = log if _has_rows(spec, wanted) else None
             restorer = None
             if snapshots is not None and wanted.version > 0:
-                place = SnapshotPlace(wanted.application_id, directory.path.name, name, maker.name)
-                target = _target(name, spec, wanted)
-                changelog = log if _has_rows(spec, wanted) else None
+                place = SnapshotPlace(wanted.application_id, directory.path.name, name, chosen.name)
                 restorer = Restorer(snapshots, place, store, target, changelog, is_known, listener)
+            bring = partial(
+                _bring_to_version, spec, wanted, target, changelog, local_changes, listener, is_known, newer
+            )
             backend = _open(store, bring, restorer)
             opened[name] = resources.enter_context(backend)
             failpoints.hit("commit.store_applied")
@@ -157,20 +155,20 @@ def versions_on_disk(
     with directory.lock(timeout_ms=0):
         is_lost = directory.lost_in_a_power_cut()
         for name, spec in stores.items():
-            maker = maker_of(spec, default_backend, rocksdb_config_setter)
-            if not maker.persistent:
+            chosen = supplier_of(spec, default_backend, rocksdb_config_setter)
+            if not chosen.persistent:
                 continue
             found[name] = Version(0)
-            if not is_lost and directory.store_path(maker.name, name).is_dir():
+            if not is_lost and directory.store_path(chosen.name, name).is_dir():
                 with (
                     suppress(DamagedStoreError),
-                    maker.open(directory.store_path(maker.name, name)) as backend,
+                    chosen.open(directory.store_path(chosen.name, name)) as backend,
                 ):
                     found[name] = Version(max(0, position_of(backend, name).version))
     return found
 
 
-def maker_of(
+def supplier_of(
     spec: StoreBuilder, default_backend: str | BackendSupplier, rocksdb_config_setter: object = None
 ) -> BackendSupplier:
     """The supplier of a store's backend."""
@@ -223,23 +221,23 @@ def _brought(opened: Backend, bring: Callable[[Backend], None]) -> Backend:
 
 
 def _bring_to_version(
-    backend: Backend,
-    name: str,
     spec: StoreBuilder,
     wanted: TaskVersion,
-    log: Log,
+    target: Target,
+    changelog: Log | None,
     local_changes: LocalChanges,
     listener: RestoreListener,
     is_known: IsKnown,
     newer: NewerStores,
-    scratch: Path,
+    backend: Backend,
 ) -> None:
+    name = spec.name
     here = position_of(backend, name)
     _refuse_foreign(here, name, wanted, is_known)
     if newer is NewerStores.TAKE and here.version > wanted.version and is_known(here.version, here.sealed):
         return
-    if _has_rows(spec, wanted):
-        follow(backend, replace(_target(name, spec, wanted), scratch=scratch), log, listener)
+    if changelog is not None:
+        follow(backend, target, changelog, listener)
         return
     if here.version == wanted.version:
         return
@@ -258,10 +256,13 @@ def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
     return spec.logging and (spec.source_topic is None or spec.name in wanted.origins)
 
 
-def _target(name: str, spec: StoreBuilder, wanted: TaskVersion) -> Target:
-    offset = wanted.positions.get(name, Offset(0)) if spec.logging else Offset(0)
+def _target(spec: StoreBuilder, wanted: TaskVersion, scratch: Path) -> Target:
+    offset = wanted.positions.get(spec.name, Offset(0)) if spec.logging else Offset(0)
     position = StorePosition(wanted.version, offset, wanted.sealed)
-    return target_of(spec, wanted.application_id, wanted.partition, position, wanted.origins.get(name))
+    origin = wanted.origins.get(spec.name)
+    return replace(
+        target_of(spec, wanted.application_id, wanted.partition, position, origin), scratch=scratch
+    )
 
 
 def _refuse_foreign(here: StorePosition, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:
