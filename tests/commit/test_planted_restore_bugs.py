@@ -29,7 +29,7 @@ from tests.simulation.fault_world import NoFaultError
 from tests.simulation.faults import Script, play, scripted_world
 
 from millstream.log.api import Log
-from millstream.maintenance import maintenance
+from millstream.maintenance import compaction
 from millstream.state.changelog import external_sort as sorting
 from millstream.state.changelog import follow as following
 from millstream.state.changelog.external_sort import SortedRuns
@@ -99,7 +99,7 @@ def ignores_timestamps_of_the_source(patch: pytest.MonkeyPatch) -> None:
 
 
 def compacts_a_source_beyond_the_oldest_manifest(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(maintenance, "compaction_bound", lambda _log_root, _place: None)
+    patch.setattr(compaction, "compaction_bound", lambda _log_root, _place: None)
 
 
 def asks_only_which_version_a_store_has(patch: pytest.MonkeyPatch) -> None:
