@@ -103,9 +103,9 @@ def test_the_life_of_a_record_passes_the_stations() -> None:
         "dsl/builder.py:StreamsBuilder.stream",
         "topology/plan.py:make_plan",
         "task/task.py:Task.process",
-        "processors/stateless.py:FlatMapValues",
+        "processors/stateless.py:FlatMapValues.process",
         "state/stores/overlay.py:Overlay.get_many",
-        "task/task.py:TaskResult",
+        "commit/sealed_file.py:write_sealed",
     ]
     places = [text.index(f"`{station}`") for station in stations]
     assert places == sorted(places)
