@@ -51,6 +51,6 @@ def changelog_positions(
     positions: dict[TopicPartition, set[Offset]] = {}
     for snapshot in retained_snapshots(storage, application_id):
         position = snapshot.position
-        if is_known(snapshot.place.task, position.version, position.sealed):
+        if is_known(snapshot.place.task, position.version, position.sealed_digest):
             positions.setdefault(snapshot.changelog, set()).add(position.offset)
     return {place: tuple(sorted(offsets)) for place, offsets in positions.items()}

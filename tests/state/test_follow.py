@@ -152,7 +152,7 @@ def test_a_store_with_rows_of_a_newer_version_is_not_taken_for_an_older_one(lmdb
     first, second = (
         TaskVersion(APPLICATION, Partition(0), Version(n), {"counts": position(n)}, f"{n}") for n in (1, 2)
     )
-    lmdb_behind.digests = {1: first.sealed, 2: second.sealed}
+    lmdb_behind.digests = {1: first.sealed_digest, 2: second.sealed_digest}
     with lmdb_behind.opened(first):
         pass
     with failpoints.armed("state.step_written"), pytest.raises(InjectedCrash), lmdb_behind.opened(second):

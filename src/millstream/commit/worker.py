@@ -269,7 +269,7 @@ def opened_stores(
         partition=planned.partition,
         version=Version(entry.version if entry else 0),
         positions=dict(entry.changelogs) if entry else {},
-        sealed=entry.digest if entry else "",
+        sealed_digest=entry.digest if entry else "",
         origins=entry.origins if entry else {},
     )
 

@@ -63,7 +63,7 @@ class StorePosition(msgspec.Struct, frozen=True, omit_defaults=True):
 
     version: Version
     offset: Offset = msgspec.field(name="position")
-    sealed: str = ""
+    sealed_digest: str = msgspec.field(name="sealed", default="")
     """Digest of the file that was sealed for the version: two histories may count the same versions."""
     toward: Version = Version(0)
     """While restoring: the version that the sealed file belongs to: there may be rows of it already."""
@@ -278,8 +278,8 @@ def half_restored(store: str, why_not_on: str) -> DamagedStoreError:
 
 
 def _on_the_way(wanted: StorePosition, position: Offset) -> bytes:
-    toward = wanted.version if wanted.sealed else Version(0)
-    return StorePosition(RESTORING, position, wanted.sealed, toward).encoded()
+    toward = wanted.version if wanted.sealed_digest else Version(0)
+    return StorePosition(RESTORING, position, wanted.sealed_digest, toward).encoded()
 
 
 def refuse_newer(store: str, partition: int, here: StorePosition, wanted: StorePosition) -> None:

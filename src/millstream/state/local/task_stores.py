@@ -68,7 +68,7 @@ class TaskVersion:
     version: Version
     positions: Mapping[str, Offset]
     """Per logged store, the next offset of its changelog, or of the topic that does for one."""
-    sealed: str = ""
+    sealed_digest: str = ""
     """Digest of the file that the task sealed for this version: it tells one history from another."""
     origins: Mapping[str, StoreStart] = field(default_factory=dict)
     """Per store with a source topic for a changelog, how it began. One that is missing has had no records."""
@@ -96,7 +96,7 @@ def open_task_stores(
     *,
     default_backend: str | BackendSupplier,
     local_changes: LocalChanges,
-    is_known: IsKnown = lambda _version, _sealed: True,
+    is_known: IsKnown = lambda _version, _digest: True,
     lock_timeout_ms: int = 60_000,
     listener: RestoreListener = NO_LISTENER,
     snapshots: SnapshotStorage | None = None,
@@ -234,7 +234,11 @@ def _bring_to_version(
     name = spec.name
     here = position_of(backend, name)
     _refuse_foreign(here, name, wanted, is_known)
-    if newer is NewerStores.TAKE and here.version > wanted.version and is_known(here.version, here.sealed):
+    if (
+        newer is NewerStores.TAKE
+        and here.version > wanted.version
+        and is_known(here.version, here.sealed_digest)
+    ):
         return
     if changelog is not None:
         follow(backend, target, changelog, listener)
@@ -247,7 +251,7 @@ def _bring_to_version(
     changes = [] if spec.logging else local_changes(name, here.version, wanted.version)
     if changes is None:
         changes = [[(key, None) for key, _ in backend.scan()]]
-    position = StorePosition(wanted.version, Offset(0), wanted.sealed)
+    position = StorePosition(wanted.version, Offset(0), wanted.sealed_digest)
     apply_local_changes(backend, changes, position, segmented=spec.is_segmented)
 
 
@@ -258,7 +262,7 @@ def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
 
 def _target(spec: StoreBuilder, wanted: TaskVersion, scratch: Path) -> Target:
     offset = wanted.positions.get(spec.name, Offset(0)) if spec.logging else Offset(0)
-    position = StorePosition(wanted.version, offset, wanted.sealed)
+    position = StorePosition(wanted.version, offset, wanted.sealed_digest)
     origin = wanted.origins.get(spec.name)
     return replace(
         target_of(spec, wanted.application_id, wanted.partition, position, origin), scratch=scratch
@@ -267,9 +271,9 @@ def _target(spec: StoreBuilder, wanted: TaskVersion, scratch: Path) -> Target:
 
 def _refuse_foreign(here: StorePosition, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:
     """A store of another history (another log, or a branch that a backup undid) is as good as damaged."""
-    if not here.sealed or here.sealed == wanted.sealed or here.version > wanted.version:
+    if not here.sealed_digest or here.sealed_digest == wanted.sealed_digest or here.version > wanted.version:
         return
-    if not is_known(here.toward or here.version, here.sealed):
+    if not is_known(here.toward or here.version, here.sealed_digest):
         raise DamagedStoreError(
             f"Store {name!r} is at version {here.version} of another history of the application. It is "
             "removed and restored from its changelog."

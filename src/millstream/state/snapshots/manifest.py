@@ -81,22 +81,22 @@ class ManifestName:
     """What the name of a manifest tells: a version, and of which history."""
 
     version: Version
-    sealed: str
+    sealed_digest: str
 
     def __str__(self) -> str:
-        return f"manifests/{self.version:020d}-{self.sealed}"
+        return f"manifests/{self.version:020d}-{self.sealed_digest}"
 
     @staticmethod
     def of(position: StorePosition) -> ManifestName:
         """The name of the snapshot of a store that stands there."""
-        return ManifestName(position.version, position.sealed)
+        return ManifestName(position.version, position.sealed_digest)
 
     @staticmethod
     def parsed(name: str) -> ManifestName | None:
         """A name below a store's folder; None if it is not a manifest's.
 
         >>> ManifestName.parsed("manifests/00000000000000000812-0a1b")
-        ManifestName(version=812, sealed='0a1b')
+        ManifestName(version=812, sealed_digest='0a1b')
         """
         match = _NAME.fullmatch(name)
         return None if match is None else ManifestName(Version(int(match[1])), match[2])

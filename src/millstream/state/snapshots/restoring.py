@@ -114,8 +114,8 @@ class Restorer:
     def _is_ours(self, name: ManifestName) -> bool:
         wanted = self.wanted.position
         if name.version == wanted.version:
-            return name.sealed == wanted.sealed
-        return name.version < wanted.version and self.is_known(name.version, name.sealed)
+            return name.sealed_digest == wanted.sealed_digest
+        return name.version < wanted.version and self.is_known(name.version, name.sealed_digest)
 
     def _fetched(self, snapshot: Snapshot) -> Path:
         folder = self.store.directory.path / RESTORING_FOLDER

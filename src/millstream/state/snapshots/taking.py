@@ -229,7 +229,7 @@ def _kept(
     problem: str | None = None
     counted = 0
     for name in now.manifests:
-        is_ours = name == ours or settings.is_known(name.version, name.sealed)
+        is_ours = name == ours or settings.is_known(name.version, name.sealed_digest)
         if counted >= settings.retained or (not is_ours and name.version <= ours.version):
             continue
         try:
