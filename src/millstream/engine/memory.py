@@ -308,7 +308,7 @@ class MemoryApplication:
             clock=self._clock,
             partitions_of=lambda topic: self._partitions.get(topic, 1),
             is_internal=self._plan.repartition_topics.__contains__,
-            precombines=self._has_shuffles,
+            combines=self._has_shuffles,
         )
         return MemoryTask(sub, partition, environment, backends)
 

@@ -11,15 +11,19 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, chain
-from typing import Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 from millstream.errors import InvalidTimestampError, ProcessingError
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.record import Headers, RecordMetadata
-from millstream.task.column_codec import MergedColumns
 from millstream.task.records import DecodedPart, RawBatch
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    from millstream.processors.columns import lazy_polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +45,14 @@ class TaskInput:
     def __init__(self, parts: Sequence[DecodedPart], stream_time: int) -> None:
         self._parts = parts
         # One partition needs no merging: its rows are the task's rows.
-        self._merged = MergedColumns.of(parts) if len(parts) > 1 else None
-        self._order = None if len(parts) == 1 or self._merged is not None else _merge_order(parts)
+        self._order = None if len(parts) == 1 else Column.of(_merge_order(parts))
         self._starts = [0, *accumulate(len(part.rows) for part in parts)]
-        self.timestamps: Column
-        if self._merged is not None:
-            self.timestamps = self._merged.timestamps
-        elif self._order is None:
-            self.timestamps = parts[0].timestamps
-        else:
-            self.timestamps = self._in_order.timestamps
+        self._sources = list(dict.fromkeys(part.source for part in parts))
+        self._keys = self._merged([part.keys for part in parts])
+        self._values = self._merged([part.values for part in parts])
+        self.timestamps = self._merged([part.timestamps for part in parts])
+        self._olds = self._all_olds()
+        self._headers = self._all_headers()
         self._start_time = stream_time
         self._stream_times: Column | None = None
 
@@ -59,8 +61,9 @@ class TaskInput:
 
     def left_columns(self) -> Iterator[tuple[str, int]]:
         """Sources, and how many rows of theirs stood in columns but are merged as Python objects."""
-        for part in self._parts if self._order is not None else ():
-            if part.keys.in_arrow and part.values.in_arrow:
+        for part in self._parts:
+            pairs = ((part.keys, self._keys), (part.values, self._values))
+            if any(own.in_arrow and not merged.in_arrow for own, merged in pairs):
                 yield part.source, len(part.rows)
 
     @property
@@ -84,112 +87,59 @@ class TaskInput:
 
     def raw_record(self, origin: int) -> tuple[RawBatch, int]:
         """The bytes behind a row."""
-        if self._merged is not None:
-            part, row = self._merged.place(origin)
-        else:
-            place = origin if self._order is None else self._order[origin]
-            part = bisect_right(self._starts, place) - 1
-            row = place - self._starts[part]
-        return self._parts[part].raw, self._parts[part].rows[row]
+        place = origin if self._order is None else self._order[origin]
+        part = bisect_right(self._starts, place) - 1
+        return self._parts[part].raw, self._parts[part].rows[place - self._starts[part]]
 
     def batches(self, start: int, end: int, *, ordered: bool) -> dict[str, Batch]:
         """Rows from `start` to `end` by source node."""
-        if self._merged is not None:
-            return self._merged.batches(start, end, ordered=ordered)
-        if self._order is None:
-            part = self._parts[0]
-            return {part.source: _slice(part, start, end, ordered=ordered)}
-        merged = self._in_order
-        if len(set(merged.sources)) == 1:
-            rows = range(start, end)
-            return {merged.sources[0]: merged.batch(rows, ordered=ordered)} if start < end else {}
-        by_source: dict[str, list[int]] = {}
-        for origin in range(start, end):
-            by_source.setdefault(merged.sources[origin], []).append(origin)
-        return {source: merged.batch(rows, ordered=ordered) for source, rows in by_source.items()}
+        if len(self._sources) == 1:
+            return {self._sources[0]: self._batch(self._sources[0], range(start, end), ordered=ordered)}
+        found = self._source_numbers[start:end].places()
+        by_source = {self._sources[number]: rows.shifted(start) for number, rows in found.items()}
+        return {source: self._batch(source, rows, ordered=ordered) for source, rows in by_source.items()}
 
     @cached_property
-    def _in_order(self) -> _MergedRows:
-        """The rows of all parts, put into the task's order once."""
-        assert self._order is not None  # one partition is sliced
-        return _MergedRows.of(self._parts, self._order)
+    def _source_numbers(self) -> Column:
+        """From which of several sources each row is."""
+        numbers = [Column([self._sources.index(part.source)] * len(part.rows)) for part in self._parts]
+        if self._order is not None and self._order.in_arrow:
+            numbers = [column.moved_to_arrow(pl.Int64()) for column in numbers]
+        return self._merged(numbers)
 
-
-@dataclass(frozen=True, slots=True)
-class _MergedRows:
-    """Rows of several parts, in the task's order."""
-
-    sources: Sequence[str]
-    keys: Sequence[Any]
-    values: Sequence[Any]
-    timestamps: Column
-    headers: Sequence[Headers] | None
-    olds: Sequence[Any]
-    sources_with_olds: frozenset[str]
-
-    @classmethod
-    def of(cls, parts: Sequence[DecodedPart], order: Sequence[int]) -> _MergedRows:
-        """The parts, merged."""
-        headers = None
-        if any(part.raw.headers is not None for part in parts):
-            headers = _picked([[part.raw.headers_of(row) for row in part.rows] for part in parts], order)
-        return cls(
-            sources=_picked([[part.source] * len(part.rows) for part in parts], order),
-            keys=_picked([part.keys for part in parts], order),
-            values=_picked([part.values for part in parts], order),
-            timestamps=Column(_picked([part.timestamps for part in parts], order)),
-            headers=headers,
-            olds=_picked([part.olds or [None] * len(part.rows) for part in parts], order),
-            sources_with_olds=frozenset(part.source for part in parts if part.olds is not None),
-        )
-
-    def batch(self, rows: Sequence[int], *, ordered: bool) -> Batch:
+    def _batch(self, source: str, rows: Sequence[int], *, ordered: bool) -> Batch:
         """Some rows of one source."""
-        headers = None if self.headers is None else _some(self.headers, rows)
-        with_olds = self.sources[rows[0]] in self.sources_with_olds
+        headers = None if self._headers is None else [self._headers[row] for row in rows]
+        has_olds = any(part.olds is not None for part in self._parts if part.source == source)
         return Batch(
-            keys=_some(self.keys, rows),
-            values=_some(self.values, rows),
-            timestamps=_some(self.timestamps, rows),
+            keys=self._keys.at(rows),
+            values=self._values.at(rows),
+            timestamps=self.timestamps.at(rows),
             headers=headers if headers is not None and any(headers) else None,
             origins=rows,
-            olds=_some(self.olds, rows) if with_olds else None,
+            olds=self._olds.at(rows) if self._olds is not None and has_olds else None,
             order=[(row,) for row in rows] if ordered else None,
         )
 
+    def _merged(self, columns: Sequence[Column]) -> Column:
+        """A column of each part as one, in the task's order."""
+        return columns[0] if self._order is None else Column.concat(columns).take(self._order)
 
-def _picked(columns: Sequence[Sequence[Any]], places: Sequence[int]) -> list[Any]:
-    """Entries of several columns that stand one after the other."""
-    whole = list(chain.from_iterable(columns))
-    return [whole[place] for place in places]
+    def _all_olds(self) -> Column | None:
+        if all(part.olds is None for part in self._parts):
+            return None
+        return self._merged([part.olds or Column([None] * len(part.rows)) for part in self._parts])
 
-
-def _some(column: Sequence[Any], rows: Sequence[int]) -> Sequence[Any]:
-    return column[rows.start : rows.stop] if isinstance(rows, range) else [column[row] for row in rows]
-
-
-def _slice(part: DecodedPart, start: int, end: int, *, ordered: bool) -> Batch:
-    """Consecutive rows of one partition: whole columns, or pieces of them."""
-    raw, rows = part.raw, part.rows[start:end]
-    headers = None if raw.headers is None else [raw.headers[row] for row in rows]
-    if len(rows) < len(part.rows):
-        part = part.cut(start, end)
-    return Batch(
-        keys=part.keys,
-        values=part.values,
-        timestamps=part.timestamps,
-        headers=headers if headers is not None and any(headers) else None,
-        origins=range(start, end),
-        olds=part.olds,
-        order=[(origin,) for origin in range(start, end)] if ordered else None,
-    )
+    def _all_headers(self) -> Column | None:
+        if all(part.raw.headers is None for part in self._parts):
+            return None
+        return self._merged([Column([part.raw.headers_of(row) for row in part.rows]) for part in self._parts])
 
 
-def _merge_order(parts: Sequence[DecodedPart]) -> list[int]:
+def _merge_order(parts: Sequence[DecodedPart]) -> Sequence[int]:
     """Where each row of the task's order stands, if all parts stand one after the other."""
-    times = list(chain.from_iterable(accumulate(part.timestamps, max) for part in parts))
     # A stable sort: rows of a part stand in order already, and of equal times the first part's come first.
-    return sorted(range(len(times)), key=times.__getitem__)
+    return Column.concat([part.timestamps.running_maximum(-1) for part in parts]).places_in_order()
 
 
 def extract_timestamps(

@@ -83,7 +83,7 @@ class Sink:
         context_of: Callable[[Batch, int], SinkContext],
         partitions_of: Callable[[str], int],
         *,
-        precombines: bool = True,
+        combines: bool = True,
     ) -> None:
         self._node = node
         self._book = book
@@ -92,7 +92,7 @@ class Sink:
         self._count = count
         self._context_of = context_of
         self._partitions_of = partitions_of
-        self._precombines = precombines
+        self._combines = combines
 
     def write(self, batch: Batch) -> None:
         """Take the rows in."""
@@ -128,7 +128,7 @@ class Sink:
             self._outputs.add(topic, rows)
 
     def _rows(self, topic: str, key_serde: Serde[Any], value_serde: Serde[Any], batch: Batch) -> _Rows:
-        combine = self._node.combine if self._precombines else None
+        combine = self._node.combine if self._combines else None
         if combine is not None and len(batch) > 1:
             combined = combined_rows(batch, key_serde, value_serde, combine)
             if combined is not None:

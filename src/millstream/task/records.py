@@ -88,18 +88,6 @@ class DecodedPart:
     olds: Column | None
     timestamps: Column
 
-    def cut(self, start: int, end: int) -> DecodedPart:
-        """Consecutive ones."""
-        return DecodedPart(
-            self.raw,
-            self.source,
-            self.rows[start:end],
-            self.keys[start:end],
-            self.values[start:end],
-            None if self.olds is None else self.olds[start:end],
-            self.timestamps[start:end],
-        )
-
     def take(self, rows: Column) -> DecodedPart:
         """Some of them, in the given order."""
         return DecodedPart(

@@ -39,12 +39,12 @@ class SourceReader:
         failed: Callable[[RawBatch, int, Exception, OrderKey], None],
         count: Callable[[str, int], None],
         *,
-        precombines: bool = True,
+        combines: bool = True,
     ) -> None:
         self.node = node
         self.wants_columns = False
         """Whether the operators behind it work on columns: then rows are decoded into such."""
-        self._precombines = precombines
+        self._combines = combines
         self._book = book
         self._internal = extractor is None
         self._extractor = extractor or fail_on_invalid_timestamp
@@ -59,7 +59,7 @@ class SourceReader:
         whole = self.wants_columns or (self.node.carries_partials and not are_few(len(raw)))
         keys = self._decode(key_serde, raw.keys, "key", bad, whole=whole)
         news, olds = self._columns(raw, bad)
-        if self.node.carries_partials and self._precombines:
+        if self.node.carries_partials and self._combines:
             values = decode_marked(news, lambda single: _decode(value_serde, single, "value", bad))
         else:
             values = self._decode(value_serde, news, "value", bad, whole=whole)

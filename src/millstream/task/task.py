@@ -75,7 +75,7 @@ class TaskEnvironment:
     """How many partitions an output topic has."""
     is_internal: Callable[[str], bool]
     """Whether a topic is a repartition: its timestamps are never extracted anew."""
-    precombines: bool = True
+    combines: bool = True
     """Repartitions may carry rows that stand for several. Not in the test driver, whose users look inside."""
 
 
@@ -273,7 +273,7 @@ class Task:
             None if internal else extractor,
             failed,
             partial(self.count, node.name),
-            precombines=self._environment.precombines,
+            combines=self._environment.combines,
         )
 
     def _sink(self, node: Any) -> Sink:
@@ -288,7 +288,7 @@ class Task:
             partial(self.count, node.name),
             self._sink_context,
             self._environment.partitions_of,
-            precombines=self._environment.precombines,
+            combines=self._environment.combines,
         )
 
     def _sink_context(self, batch: Batch, row: int) -> SinkContext:

@@ -215,6 +215,44 @@ class Column(Sequence[Any]):
                 return rows  # row numbers are their own rows
         return Column([own[row] for row in rows.rows()])
 
+    def at(self, rows: Sequence[int]) -> Column:
+        """The given rows: a slice of it, or as `take` gives them."""
+        if isinstance(rows, range):
+            return self if len(rows) == len(self) else self[rows.start : rows.stop]
+        return self.take(Column.of(rows))
+
+    def places(self) -> dict[Any, Column]:
+        """The rows of each distinct entry, in the order of their first ones.
+
+        >>> Column(["b", "a", "b"]).places()
+        {'b': Column([0, 2]), 'a': Column([1])}
+        """
+        if self.in_arrow:
+            series = self.series()
+            entries = series.unique(maintain_order=True).to_list()
+            return {entry: Column.of_series((series == entry).arg_true().cast(pl.Int64)) for entry in entries}
+        rows: dict[Any, list[int]] = {}
+        for row, entry in enumerate(self.rows()):
+            rows.setdefault(entry, []).append(row)
+        return {entry: Column(places) for entry, places in rows.items()}
+
+    def places_in_order(self) -> Column:
+        """The rows of its entries in ascending order, those of equal ones as they stand.
+
+        >>> Column([3, 1, 3, 2]).places_in_order()
+        Column([1, 3, 0, 2])
+        """
+        if self.in_arrow:
+            frame = pl.DataFrame({"entry": self.series()})
+            return Column.of_series(frame.select(pl.arg_sort_by("entry", maintain_order=True)).to_series())
+        return Column(sorted(range(len(self)), key=self.rows().__getitem__))
+
+    def shifted(self, by: int) -> Column:
+        """Numbers, so much larger."""
+        if self.in_arrow:
+            return Column.of_series(self.series() + by)
+        return Column([number + by for number in self.rows()])
+
     def present(self) -> Column:
         """The rows whose entry is not None."""
         if self.in_arrow:
