@@ -74,11 +74,11 @@ class StreamsConfig:
         How often, after that, the loop is started again from the last commit (with a new Spark, if
         Millstream made it and it is gone) before the uncaught exception handler is asked.
     lease_ttl_ms
-        How long another machine waits for a driver that says nothing before it takes over.
+        How long another machine waits for a coordinator that says nothing before it takes over.
     tick_ms
         The step of the wall clock that punctuators see.
     maintenance_interval_epochs
-        After how many epochs at most topics are compacted and folded, retention is applied and old files are
+        After how many epochs at most topics are compacted and merged, retention is applied and old files are
         deleted, beside the epochs; sooner where much of the state has changed; 0: never.
     spark_settings
         More settings for the Spark that Millstream makes when none is given.

@@ -172,7 +172,7 @@ class _Inputs:
 
     def raws(self) -> list[RawBatch]:
         """All records of the epoch, per partition or sender, those without records left out."""
-        return [raw for raw in (*self._from_log(), *self._from_blobs()) if len(raw)]
+        return [raw for raw in (*self._from_log(), *self._from_shuffle()) if len(raw)]
 
     def repartitioned(self) -> dict[tuple[str, Partition], int]:
         """How many rows came through each repartition so far, this epoch included."""
@@ -193,7 +193,7 @@ class _Inputs:
                 start, end = partitions[partition]
                 yield read_range(self._worker.log, TopicPartition(topic, partition), start, end)
 
-    def _from_blobs(self) -> Iterator[RawBatch]:
+    def _from_shuffle(self) -> Iterator[RawBatch]:
         offsets = dict(self._offsets)
         for block in self._shuffle_blocks:
             place = (block.topic, block.partition)
