@@ -139,7 +139,7 @@ class MemoryEngine:
         self,
         partitions: Mapping[str, int],
         shuffled: Collection[str],
-        run_task: RunTask,
+        run_task: RunTask | None,
         *,
         fresh_tasks: bool,
     ) -> None:
@@ -155,12 +155,13 @@ class MemoryEngine:
     def run_tasks(self, job: MemoryJob) -> list[MemoryReport | WrongInstance]:
         """See `TaskRunner.run_tasks`."""
         shuffle = Shuffle(self._partitions, self._offsets) if self._shuffled else None
+        run_task = self._run_task
         reports: list[MemoryReport | WrongInstance] = []
         for task in job.tasks:
             raws = [raw for raw in job.raws if task.reads(raw)]
             if shuffle is not None:
                 raws += shuffle.take(task)
-            sealed = self._run_task(task, raws, job.tick)
+            sealed = task.run(raws, tick=job.tick) if run_task is None else run_task(task, raws, job.tick)
             if shuffle is not None:
                 shuffle.add(task, (batch for batch in sealed.outputs if batch.topic in self._shuffled))
             reports.append(MemoryReport(task, sealed))
@@ -264,7 +265,6 @@ class MemoryApplication:
         ]
         shuffled = plan.repartition_topics if self._has_shuffles else {}
         self._coordinator = MemoryCoordinator(self.tasks, queue, shuffled)
-        run_task = run_task if run_task is not None else _run_task
         self._engine = MemoryEngine(self._partitions, shuffled, run_task, fresh_tasks=fresh_tasks)
 
     @property
@@ -311,10 +311,6 @@ class MemoryApplication:
             combines=self._has_shuffles,
         )
         return MemoryTask(sub, partition, environment, backends)
-
-
-def _run_task(task: MemoryTask, raws: Sequence[RawBatch], tick: bool) -> TaskResult:  # noqa: FBT001 - a RunTask
-    return task.run(raws, tick=tick)
 
 
 def _records_of(task_id: str, batch: OutputBatch) -> Iterable[MemoryRecord]:

@@ -55,7 +55,7 @@ class Metrics:
         {}
         """
         copied = Metrics()
-        copied.merge(self)
+        dict.update(copied._counts, self._counts)
         return copied
 
     def reset_to(self, other: Metrics) -> None:

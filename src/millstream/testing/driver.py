@@ -53,7 +53,11 @@ class _OldestFirst:
         waiting = self._waiting
         if not waiting:
             return ()  # the clock ticks
-        topic = min(waiting, key=lambda name: waiting[name][0].timestamp)
+        topic = (
+            min(waiting, key=lambda name: waiting[name][0].timestamp)
+            if len(waiting) > 1
+            else next(iter(waiting))
+        )
         queue = waiting.pop(topic)
         record = queue.popleft()
         if queue:
