@@ -47,11 +47,13 @@ class TaskInput:
         # One partition needs no merging: its rows are the task's rows.
         self._order = None if len(parts) == 1 else Column.of(_merge_order(parts))
         self._starts = [0, *accumulate(len(part.rows) for part in parts)]
-        self._sources = list(dict.fromkeys(part.source for part in parts))
+        self._sources = list({part.source: part for part in parts})
         self._keys = self._merged([part.keys for part in parts])
         self._values = self._merged([part.values for part in parts])
         self.timestamps = self._merged([part.timestamps for part in parts])
-        self._olds = self._all_olds()
+        self._changing = {part.source for part in parts if part.olds is not None}
+        """Sources whose records bring the values that they replace."""
+        self._olds = self._all_olds() if self._changing else None
         self._headers = self._all_headers()
         self._start_time = stream_time
         self._stream_times: Column | None = None
@@ -61,7 +63,7 @@ class TaskInput:
 
     def left_columns(self) -> Iterator[tuple[str, int]]:
         """Sources, and how many rows of theirs stood in columns but are merged as Python objects."""
-        for part in self._parts:
+        for part in self._parts if self._order is not None else ():
             pairs = ((part.keys, self._keys), (part.values, self._values))
             if any(own.in_arrow and not merged.in_arrow for own, merged in pairs):
                 yield part.source, len(part.rows)
@@ -110,14 +112,13 @@ class TaskInput:
     def _batch(self, source: str, rows: Sequence[int], *, ordered: bool) -> Batch:
         """Some rows of one source."""
         headers = None if self._headers is None else [self._headers[row] for row in rows]
-        has_olds = any(part.olds is not None for part in self._parts if part.source == source)
         return Batch(
             keys=self._keys.at(rows),
             values=self._values.at(rows),
             timestamps=self.timestamps.at(rows),
             headers=headers if headers is not None and any(headers) else None,
             origins=rows,
-            olds=self._olds.at(rows) if self._olds is not None and has_olds else None,
+            olds=self._olds.at(rows) if self._olds is not None and source in self._changing else None,
             order=[(row,) for row in rows] if ordered else None,
         )
 
@@ -125,13 +126,11 @@ class TaskInput:
         """A column of each part as one, in the task's order."""
         return columns[0] if self._order is None else Column.concat(columns).take(self._order)
 
-    def _all_olds(self) -> Column | None:
-        if all(part.olds is None for part in self._parts):
-            return None
+    def _all_olds(self) -> Column:
         return self._merged([part.olds or Column([None] * len(part.rows)) for part in self._parts])
 
     def _all_headers(self) -> Column | None:
-        if all(part.raw.headers is None for part in self._parts):
+        if not any(part.raw.headers for part in self._parts):
             return None
         return self._merged([Column([part.raw.headers_of(row) for row in part.rows]) for part in self._parts])
 

@@ -286,10 +286,12 @@ class Column(Sequence[Any]):
         return Column(self.rows()[place])
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.rows())
+        return iter(self.rows() if self._rows is None else self._rows)
 
     def __contains__(self, value: object) -> bool:
-        return self.null_count > 0 if value is None and self.in_arrow else value in self.rows()
+        if self.in_arrow:
+            return self.null_count > 0 if value is None else value in self.rows()
+        return value in self._rows  # type: ignore[operator]  # it has one of the three
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self.rows()) == list(other)
