@@ -46,3 +46,16 @@ def test_a_punctuator_scheduled_inside_a_batch_fires_after_its_record(max_rows: 
 
 def test_records_are_counted_once_though_the_batch_started_again() -> None:
     assert _run(None)[1] == 8
+
+
+def test_rows_on_their_way_to_other_nodes_are_forgotten_when_the_batch_starts_again() -> None:
+    builder = StreamsBuilder()
+    builder.add_state_store(stores.key_value("seen", key=serdes.string, value=serdes.int64))
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    kept = stream.filter(lambda _, value: value != "0")
+    stream.process(SchedulesAtThree, "seen").to("out", key=serdes.string, value=serdes.string)
+    kept.to("kept", key=serdes.string, value=serdes.string)  # behind the processor, ahead of which rows wait
+    with EpochRunner(builder.build(), partitions={"in": 1}) as runner:
+        values = [str(number).encode() for number in range(8)]
+        runner.run_epoch([RawBatch("in", 0, tuple(range(8)), (b"k",) * 8, values, tuple(range(8)))])
+        assert [row.value for row in runner.outputs["kept"]] == values[1:]

@@ -74,7 +74,9 @@ class NodeContext:
 
     def processor_context(self) -> ForwardingContext:
         """See `OperatorContext.processor_context`."""
-        return self._made(ForwardingContext(self._host, self.node, self.children, ordered=self._ordered))
+        context = ForwardingContext(self._host, self.node, self.children, ordered=self._ordered)
+        self.user = context
+        return context
 
     def fixed_key_context(self) -> FixedKeyContext:
         """See `OperatorContext.fixed_key_context`."""
@@ -86,10 +88,6 @@ class NodeContext:
         """See `OperatorContext.transformer_context`."""
         self.user = TransformerContext(self._host, self.node)
         return self.user
-
-    def _made(self, context: ForwardingContext) -> ForwardingContext:
-        self.user = context
-        return context
 
 
 class Pipeline:
@@ -149,6 +147,7 @@ class Pipeline:
         self._operators.clear()
         self._contexts.clear()
         self._caches.clear()
+        self._inbox.clear()  # not empty if it is closed in the middle of a pass, to start it again
         if first_error is not None:
             raise first_error
 
