@@ -23,6 +23,7 @@ from millstream.commit.publisher import EmbeddedPublisher
 from millstream.durable import DiskFullError
 from millstream.engine.local import MAX_RUNS
 from millstream.log.embedded.file_log import FileLog
+from millstream.state.errors import TaskLockedError
 
 
 def planned(world: World) -> tuple[Executor, EpochJob]:
@@ -108,6 +109,25 @@ def test_a_task_that_is_cold_while_another_instance_is_warm_says_so(tmp_path: Pa
         world.check_to_the_end()
 
 
+def test_a_task_whose_local_state_is_locked_does_not_fail_for_want_of_a_look_at_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with World(tmp_path, "ledger", "lmdb").create_topics() as world:
+        world.append(18)
+        app = world.app or world.open()
+        world.epoch()
+        world.append(18)
+        job = app.coordinator.plan_epoch(instances={"0_0": "elsewhere", "0_1": "elsewhere"})
+        assert job is not None
+
+        def locked(*_args: object, **_settings: object) -> dict[str, int]:
+            raise TaskLockedError("for a moment")
+
+        monkeypatch.setattr("millstream.commit.worker.versions_on_disk", locked)
+
+        assert [type(report) for report in app.run_tasks(job)] == [TaskReport] * len(job.tasks)
+
+
 def test_an_epoch_runs_again_when_its_attempts_disagree(
     running: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +196,7 @@ def test_an_epoch_whose_publication_failed_is_published_before_the_next(
     running.check_to_the_end()
 
 
-def test_a_driver_that_was_overtaken_commits_nothing_ever_again(running: World) -> None:
+def test_a_coordinator_that_was_overtaken_commits_nothing_ever_again(running: World) -> None:
     running.stall(("commit.reported",))
     old = running.stalled[0]
     running.epoch()

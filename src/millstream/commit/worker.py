@@ -24,7 +24,7 @@ from millstream.log.api import Log, TopicPartition
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
 from millstream.state.changelog.rows import changelog_rows, changelog_topic, entries_of
-from millstream.state.errors import ZombieTaskError
+from millstream.state.errors import TaskLockedError, ZombieTaskError
 from millstream.state.local.directory import StateDirectory
 from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores, versions_on_disk
 from millstream.state.snapshots.storage import SnapshotStorage
@@ -84,9 +84,9 @@ def run_task(
         return _idle(worker, job, sub, planned, entry, inputs, attempt)
     # 3.
     check_timestamps(sub, worker.config)
-    misplaced = _misplaced(worker, sub, planned, entry)
-    if misplaced is not None:
-        return misplaced, []
+    elsewhere = _wrong_instance(worker, sub, planned, entry)
+    if elsewhere is not None:
+        return elsewhere, []
     with opened_stores(worker, sub, planned, entry) as backends:
         failpoints.hit("commit.opened")
         stages.ended("open stores")
@@ -357,7 +357,7 @@ def _sealed_locally(worker: Worker, entry: TaskEntry, store: str) -> list[list[E
     return [entries_of(rows) for rows in reader.local(store)]
 
 
-def _misplaced(
+def _wrong_instance(
     worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskEntry | None
 ) -> WrongInstance | None:
     here = worker.directory.instance_id
@@ -365,9 +365,12 @@ def _misplaced(
     if expected is None or expected == here or entry is None or not sub.stores:
         return None
     directory = worker.directory.task(worker.storage.application_id, planned.task_id)
-    versions = versions_on_disk(
-        directory, sub.stores, worker.backend, rocksdb_config_setter=worker.config.rocksdb_config_setter
-    )
+    try:
+        versions = versions_on_disk(
+            directory, sub.stores, worker.backend, rocksdb_config_setter=worker.config.rocksdb_config_setter
+        )
+    except TaskLockedError:  # by the cleaner, or a zombie: whoever opens the stores waits for it
+        return None
     is_cold = any(version <= 0 for version in versions.values())
     return WrongInstance(planned.task_id, here, expected) if is_cold else None
 
