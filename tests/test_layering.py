@@ -30,7 +30,6 @@ BASE = (
     "types",
     "timestamps",
     "handlers",
-    "metrics",
     "failpoints",
     "offset_reset",
     "threads",

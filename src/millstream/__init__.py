@@ -1,7 +1,7 @@
 """Millstream: stateful streams in Python, run by Spark, with Kafka Streams' programming model.
 
-The whole library in one sentence: a topology is data; a task is a pure step from (records of epoch N,
-stores at version N-1) to (outputs, stores at version N); an engine decides when and where steps run.
+The whole library in one sentence: a topology is data; a task is a pure function from (records of epoch N,
+stores at version N-1) to (outputs, stores at version N); an engine decides when and where tasks run.
 """
 
 from __future__ import annotations

@@ -350,7 +350,9 @@ TestNothingThatIsNeededIsDeleted.settings = settings(
 
 
 def the_collector_ignores_what_is_pinned(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(maintenance, "remove_manifests", lambda chain, head, _pinned: chain.fold(head, ()))
+    patch.setattr(
+        maintenance, "remove_manifests", lambda chain, head, _pinned: chain.remove_unneeded(head, ())
+    )
 
 
 def a_snapshot_at_work_pins_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -125,7 +125,7 @@ def test_few_epochs_are_kept_if_they_are_large_and_many_if_they_are_small(tmp_pa
     assert 3 <= found[0] <= 5
 
 
-def test_a_driver_knows_what_the_one_before_it_has_left(tmp_path: Path) -> None:
+def test_a_coordinator_knows_what_the_one_before_it_has_left(tmp_path: Path) -> None:
     chance = random.Random(3)
     log = create(tmp_path / "app")
     with application(tmp_path / "app", "memory", topology(), spare_bytes=1 << 20) as executor:

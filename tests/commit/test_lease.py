@@ -56,7 +56,7 @@ def replace_owner(folder: ApplicationStorage, held: Lease, **changes: object) ->
     return owner
 
 
-def test_a_second_driver_is_refused_and_told_who_the_first_is(
+def test_a_second_coordinator_is_refused_and_told_who_the_first_is(
     folder: ApplicationStorage, clock: Clock
 ) -> None:
     first = take(folder, clock)
@@ -124,7 +124,9 @@ def test_a_lease_that_has_run_out_is_taken_over_and_its_owner_is_told(
     second.verify()
 
 
-def test_a_driver_that_was_overtaken_takes_nothing_back(folder: ApplicationStorage, clock: Clock) -> None:
+def test_a_coordinator_that_was_overtaken_takes_nothing_back(
+    folder: ApplicationStorage, clock: Clock
+) -> None:
     first = take(folder, clock)
     clock.now += TTL_MS
     second = take(folder, clock)
@@ -212,7 +214,7 @@ def test_who_runs_an_application_is_known_until_it_lets_go(folder: ApplicationSt
     assert running_owner(folder, now_ms=clock()) is None
 
 
-def test_a_driver_elsewhere_runs_an_application_until_its_lease_ends(
+def test_a_coordinator_elsewhere_runs_an_application_until_its_lease_ends(
     folder: ApplicationStorage, clock: Clock
 ) -> None:
     owner = replace_owner(folder, take(folder, clock), host="elsewhere")
@@ -220,7 +222,7 @@ def test_a_driver_elsewhere_runs_an_application_until_its_lease_ends(
     assert running_owner(folder, now_ms=clock() + TTL_MS) is None
 
 
-def test_a_dead_driver_runs_nothing(folder: ApplicationStorage, clock: Clock) -> None:
+def test_a_dead_coordinator_runs_nothing(folder: ApplicationStorage, clock: Clock) -> None:
     replace_owner(folder, take(folder, clock), started="long ago")
     assert running_owner(folder, now_ms=clock()) is None
 
@@ -280,7 +282,9 @@ def answer(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_the_lease_of_a_killed_driver_is_taken_over_at_once(folder: ApplicationStorage, clock: Clock) -> None:
+def test_the_lease_of_a_killed_coordinator_is_taken_over_at_once(
+    folder: ApplicationStorage, clock: Clock
+) -> None:
     with coordinator(folder) as other:
         tell(other, "orders")
         assert answer(other) == "won 1"
@@ -291,7 +295,7 @@ def test_the_lease_of_a_killed_driver_is_taken_over_at_once(folder: ApplicationS
     assert take(folder, clock).term == 2
 
 
-def test_of_two_drivers_that_race_for_a_term_one_wins(folder: ApplicationStorage) -> None:
+def test_of_two_coordinators_that_race_for_a_term_one_wins(folder: ApplicationStorage) -> None:
     wins: set[int] = set()
     with coordinator(folder) as one, coordinator(folder) as two:
         for number in range(20):

@@ -83,7 +83,7 @@ def test_a_position_is_known_or_was_never_read() -> None:
     assert manifest.position("others", Partition(0)) is None
 
 
-def test_of_two_drivers_that_commit_an_epoch_the_second_is_told(tmp_path: Path) -> None:
+def test_of_two_coordinators_that_commit_an_epoch_the_second_is_told(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     chain = ManifestChain(folder)
     first = next_to(None, term=2)
@@ -130,11 +130,11 @@ def test_a_witness_that_is_behind_is_settled(tmp_path: Path, epochs: int) -> Non
     with failpoints.armed("commit.manifest_written"), pytest.raises(failpoints.InjectedCrash):
         write(chain, next_to(chain.head()))
 
-    chain.settle(chain.head())
+    chain.complete_head(chain.head())
 
     settled = folder.witness.read_bytes()
     assert f'"epoch":{epochs}'.encode() in settled
-    chain.settle(chain.head())
+    chain.complete_head(chain.head())
     assert folder.witness.read_bytes() == settled
 
 
@@ -146,7 +146,7 @@ def test_settling_makes_the_name_of_the_head_durable(tmp_path: Path) -> None:
     head = chain.head()
     assert head is not None
 
-    chain.settle(head)
+    chain.complete_head(head)
     files.power_cut()
 
     assert chain.head() == head
@@ -203,7 +203,7 @@ def test_of_the_manifests_with_which_idle_tasks_have_last_sealed_the_newest_hund
     head = msgspec.structs.replace(next_to(None), epoch=Epoch(131), tasks=entries, oldest=121)
     chain.place(head)
 
-    assert chain.fold(head, pinned={7}) == 19
+    assert chain.remove_unneeded(head, pinned={7}) == 19
 
     assert [int(path.name) for path in sorted(folder.manifests.iterdir())] == [7, *range(21, 132)]
 
@@ -217,7 +217,7 @@ def test_the_last_manifest_may_be_removed_while_somebody_asks_for_it(
     found = iter([[Epoch(3)], [Epoch(4)]])
     monkeypatch.setattr(slow, "_epochs", lambda: next(found))
     write(chain, head)
-    chain.fold(head)
+    chain.remove_unneeded(head)
 
     assert slow.latest() == head
 
@@ -238,7 +238,7 @@ def test_the_place_of_a_manifest_that_was_removed_is_not_free(tmp_path: Path) ->
     written = commit(chain, 4)
     head = msgspec.structs.replace(next_to(written[-1], term=2), oldest=4)
     write(chain, head)
-    assert chain.fold(head) == 3
+    assert chain.remove_unneeded(head) == 3
     before = sorted(folder.manifests.iterdir())
 
     with pytest.raises(LeaseLostError) as caught:

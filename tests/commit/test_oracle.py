@@ -236,7 +236,7 @@ def test_a_standby_is_compared_with_the_active_store_byte_by_byte(truth: Facts) 
     assert str(caught.value).startswith("I6: ")
 
 
-def test_the_last_epoch_of_a_dead_driver_may_be_missing_from_topics(truth: Facts) -> None:
+def test_the_last_epoch_of_a_dead_coordinator_may_be_missing_from_topics(truth: Facts) -> None:
     program = oracle_programs.Ledger(2)
     *_, last = [program.epoch(cut) for cut in cuts(truth)]
     assert last["totals-out"]

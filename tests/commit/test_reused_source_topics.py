@@ -553,7 +553,9 @@ def test_random_tables_are_the_same_with_and_without(tmp_path: Path, seed: int) 
     rows: list[tuple[bytes | None, bytes | None]] = []
     running = [app.start() for app in apps]
     for _ in range(60):
-        act = choose.choices(["append", "epoch", "tend", "restart", "lose", "look"], [6, 8, 2, 1, 1, 2])[0]
+        act = choose.choices(["append", "epoch", "maintain", "restart", "lose", "look"], [6, 8, 2, 1, 1, 2])[
+            0
+        ]
         new = [(choose.choice(KEYS), choose.choice(VALUES)) for _ in range(choose.randint(1, 5))]
         rows += new if act == "append" else []
         for number, app in enumerate(apps):
@@ -561,7 +563,7 @@ def test_random_tables_are_the_same_with_and_without(tmp_path: Path, seed: int) 
                 app.append(new)
             elif act == "epoch":
                 running[number] = epoch(app, running[number], choose)
-            elif act == "tend":
+            elif act == "maintain":
                 running[number].run_maintenance()
             elif act == "look":
                 look(app, running[number], rows)

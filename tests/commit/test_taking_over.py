@@ -18,7 +18,7 @@ from millstream.log import FileLog, TopicConfig
 from millstream.log.errors import OffsetOutOfRangeError
 
 
-def test_a_driver_that_died_twice_before_its_witness_can_be_followed(world: World) -> None:
+def test_a_coordinator_that_died_twice_before_its_witness_can_be_followed(world: World) -> None:
     world.crash("commit.manifest_written")
     world.crash("commit.manifest_written")
     world.crash("commit.manifest_written")
@@ -36,7 +36,7 @@ def test_a_head_is_durable_before_it_is_published(running: World) -> None:
     running.check_to_the_end()
 
 
-def test_a_driver_that_stood_still_in_its_start_is_told_that_it_was_overtaken(running: World) -> None:
+def test_a_coordinator_that_stood_still_in_its_start_is_told_that_it_was_overtaken(running: World) -> None:
     running.stall(("commit.leased",), opening=True)
     running.epoch()
 
@@ -60,7 +60,7 @@ def test_an_epoch_that_was_being_committed_when_the_lease_changed_hands_counts(
     running.check_to_the_end()
 
 
-def test_a_driver_that_is_refused_lets_the_lease_go(running: World) -> None:
+def test_a_coordinator_that_is_refused_lets_the_lease_go(running: World) -> None:
     running.close()
     (head,) = sorted((running.application_folder / "manifests").iterdir())[-1:]
     taken = head.read_bytes()
@@ -121,7 +121,7 @@ def go_on(world: World, epochs: int) -> None:
         ("commit.manifest_written",),  # its epoch counts, and the sealed files are gone
     ],
 )
-def test_a_driver_that_slept_until_its_epoch_was_forgotten_is_told_that_it_was_overtaken(
+def test_a_coordinator_that_slept_until_its_epoch_was_forgotten_is_told_that_it_was_overtaken(
     forgetful: World, site: Site
 ) -> None:
     forgetful.stall(site)
@@ -136,7 +136,7 @@ def test_a_driver_that_slept_until_its_epoch_was_forgotten_is_told_that_it_was_o
 
 
 @pytest.mark.parametrize("site", MAINTENANCE_STALL_SITES)
-def test_a_driver_that_slept_while_it_tidied_up_is_told_that_it_was_overtaken(
+def test_a_coordinator_that_slept_while_it_tidied_up_is_told_that_it_was_overtaken(
     forgetful: World, site: Site
 ) -> None:
     forgetful.stall_in_maintenance(site)
@@ -149,7 +149,9 @@ def test_a_driver_that_slept_while_it_tidied_up_is_told_that_it_was_overtaken(
 
 
 @pytest.mark.parametrize("point", ["commit.checked", "commit.manifest_written"])
-def test_what_a_killed_driver_was_just_writing_is_removed_by_the_next(running: World, point: str) -> None:
+def test_what_a_killed_coordinator_was_just_writing_is_removed_by_the_next(
+    running: World, point: str
+) -> None:
     running.crash_at((point, "durable.file_synced"))
     unfinished = [path for path in running.application_folder.rglob(".*") if path.is_file()]
     assert unfinished

@@ -44,7 +44,7 @@ def test_publishing_an_epoch_again_changes_nothing(kit: Kit, log: FileLog) -> No
     assert kit.values(kit.open()) == [b"a", b"b", b"c"]
 
 
-def test_a_driver_that_was_asleep_changes_nothing(kit: Kit, log: FileLog) -> None:
+def test_a_coordinator_that_was_asleep_changes_nothing(kit: Kit, log: FileLog) -> None:
     zombie = kit.open()
     late = kit.seal("late", epoch=1, attempt=7)
     assert zombie.latest(kit.orders) == 0

@@ -62,11 +62,11 @@ def the_collector_ignores_the_manifests_that_are_kept(patch: pytest.MonkeyPatch)
 
 
 def manifests_go_one_too_early(patch: pytest.MonkeyPatch) -> None:
-    def fold(self: ManifestChain, head: Manifest, pinned: Any = ()) -> int:
+    def remove_unneeded(self: ManifestChain, head: Manifest, pinned: Any = ()) -> int:
         return real(self, structs.replace(head, oldest=head.oldest + 1), pinned)
 
-    real = ManifestChain.fold
-    patch.setattr(ManifestChain, "fold", fold)
+    real = ManifestChain.remove_unneeded
+    patch.setattr(ManifestChain, "remove_unneeded", remove_unneeded)
 
 
 # What an index, an epoch or a snapshot needs ------------------------------------------------------------

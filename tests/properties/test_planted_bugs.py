@@ -94,7 +94,7 @@ def caches_flush_in_the_order_of_keys(patch: pytest.MonkeyPatch) -> None:
     def by_key(keys: Sequence[bytes]) -> list[int]:
         return sorted(range(len(keys)), key=keys.__getitem__)
 
-    with_held_back_in_order(patch, by_key)
+    with_pending_updates_in_order(patch, by_key)
 
 
 @bug
@@ -182,7 +182,9 @@ def headers_are_lost_where_rows_are_taken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Batch, "take", lambda self, rows: replace(take(self, rows), headers=None))
 
 
-def with_held_back_in_order(patch: pytest.MonkeyPatch, order: Callable[[Sequence[bytes]], list[int]]) -> None:
+def with_pending_updates_in_order(
+    patch: pytest.MonkeyPatch, order: Callable[[Sequence[bytes]], list[int]]
+) -> None:
     """Change the order in which cached tables flush."""
     last_of_each = tables._last_of_each
 

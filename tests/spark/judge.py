@@ -37,7 +37,7 @@ class Trial:
             lab.log.append(place, record_batch(list(keys), list(values), list(times)))
 
     def check(self, *, settled: bool = True) -> oracle.Verdict:
-        """Raise if an invariant is broken. Not settled: a driver died, and nobody has come after it."""
+        """Raise if an invariant is broken. Not settled: a coordinator died, and nobody has come after it."""
         root = self._lab.folder / "log"
         plan = self._application.build().plan()
         facts = oracle.Facts(

@@ -1,6 +1,6 @@
 """Many small applications on one Spark: the next epoch of each of them, all in one Spark job.
 
-A test of its own kind of engine: the driver's steps and the step function are those of production, only
+A test of its own kind of engine: the coordinator's steps and the stage function are those of production, only
 the job carries many applications. So hundreds of cases cost as many jobs as the longest of them has epochs.
 """
 

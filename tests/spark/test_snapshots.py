@@ -88,7 +88,7 @@ def test_a_snapshot_that_takes_longer_than_manifests_are_kept_is_as_good_as_any(
     assert {row.text: row.number for row in lab.rows("out")} == counted(parts)
 
 
-def test_epochs_go_on_when_snapshots_fail_and_the_driver_says_so(
+def test_epochs_go_on_when_snapshots_fail_and_the_coordinator_says_so(
     lab: Lab, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (folder / "snapshots").mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Who may run an application: one driver at a time, and a driver that was overtaken changes nothing."""
+"""Who may run an application: one coordinator at a time, and one that was overtaken changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from millstream.commit.lease import LeaseHeldError
 pytestmark = pytest.mark.xdist_group("spark")
 
 
-def test_a_second_driver_is_refused_and_told_who_the_first_is(lab: Lab) -> None:
+def test_a_second_coordinator_is_refused_and_told_who_the_first_is(lab: Lab) -> None:
     lab.topic("in", words(20, seed=5))
     with lab.app(one_level()) as first:
         first.run(until="caught-up")
@@ -34,14 +34,14 @@ def test_a_second_driver_is_refused_and_told_who_the_first_is(lab: Lab) -> None:
         first.run(until="caught-up")
 
 
-def test_a_driver_that_closed_is_followed_at_once(lab: Lab) -> None:
+def test_a_coordinator_that_closed_is_followed_at_once(lab: Lab) -> None:
     lab.topic("in", parts := words(20, seed=6))
     lab.run(one_level(), lease_ttl_ms=600_000)
     lab.run(one_level(), lease_ttl_ms=600_000)
     check_exact(lab, "one_level", parts)
 
 
-def test_a_driver_that_was_stopped_and_overtaken_changes_nothing_and_says_so(lab: Lab) -> None:
+def test_a_coordinator_that_was_stopped_and_overtaken_changes_nothing_and_says_so(lab: Lab) -> None:
     parts = words(2_000, seed=7)
     lab.topic("in", parts)
     with Child(lab, "two_levels", max_records_per_epoch=50, lease_ttl_ms=1_000) as first:

@@ -11,7 +11,7 @@ import pytest
 from millstream import failpoints
 from millstream.commit.epoch_job import EpochJob, PlannedTask
 from millstream.durable import held_lock
-from millstream.maintenance import state_cleaner as local_cleaning
+from millstream.maintenance import state_cleaner
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.state.backends import supplier
 from millstream.state.errors import StateDirectoryError
@@ -98,9 +98,9 @@ def test_tasks_are_listed_with_what_they_hold(directory: StateDirectory) -> None
 
 @pytest.fixture
 def never_looked() -> Iterator[None]:
-    local_cleaning._looked_at.clear()
+    state_cleaner._looked_at.clear()
     yield
-    local_cleaning._looked_at.clear()
+    state_cleaner._looked_at.clear()
 
 
 def job_of(**homes: str | None) -> EpochJob:

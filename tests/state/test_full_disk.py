@@ -84,7 +84,7 @@ def test_wherever_an_epoch_meets_a_full_disk_it_can_be_done_again(memory_path: P
     assert met == set(PLACES.values())
 
 
-def test_the_same_driver_goes_on_when_there_is_space_again(memory_path: Path) -> None:
+def test_the_same_coordinator_goes_on_when_there_is_space_again(memory_path: Path) -> None:
     app = app_with_a_past(memory_path / "app", "lmdb")
     tree = Tree(app.root)
     met: set[str] = set()

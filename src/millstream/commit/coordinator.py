@@ -69,8 +69,8 @@ class CoordinatorSettings:
     retained_manifests: int = 100
     """How many epochs a store may be behind at most, and still be known as one of this history."""
     spare_bytes: int = 64 << 10
-    """What epochs that are kept may take where state is small, per partition of a changelog: to tidy up costs
-    something for each, however little there is. See `millstream.commit.manifest_retention`."""
+    """What epochs that are kept may take where state is small, per partition of a changelog: maintenance
+    costs something for each, however little there is. See `millstream.commit.manifest_retention`."""
 
 
 class CommitCoordinator:
@@ -184,9 +184,9 @@ class CommitCoordinator:
             self._publisher.check_head(head)
             self._topics.create(head)
             failpoints.hit("commit.leased")
-            self._chain.settle(head)
+            self._chain.complete_head(head)
             self._head = head
-            self.retention.resume(self._chain.untidied())
+            self.retention.resume(self._chain.not_maintained())
             if head is not None:
                 self.publish(head)
             self._commit(self._fence(head), () if head is None else head.tasks)
@@ -256,7 +256,7 @@ class CommitCoordinator:
         return job
 
     def plan_again(self, job: EpochJob, error: Exception, tries: int) -> EpochJob:
-        """The same epoch once more. If tasks were misplaced twice, they run anywhere: a host may be gone."""
+        """The same epoch once more, anywhere after two wrong instances: the right one may be gone."""
         if tries > 1 and isinstance(error, WrongInstanceError):
             return replace(job, tasks=tuple(replace(task, expected_instance=None) for task in job.tasks))
         return job

@@ -98,7 +98,7 @@ class Lease:
         try:
             _write_renewal(self._storage, self.term, now + self._ttl_ms)
         except FileNotFoundError:
-            self.verify()  # a later term has tidied up
+            self.verify()  # a later term has removed it
             raise
         self._renewed_ms = now
 
@@ -124,7 +124,7 @@ def acquire(storage: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: in
         # The renewal comes first, so that no claim is ever without one.
         _write_renewal(storage, term, clock() + ttl_ms)
         publish_exclusive(storage.leases / _name(term), [_CLAIM.encode(owner)], files=storage.files)
-    except (FileExistsError, FileNotFoundError):  # another coordinator was first, or has even tidied up
+    except (FileExistsError, FileNotFoundError):  # another coordinator was first, or has even removed its own
         raise _held(storage, _read_claim(storage, _last_term(storage.leases))) from None
     _forget_before(storage, Term(term - 1))
     return Lease(storage, term, owner, clock, ttl_ms)
@@ -197,7 +197,7 @@ def _forget_before(storage: ApplicationStorage, term: Term) -> None:
     for path in storage.leases.iterdir():
         number = path.name.removeprefix(".").partition(".")[0]
         if number.isdigit() and int(number) < term:
-            with suppress(FileNotFoundError):  # two coordinators may tidy up at once
+            with suppress(FileNotFoundError):  # two coordinators may remove them at once
                 storage.files.unlink(path)
 
 

@@ -159,11 +159,11 @@ class ManifestChain:
         """The manifests that are kept, from the oldest to the head."""
         return (self.read(Epoch(number)) for number in range(head.oldest, head.epoch + 1))
 
-    def untidied(self) -> list[Manifest]:
+    def not_maintained(self) -> list[Manifest]:
         """The head and those before it that nobody has removed, without a gap, as far as they can be read.
 
         Those that are kept were checked by :meth:`head`; nobody needs the others. Older ones behind a gap are
-        there because a snapshot or an idle task needs them, and not because nobody has tidied up.
+        there because a snapshot or an idle task needs them, and not because maintenance has not run.
         """
         found: list[Manifest] = []
         for epoch in reversed(self._epochs()):
@@ -174,7 +174,7 @@ class ManifestChain:
                 found.append(manifest)
         return found[::-1]
 
-    def fold(self, head: Manifest, pinned: Container[int] = ()) -> int:
+    def remove_unneeded(self, head: Manifest, pinned: Container[int] = ()) -> int:
         """Remove the manifests that the head does without, but those that are pinned; return how many.
 
         The head says which ones are kept, so a crash in the middle, or an overtaken coordinator, does no
@@ -204,7 +204,7 @@ class ManifestChain:
                     raise  # it was not removed for the sake of later ones
         return None
 
-    def settle(self, head: Manifest | None) -> None:
+    def complete_head(self, head: Manifest | None) -> None:
         """Finish what the head's coordinator may have left undone: its name's sync, the witness."""
         sync_folder(self._storage.manifests, files=self._storage.files)
         if head is not None and self._witness() != _Witness(head.epoch, head.digest()):

@@ -1,12 +1,12 @@
-"""How much the last epochs have sealed: it decides how many of them are kept, and when to tidy up.
+"""How much the last epochs have sealed: it decides how many are kept, and when maintenance is due.
 
 A store may be asked for at every epoch that is kept, so its changelog is not compacted beyond the oldest one,
 and the sealed files since are there. A hundred epochs of a thousand records are nothing; a hundred that each
 change a twentieth of the state are five times the state. So epochs are kept, and what they wrote is left as
 it is, for as long as that takes a small part of the state at most.
 
-What is older can be compacted. It is worth it when it is a small part of the state, too, and presses when it
-is more.
+What is older can be compacted. It is worth it when it is a small part of the state, too; when it is more, the
+epochs wait for it: back-pressure.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _FEWEST: Final = 2
 _KEPT_PART: Final = 16
 _NEW_PART: Final = 8
 _BACKPRESSURE_PART: Final = 2
-"""Which part of the state may be kept, is worth it to tidy up, and presses."""
+"""Which part of the state may be kept, is worth maintenance, and brings back-pressure."""
 _BACKPRESSURE_SPARES: Final = 16
-"""But small state, of which every part is spare, presses only when there is so much more."""
+"""But small state, of which every part is spare, brings it only when there is so much more."""
 _SEALED_BYTES: Final = 32 << 20
 """Outputs and repartitions are not state, but lie there as well: so much of them is worth it, or half of the
 state if that is more."""
@@ -63,9 +63,9 @@ class _Epoch(NamedTuple):
 
 
 class ManifestRetention:
-    """The epochs since the oldest that is kept, and how much came before that nobody has tidied up.
+    """The epochs since the oldest that is kept, and how much came before and awaits maintenance.
 
-    Epochs are committed in one thread and tidied up behind in another: each has counters of its own.
+    Epochs are committed in one thread and maintained in another: each has counters of its own.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class ManifestRetention:
         self._partitions = 0
         self._kept: deque[_Epoch] = deque()
         self._gone = Gone()
-        self._tidied = Gone()
+        self._maintained = Gone()
 
     def resume(self, there: Iterable[Manifest]) -> None:
         """Begin with what another coordinator has left: manifests that nobody has removed are new."""
         self._kept.clear()
-        self._gone = self._tidied = Gone()
+        self._gone = self._maintained = Gone()
         for manifest in there:
             self.committed(manifest)
         self._measure()
@@ -119,15 +119,15 @@ class ManifestRetention:
         return self._gone
 
     def urgency(self) -> Urgency:
-        """Whether it is worth it to tidy up, or presses, whoever has committed them.
+        """Whether maintenance is worth it, or so due that epochs should wait, whoever has committed them.
 
-        It presses by changes of state. Many small epochs, and large outputs, are just worth it.
+        Back-pressure comes from changes of state. Many small epochs, and large outputs, are just worth it.
         """
-        changed = self._gone.changed_bytes - self._tidied.changed_bytes
+        changed = self._gone.changed_bytes - self._maintained.changed_bytes
         if changed and changed >= self._part(_BACKPRESSURE_PART, _BACKPRESSURE_SPARES):
             return Urgency.BACKPRESSURE
-        sealed = self._gone.sealed_bytes - self._tidied.sealed_bytes
-        epochs = self._gone.epochs - self._tidied.epochs
+        sealed = self._gone.sealed_bytes - self._maintained.sealed_bytes
+        epochs = self._gone.epochs - self._maintained.epochs
         is_worth_it = (
             (changed and changed >= self._part(_NEW_PART))
             or sealed >= max(_SEALED_BYTES, (self._state or 0) / 2)
@@ -136,14 +136,14 @@ class ManifestRetention:
         return Urgency.WORTH_IT if is_worth_it else Urgency.NONE
 
     def maintained(self, gone: Gone) -> None:
-        """Note that all is tidied up that was gone when it began."""
-        self._tidied = gone
+        """Note that maintenance has done all that was gone when it began."""
+        self._maintained = gone
         self._measure()
 
     def _measure(self) -> None:
         """Learn how much state there is: of the changelogs, what does not wait for being compacted."""
         sizes = self._changelog_sizes()
-        new = self._gone.changed_bytes - self._tidied.changed_bytes
+        new = self._gone.changed_bytes - self._maintained.changed_bytes
         new += sum(epoch.changed_bytes for epoch in tuple(self._kept))
         self._state = None if sizes is None else max(0, sum(sizes) - new)
         self._partitions = 0 if sizes is None else len(sizes)

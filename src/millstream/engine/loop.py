@@ -117,12 +117,12 @@ class EpochLoop:
             self._maintenance.nothing_to_do()
         return result
 
-    def let_go(self) -> None:
-        """Let the lease go; the engine stays, for the next `open`."""
+    def release(self) -> None:
+        """Release the lease; the engine stays, for the next `open`."""
         self._end(None)
 
     def close(self) -> None:
-        """Let the lease go, and close the engine."""
+        """Release the lease, and close the engine."""
         self._end(_LONGEST_WAIT_S)
         self.engine.close()
 

@@ -33,8 +33,8 @@ class BackgroundScheduler:
     epochs go on, and the next turn tries again. Its turn may come early, but not so early that it would be at
     work for more than a fifth of the time.
 
-    But what it works off must not pile up without a bound. If it presses, it does not rest, and the epochs
-    wait for it; if it takes much longer than the last time, they go on.
+    But what it works off must not pile up without a bound. Under back-pressure it does not rest, and the
+    epochs wait for it; if it takes much longer than the last time, they go on.
 
     `has_work` is asked when its turn has come and nothing is at work. `cancel` ends it if
     it is waited for in vain.

@@ -1,4 +1,4 @@
-"""Compaction and folding: topics are rewritten, so that they stay few files and as large as what is in them.
+"""Compaction and merging: topics are rewritten, so that they stay few files and as large as what is in them.
 
 Rows that lie in sealed files and small segments are brought together; compacted topics (changelogs are) lose
 what a later record replaces.
@@ -30,7 +30,7 @@ class Compaction:
     log: SealedLog
     plan: Plan
     min_entries: int
-    """A segment of a topic is closed for folding when so many epochs have written to it."""
+    """A segment of a topic is closed to be merged when so many epochs have written to it."""
     min_entries_of_ours: int
     """The same, for topics that the application itself writes."""
 

@@ -47,7 +47,7 @@ __all__ = ["Maintenance", "MaintenanceReport", "maintain"]
 
 _LOGGER = logging.getLogger("millstream")
 MIN_ENTRIES = 256
-"""A segment of a topic is closed for folding when so many epochs have written to it."""
+"""A segment of a topic is closed to be merged when so many epochs have written to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Maintenance:
         """Of pins that nobody knows: once, until they are known again."""
 
     def urgency(self) -> Urgency:
-        """Whether so much was sealed since the last time that it is worth it to tidy up now, or presses."""
+        """Whether so much was sealed since the last time that it is worth it now, or epochs should wait."""
         return self._coordinator.retention.urgency()
 
     def run(self, *, min_entries: int | None = None) -> MaintenanceReport:
@@ -123,7 +123,7 @@ class Maintenance:
                 is_early=is_early,
             )
         except FileNotFoundError:
-            coordinator.verify()  # another coordinator tidies up here by now
+            coordinator.verify()  # another coordinator maintains this by now
             raise
         coordinator.retention.maintained(gone)
         return report

@@ -37,7 +37,7 @@ class PinnedEpochs:
 
 def remove_manifests(chain: ManifestChain, head: Manifest, pinned: Container[int] | None) -> int:
     """Remove the manifests that the head does without. If nobody can tell which are pinned, all stay."""
-    return 0 if pinned is None else chain.fold(head, pinned)
+    return 0 if pinned is None else chain.remove_unneeded(head, pinned)
 
 
 def retain(log: SealedLog, place: TopicPartition, head: Manifest, *, is_read: bool) -> None:

@@ -49,7 +49,7 @@ def clean_now_and_then(directory: StateDirectory, delay_ms: int, job: EpochJob) 
         remove_remains(directory, job.application_id)
         if delay_ms >= 0:
             removed = clean(directory, job.application_id, unused_for_ms=delay_ms, may_go=may_go)
-    except OSError:  # whoever cannot tidy up can still work
+    except OSError:  # whoever cannot clean up can still work
         _logger.warning("Local state in %s could not be cleaned up", folder, exc_info=True)
         return []
     if removed:

@@ -7,25 +7,25 @@ from typing import TypeAlias
 
 from millstream.processors.batch import Batch
 
-__all__ = ["HeldBack", "RecordCache"]
+__all__ = ["PendingUpdates", "RecordCache"]
 
-HeldBack: TypeAlias = tuple[Sequence[bytes], Batch]
+PendingUpdates: TypeAlias = tuple[Sequence[bytes], Batch]
 """One update per key: the keys of their cells, and their rows."""
 
 
 class RecordCache:
     """One per store of a task, not per operator: those of a cogroup share a store, and flush as one."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_pending",)
 
     def __init__(self) -> None:
-        self._held: list[HeldBack] = []
+        self._pending: list[PendingUpdates] = []
 
-    def hold(self, held: HeldBack) -> None:
+    def hold(self, updates: PendingUpdates) -> None:
         """Hold updates back; those of keys that wait already take their place."""
-        self._held.append(held)
+        self._pending.append(updates)
 
-    def take(self) -> list[HeldBack]:
+    def take(self) -> list[PendingUpdates]:
         """All that was held back, in order."""
-        held, self._held = self._held, []
-        return held
+        pending, self._pending = self._pending, []
+        return pending

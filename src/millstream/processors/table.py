@@ -15,7 +15,7 @@ from millstream.errors import SerdeError
 from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns.column import Column
 from millstream.processors.operator import Operator, OperatorContext
-from millstream.processors.record_cache import HeldBack
+from millstream.processors.record_cache import PendingUpdates
 from millstream.serdes import ColumnError, serde_failure
 from millstream.state.stores.cell_store import Cell, CellStore, Frozen
 
@@ -84,7 +84,7 @@ class TableOperator(Operator):
                 self.context.failed(batch, row, error)
         return encoded, batch.take(kept)
 
-    def settle(self, new: Any, timestamp: int) -> Cell:
+    def cell_of(self, new: Any, timestamp: int) -> Cell:
         """The cell for a new value. Raises if the store's serde does not take it."""
         return None if new is None else (self.store.frozen(new), timestamp)
 
@@ -171,7 +171,7 @@ class TableOperator(Operator):
         self.cache.hold((keys, held))
 
 
-def _last_of_each(updates: Sequence[HeldBack]) -> HeldBack:
+def _last_of_each(updates: Sequence[PendingUpdates]) -> PendingUpdates:
     """The last update of each key, in the order of these last updates."""
     if len(updates) == 1:
         return updates[0]

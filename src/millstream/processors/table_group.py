@@ -110,5 +110,5 @@ class TableAggregation(TableOperator):
                 timestamp = max(timestamp, cell[1])
         if added is not None:
             aggregate = self._add(group, added, aggregate)
-        cells[key] = self.settle(aggregate, timestamp)
+        cells[key] = self.cell_of(aggregate, timestamp)
         updates.add(row, key, aggregate, before, timestamp)

@@ -31,7 +31,7 @@ class StoredTableSource(TableOperator):
         def put_row(row: int) -> None:
             key, value, timestamp = keys[row], values[row], timestamps[row]
             old = self.current(cells[key]) if wants_old else None
-            cells[key] = self.settle(value, timestamp)
+            cells[key] = self.cell_of(value, timestamp)
             updates.add(row, key, value, old, timestamp)
 
         each_row(self.context, batch, put_row)

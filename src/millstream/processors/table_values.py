@@ -127,7 +127,7 @@ class StoredTableValues(TableOperator):
             old = self.current(cells[key]) if self.send_old else None
             if self.skip_if_both_null and new is None and old is None:
                 return
-            cells[key] = self.settle(new, timestamp)
+            cells[key] = self.cell_of(new, timestamp)
             updates.add(row, key, new, old, timestamp)
 
         each_row(self.context, batch, put_row)

@@ -246,13 +246,13 @@ class Pipeline:
             for row in range(len(batch))
         ]
         for _, name, batch, row in sorted(waiting, key=lambda entry: entry[0]):
-            self._step(name, batch.take((row,)))
+            self._process_row(name, batch.take((row,)))
         for name in unit:
             flushed = flush(name)
             if flushed is not None:
                 self._dispatch(name, flushed, None)
 
-    def _step(self, name: str, row: Batch) -> None:
+    def _process_row(self, name: str, row: Batch) -> None:
         emission = self._process(name, row)
         if isinstance(emission, Mapping):
             for child, batch in emission.items():
@@ -271,7 +271,7 @@ class Pipeline:
                 if child is not None and edge.child != child:
                     continue
                 if edge.child in unit:
-                    self._step(edge.child, edge.carry(one))
+                    self._process_row(edge.child, edge.carry(one))
                 else:
                     self._inbox.setdefault(edge.child, []).append(edge.carry(one))
 

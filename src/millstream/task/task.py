@@ -218,7 +218,7 @@ class Task:
     # Inside.
 
     def _way_back(self) -> Callable[[], None]:
-        """A function that forgets what the epoch does from here on. A task is a pure step: it may."""
+        """A function that forgets what the epoch does from here on. A task is a pure function: it may."""
         stream_time, punctuations = self._stream_time, self._punctuations.remember()
         counters, letters = self._environment.metrics.copy(), self._failures.mark()
 

@@ -1,1 +1,1 @@
-"""A topology as data: nodes, sub-topologies, steps, and their descriptions. Knows no engine."""
+"""A topology as data: nodes, sub-topologies, levels, and their descriptions. Knows no engine."""

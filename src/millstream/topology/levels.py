@@ -72,10 +72,10 @@ def _path(after: Mapping[str, Sequence[str]], start: str, end: str) -> list[str]
 
 
 def _cycle(graph: TopologyGraph, sink: SinkNode, path: Sequence[str]) -> TopologyError:
-    steps = "".join(f"\n  {name!r} ({graph.nodes[name].site})" for name in path)
+    places = "".join(f"\n  {name!r} ({graph.nodes[name].site})" for name in path)
     return TopologyError(
         f"the topology has a cycle through the repartition {sink.topic!r}: these operators wait for each "
-        f"other within one epoch.{steps}\n"
+        f"other within one epoch.{places}\n"
         "  Likely cause: an operator in front of the repartition and one behind it share a state store.\n"
         "  Remedy: give each a store of its own, or send the records through a topic with to() and stream()."
     )

@@ -173,7 +173,7 @@ class Topology:
         return mermaid(self.graph)
 
     def plan(self) -> Plan:
-        """Sub-topologies, steps and stores, checked as a whole.
+        """Sub-topologies, levels and stores, checked as a whole.
 
         >>> from millstream import Topology
         >>> len(Topology().add_source("in", "a").plan().subtopologies)

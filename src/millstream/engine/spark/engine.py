@@ -21,7 +21,7 @@ from millstream.engine.program import Program
 from millstream.engine.spark.failures import SparkGoneError, given_up, not_started
 from millstream.engine.spark.job import run_epoch_job
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
-from millstream.engine.spark.program_broadcast import ship
+from millstream.engine.spark.program_broadcast import broadcast
 from millstream.engine.spark.session import (
     check_context,
     context_of,
@@ -94,7 +94,7 @@ class SparkEngine:
         if self._context is None:
             self._context = self._get_context()
             self._slots = Slots(self._context, self._context.defaultParallelism)
-            self._make_worker = ship(self._context, self._program)
+            self._make_worker = broadcast(self._context, self._program)
             warm_up(self._context, self._slots, self._make_worker, self._application_id)
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:

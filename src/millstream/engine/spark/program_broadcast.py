@@ -18,7 +18,7 @@ from millstream.commit.worker import Worker
 from millstream.engine.program import Program, make_worker
 from millstream.task.metrics import Metrics
 
-__all__ = ["pack", "ship", "unpack"]
+__all__ = ["broadcast", "pack", "unpack"]
 
 _MOST_WORKERS = 16
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
@@ -65,6 +65,6 @@ def unpack(packed: bytes) -> Program:
     return program
 
 
-def ship(context: SparkContext, program: Program) -> _MakeWorker:
+def broadcast(context: SparkContext, program: Program) -> _MakeWorker:
     """Broadcast the program; the result makes its worker wherever it is called."""
     return _MakeWorker(secrets.token_hex(8), context.broadcast(pack(program)))

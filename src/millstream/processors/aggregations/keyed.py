@@ -137,7 +137,7 @@ class KeyedAggregation(TableOperator):
     def _fold_each(self, fold: Fold, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
         """Fold, with an update for every row."""
         updates = Updates()
-        add, current, settle = updates.add, self.current, self.settle
+        add, current, cell_of = updates.add, self.current, self.cell_of
         wants_old = self.send_old
         row = 0
         rows = zip(range(len(batch)), keys, batch.keys, batch.values, batch.timestamps, strict=True)
@@ -151,7 +151,7 @@ class KeyedAggregation(TableOperator):
                         old = current(cell) if wants_old else None
                         time = max(timestamp, cell[1])
                         new = fold(record_key, value, current(cell))
-                    cells[key] = settle(new, time)
+                    cells[key] = cell_of(new, time)
                     add(row, key, new, old, time)
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self.context.failed(batch, row, error)
@@ -161,7 +161,7 @@ class KeyedAggregation(TableOperator):
     def _fold_to_last(self, fold: Fold, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
         """Fold, with one update per key, at its last row: what a cached table remembers anyway."""
         last: dict[bytes, int] = {}
-        fresh, settle = self.store.thawed, self.settle
+        thawed, cell_of = self.store.thawed, self.cell_of
         row = 0
         rows = zip(range(len(batch)), keys, batch.keys, batch.values, batch.timestamps, strict=True)
         while True:
@@ -169,10 +169,10 @@ class KeyedAggregation(TableOperator):
                 for row, key, record_key, value, timestamp in rows:
                     cell = cells[key]
                     if cell is None:
-                        cells[key] = settle(fold(record_key, value, None), timestamp)
+                        cells[key] = cell_of(fold(record_key, value, None), timestamp)
                     else:
                         time = max(timestamp, cell[1])
-                        cells[key] = settle(fold(record_key, value, fresh(cell[0])), time)
+                        cells[key] = cell_of(fold(record_key, value, thawed(cell[0])), time)
                     last[key] = row
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self.context.failed(batch, row, error)

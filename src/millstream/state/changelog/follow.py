@@ -1,6 +1,6 @@
 """Follow a task's log up to a version: the one way in which a local copy of state moves forward.
 
-Restoring an empty store, catching up after a commit, keeping a standby or a query replica current: all
+Restoring an empty store, catching up after a commit, keeping a query replica current: all
 read the store's changelog from where the copy stands to where the wanted version ends, and apply it in
 batches. Each batch carries its own position into the store's marker, in the same atomic write, so a
 killed follower goes on where it stopped. The log checks the checksum of every block it hands out.

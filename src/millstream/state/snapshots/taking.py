@@ -169,7 +169,7 @@ def _stored(copy: _Copy, before: Listing, settings: SnapshotSettings) -> Outcome
         name = ManifestName.of(copy.position)
         settings.storage.put(f"{place.folder}/{name}", [KIND.encode(snapshot)])
         failpoints.hit("snapshot.written")
-        problem = _tidied(snapshot, settings)
+        problem = _delete_old(snapshot, settings)
         return Outcome(place.task, place.store, copy.position.version, stored_bytes, snapshot.bytes, problem)
     finally:
         with suppress(OSError):
@@ -184,7 +184,7 @@ def _format(folder: Path) -> Format:
         return Format("", 0, "snapshot", "")
 
 
-def _tidied(new: Snapshot, settings: SnapshotSettings) -> str | None:
+def _delete_old(new: Snapshot, settings: SnapshotSettings) -> str | None:
     """Steps 4 and 5; what could not be done, if anything."""
     place, storage = new.place, settings.storage
     now = listing(storage, place)
