@@ -1,27 +1,20 @@
-"""Where columns enter and leave a task: decoded and encoded. Vectorised throughout.
-
-Polars is imported when there is something to do for it: a task of the row tier does without.
-"""
+"""Where columns enter and leave a task: decoded and encoded. Vectorised throughout."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from millstream.processors.columns.column import Column
 from millstream.serdes import Serde
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    from millstream.processors.columns import lazy_polars as pl
+from millstream.serdes.columns import codec_of, codec_to_write, learn
 
 __all__ = ["decoded", "encoded"]
 
 
 def decoded(serde: Serde[Any], column: Column) -> Column | None:
     """A column of bytes as a column of values; None if that has to be done one by one."""
-    from millstream.serdes.columns import codec_of  # noqa: PLC0415 - see above
-
     codec = codec_of(serde)
     if codec is None:
         return None
@@ -33,8 +26,6 @@ def decoded(serde: Serde[Any], column: Column) -> Column | None:
 
 def encoded(serde: Serde[Any], column: Column) -> Column | None:
     """A column of values as a column of bytes; None if that has to be done one by one."""
-    from millstream.serdes.columns import codec_to_write, learn  # noqa: PLC0415 - see above
-
     series = column.series()
     if column.null_count == len(column):
         return Column.of_series(pl.Series([None], dtype=pl.Binary).new_from_index(0, len(column)))

@@ -9,9 +9,10 @@ one, and nothing is lost but time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import polars as pl
 
 from millstream.processors.aggregations.aggregation import Aggregation, PartialAggregate
 from millstream.processors.aggregations.groups import group_rows
@@ -19,12 +20,8 @@ from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, are_few
 from millstream.serdes import Serde
 from millstream.serdes import serialize_column as serialize
+from millstream.serdes.columns.primitive_codecs import big_endian
 from millstream.task.column_codec import encoded
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    from millstream.processors.columns import lazy_polars as pl
 
 __all__ = ["combined_rows", "decode_marked", "mark_single"]
 
@@ -86,8 +83,6 @@ def _combined(data: bytes) -> PartialAggregate:
 def _marked(combined: Column) -> Column:
     if not combined.in_arrow:
         return Column([_COMBINED + _encode(value) for value in combined])
-    from millstream.serdes.columns.primitive_codecs import big_endian  # noqa: PLC0415 - likewise
-
     numbers = big_endian(combined.series(), _NUMBER_BYTES - 1)
     return Column.of_series(pl.select(pl.lit(_NUMBER) + pl.lit(numbers)).to_series())
 

@@ -12,18 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from millstream.errors import InvalidTimestampError, ProcessingError
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.record import Headers, RecordMetadata
 from millstream.task.records import DecodedPart, RawBatch
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    from millstream.processors.columns import lazy_polars as pl
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import polars as pl
 
 from millstream.processors.batch import OrderKey
 from millstream.processors.columns.column import Column, are_few
@@ -19,11 +21,6 @@ from millstream.task.records import DecodedPart, RawBatch
 from millstream.task.serde_book import SerdeBook
 from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.nodes import SourceNode
-
-if TYPE_CHECKING:
-    import polars as pl
-else:
-    from millstream.processors.columns import lazy_polars as pl
 
 Bad = dict[int, tuple[Literal["key", "value"], Exception]]
 

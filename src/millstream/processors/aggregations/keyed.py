@@ -75,7 +75,7 @@ class KeyedAggregation(TableOperator):
 
     def _fold_columns(self, batch: Batch) -> bool:
         """Fold in columns. False if that can't be done: nothing has happened then."""
-        # Polars is imported for the first batch of many rows: programs with small ones do without.
+        # Only tasks need Polars: programs that are built, and not run, do without.
         from millstream.processors.aggregations.column_groups import fold_in_columns  # noqa: PLC0415
 
         return fold_in_columns(self, batch, self.aggregation)
