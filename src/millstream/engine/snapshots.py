@@ -31,7 +31,8 @@ class Snapshots:
         self._schedule = schedule
         self._is_given_up = threading.Event()
         self._last: DurableEpoch | None = None
-        self._due: Sequence[PlannedTask] = ()
+        self._due: tuple[DurableEpoch, Sequence[PlannedTask]] | None = None
+        """What the work takes up: the next epoch may end before its thread has begun."""
         self._oldest = 0
         self._background = BackgroundScheduler(
             "taking of snapshots", self._take, interval=1, has_work=self._is_due, cancel=self._give_up
@@ -59,18 +60,19 @@ class Snapshots:
         due = self._schedule.due(manifest)
         self._schedule.tried(due, manifest.epoch)
         homes = {**self._engine.instances, **homes_after(self._last.reports)}
-        self._due = [
+        tasks = [
             replace(task, expected_instance=homes.get(task.task_id))
             for task in job.tasks
             if task.task_id in due
         ]
+        self._due = (self._last, tasks)
         self._oldest = min((manifest.tasks[task].version for task in due), default=0)
         return bool(due)
 
     def _take(self) -> None:
-        epoch, due = self._last, self._due
-        assert epoch is not None  # an epoch has ended
-        for task in due:
+        assert self._due is not None  # that was asked first
+        epoch, tasks = self._due
+        for task in tasks:
             if not self._is_given_up.is_set():
                 entry = epoch.manifest.tasks[task.task_id]
                 warn_of(self._engine.run_background(snapshot_task, epoch.job, task, entry))
