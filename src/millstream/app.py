@@ -11,24 +11,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import check_not_run
 from millstream.config import StreamsConfig, check_application_id
 from millstream.console import Figures
 from millstream.durable import DiskFullError
-from millstream.engine.api import EpochFailedError
+from millstream.engine.api import Engine, EpochFailedError
 from millstream.engine.epoch_result import EpochResult
+from millstream.engine.local import LocalEngine
 from millstream.engine.loop import EpochLoop
-from millstream.engine.program import Program
+from millstream.engine.program import Program, make_worker
 from millstream.engine.restore_notes import restores_in, restores_told
 from millstream.engine.spark.engine import SparkEngine
 from millstream.engine.ticks import now_ms
 from millstream.engine.totals import Totals
-from millstream.errors import MillstreamError
+from millstream.errors import ConfigError, MillstreamError
 from millstream.log import open_log
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
 from millstream.state.changelog.follow import Progress
@@ -69,12 +71,15 @@ class Answer(Enum):
 
 
 class Streams:
-    """Runs a topology on Spark.
+    """Runs a topology, on Spark unless told otherwise.
 
     log
         "file:<folder>" for the embedded log.
     spark
         A SparkSession or SparkContext of yours; without one Millstream makes it and ends it.
+    engine
+        "spark", or "local": all tasks one after the other in this process, with the same commit and the same
+        state, without Spark and Java. For small data, and to step through a program with a debugger.
 
     >>> from millstream import Streams, StreamsBuilder
     >>> builder = StreamsBuilder()
@@ -98,6 +103,7 @@ class Streams:
         app_id: str,
         log: str | Path = "file:./millstream-data",
         spark: Any = None,
+        engine: Literal["spark", "local"] = "spark",
         config: StreamsConfig | None = None,
     ) -> None:
         self.app_id = check_application_id(app_id)
@@ -112,7 +118,7 @@ class Streams:
             self._storage,
             self._log,
             topology.plan(),
-            SparkEngine(program, spark),
+            _engine_of(engine, program, spark),
             self._config,
             listeners=(self._totals.note, self._tell),
         )
@@ -526,6 +532,17 @@ class _Signals:
     def _told(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self._stop.set()
+
+
+def _engine_of(name: str, program: Program, spark: Any) -> Engine:
+    if name == "spark":
+        return SparkEngine(program, spark)
+    if name == "local" and spark is None:
+        return LocalEngine(partial(make_worker, program))
+    raise ConfigError(
+        f"engine={name!r}{'' if spark is None else ' with a Spark session'} is none. Remedy: use "
+        "engine='spark', or engine='local' without spark=."
+    )
 
 
 def _shut_down(error: Exception) -> Answer:

@@ -6,6 +6,7 @@ by itself which epochs it has sent. The storage is in another folder than the lo
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from millstream import StreamsBuilder, StreamsConfig, Topology, failpoints, serd
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.epoch import run_epoch
-from millstream.commit.manifest import Manifest
+from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.publisher import EmbeddedPublisher, Publisher
 from millstream.commit.sealed_file import read_sealed
 from millstream.commit.worker import Worker
@@ -69,6 +70,12 @@ class Application:
         self.log.append(WORDS, record_batch([None] * len(values), values, list(range(len(values)))))
 
     def run(self) -> None:
+        engine = self.start()
+        while run_epoch(self.coordinator, engine) is not None:
+            pass
+        self.coordinator.close()
+
+    def start(self) -> LocalEngine:
         self.coordinator = self._coordinator()
         self.coordinator.open()
         worker = Worker(
@@ -80,9 +87,7 @@ class Application:
             backend="lmdb",
             metrics=Metrics(),
         )
-        while run_epoch(self.coordinator, LocalEngine(worker)) is not None:
-            pass
-        self.coordinator.close()
+        return LocalEngine(lambda: worker)
 
     def rows(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
         place = TopicPartition(topic, Partition(0))
@@ -135,3 +140,29 @@ def test_what_was_committed_and_not_sent_is_sent_by_the_next_coordinator_once(tm
         (word, bytes(7) + b"\x01") for word in (b"river", b"the", b"to")
     ]
     assert len(app.sending.sent) == len(set(app.sending.sent))
+
+
+def test_a_commit_that_failed_only_after_its_manifest_stands_when_it_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Application(tmp_path, sends=False)
+    app.append("to", "the", "river")
+    engine = app.start()
+    job = app.coordinator.plan_epoch()
+    assert job is not None
+    answers = engine.run_tasks(job)
+    with monkeypatch.context() as patch:
+        patch.setattr(ManifestChain, "witness", full_disk)
+        with pytest.raises(OSError):
+            app.coordinator.commit(job, answers)
+
+    manifest = app.coordinator.commit(job, answers)
+    app.coordinator.publish(manifest)
+    app.coordinator.close()
+
+    assert manifest.epoch == job.epoch
+    assert len(app.rows("word-counts")) == 3
+
+
+def full_disk(*args: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

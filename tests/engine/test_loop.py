@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def loop_of(app: SmallApp, *listeners: Any, **settings: Any) -> Iterator[EpochLo
     config = StreamsConfig(state_dir=app.state, backend=app.backend, **settings)
     storage = ApplicationStorage(app.log_root, "app")
     program = Program.of(word_count(), storage, app.log().address, config)
-    engine = LocalEngine(make_worker(program))
+    engine = LocalEngine(partial(make_worker, program))
     loop = EpochLoop(storage, app.log(), word_count().plan(), engine, config, listeners)
     loop.open()
     try:

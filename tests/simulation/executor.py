@@ -83,7 +83,7 @@ class InProcessExecutor(LocalEngine):
             listener=listener,
             snapshots=snapshots,
         )
-        super().__init__(worker)
+        super().__init__(lambda: worker)
         self.apply_after_commit = apply_after_commit
         self.coordinator.open()
         self.schedule = schedule_of(config, snapshots, self.coordinator.head)

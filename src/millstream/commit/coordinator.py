@@ -39,7 +39,6 @@ from millstream.commit.source_offsets import SourceOffsets
 from millstream.log.api import Log, TopicPartition
 from millstream.log.errors import InvalidPublicationError
 from millstream.offset_reset import OffsetReset
-from millstream.state.changelog.rows import changelog_topic
 from millstream.topology.plan import Plan
 from millstream.topology.stored_types import stored_types
 from millstream.types import Epoch, Partition
@@ -267,8 +266,12 @@ class CommitCoordinator:
         """Check that all reports agree, and write the manifest.
 
         7. Every planned task has reported once; what each consumed is what the named senders sent; then
-           the manifest is written. This is the commit.
+           the manifest is written. This is the commit. If an earlier try has failed only after that, for
+           want of space perhaps, its manifest stands.
         """
+        if self.head.epoch == job.epoch and self.head.term == job.term:
+            self._chain.complete_head(self.head)
+            return self.head
         done = all_present(job, reports)
         check_consumed_is_named(self.plan, job, done)
         failpoints.hit("commit.checked")
@@ -335,12 +338,7 @@ class CommitCoordinator:
         ]
 
     def _changelogs(self) -> set[str]:
-        return {
-            changelog_topic(self.storage.application_id, name)
-            for sub in self.plan.subtopologies
-            for name, spec in sub.stores.items()
-            if spec.has_changelog
-        }
+        return set(self.plan.changelog_topics(self.storage.application_id).values())
 
     def _fence(self, head: Manifest | None) -> Manifest:
         return Manifest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import count
 from typing import Final, TypeVar
 
@@ -27,12 +28,17 @@ MAX_RUNS: Final = 5
 class LocalEngine:
     """Implements `millstream.engine.api.Engine`."""
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
+    def __init__(self, make_worker: Callable[[], Worker]) -> None:
+        self._make_worker = make_worker
         self.apply_after_commit = True
         """False: stores follow a commit when they are opened next, and not at once."""
         self._instances: dict[str, str] = {}
         self._attempts = count(1)
+
+    @cached_property
+    def worker(self) -> Worker:
+        """The one worker: made when it is first needed, for it claims the state directory."""
+        return self._make_worker()
 
     @property
     def instances(self) -> Mapping[str, str]:

@@ -67,7 +67,7 @@ class MemoryReport(NamedTuple):
     """What a task made."""
 
     task: MemoryTask
-    sealed: TaskResult
+    result: TaskResult
 
 
 MemoryEpoch = CommittedEpoch[MemoryJob, MemoryReport, Sequence[MemoryReport]]
@@ -109,14 +109,14 @@ class MemoryCoordinator:
         """See `Coordinator.commit`."""
         del job
         made = cast("Sequence[MemoryReport]", reports)  # nobody is at the wrong place
-        for task, sealed in made:
-            task.commit(sealed)
+        for task, result in made:
+            task.commit(result)
         return made
 
     def publish(self, manifest: Sequence[MemoryReport]) -> None:
         """See `Coordinator.publish`."""
-        for task, sealed in manifest:
-            for batch in sealed.outputs:
+        for task, result in manifest:
+            for batch in result.outputs:
                 if batch.topic not in self._shuffled:
                     rows = list(_records_of(task.task_id, batch))
                     self.outputs[batch.topic].extend(rows)
@@ -161,10 +161,10 @@ class MemoryEngine:
             raws = [raw for raw in job.raws if task.reads(raw)]
             if shuffle is not None:
                 raws += shuffle.take(task)
-            sealed = task.run(raws, tick=job.tick) if run_task is None else run_task(task, raws, job.tick)
+            result = task.run(raws, tick=job.tick) if run_task is None else run_task(task, raws, job.tick)
             if shuffle is not None:
-                shuffle.add(task, (batch for batch in sealed.outputs if batch.topic in self._shuffled))
-            reports.append(MemoryReport(task, sealed))
+                shuffle.add(task, (batch for batch in result.outputs if batch.topic in self._shuffled))
+            reports.append(MemoryReport(task, result))
         if shuffle is not None:
             shuffle.check_all_taken()
             self._offsets_after = shuffle.offsets

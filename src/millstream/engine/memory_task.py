@@ -80,14 +80,14 @@ class MemoryTask:
             self._task.punctuate()
         return self._task.seal()
 
-    def commit(self, sealed: TaskResult) -> None:
+    def commit(self, result: TaskResult) -> None:
         """Apply what an epoch made."""
         self.version += 1
         for name, store, backend, segmented in self._committed:
             marker = str(self.version).encode()
-            apply_changes(backend, sealed.changelogs[name], marker, segmented=segmented)
+            apply_changes(backend, result.changelogs[name], marker, segmented=segmented)
             epoch_committed(store)
-        self.state = sealed.state
+        self.state = result.state
 
     def abandon(self) -> None:
         """Forget the epoch and go back to what was committed."""

@@ -47,10 +47,10 @@ class Replica(View):
     kinds: ClassVar[frozenset[StoreKind]]
     """Of which kinds of stores it can be a replica."""
 
-    def __init__(self, folder: ApplicationStorage, log: Log, plan: Plan, store: str) -> None:
-        self._folder = folder
+    def __init__(self, storage: ApplicationStorage, log: Log, plan: Plan, store: str) -> None:
+        self._storage = storage
         self._log = log
-        self._chain = ManifestChain(folder)
+        self._chain = ManifestChain(storage)
         self._sub, self._spec = _find(plan, store)
         if self._spec.kind not in self.kinds:
             method = _METHODS.get(self._spec.kind)
@@ -84,7 +84,7 @@ class Replica(View):
     def _refresh(self) -> None:
         head = self._published()
         while head is not None and head.epoch > self.version:
-            check_store(self._folder.application_id, self._spec.name, self._types, head)
+            check_store(self._storage.application_id, self._spec.name, self._types, head)
             try:
                 for partition, target in self._targets(head):
                     self._follow(partition, target)
@@ -120,7 +120,7 @@ class Replica(View):
 
     def _targets(self, head: Manifest) -> list[tuple[int, Target]]:
         """Where the copy of each partition has to get to."""
-        name, application_id = self._spec.name, self._folder.application_id
+        name, application_id = self._spec.name, self._storage.application_id
         targets: list[tuple[int, Target]] = []
         for task_id, entry in head.tasks.items():
             number, partition = (int(part) for part in task_id.split("_"))

@@ -1,0 +1,96 @@
+"""`Streams(engine="local")`: the whole application in this process, without Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from millstream import Streams, StreamsBuilder, StreamsConfig, Topology, serdes
+from millstream.errors import ConfigError
+from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.types import Partition
+
+WORDS = TopicPartition("words", Partition(0))
+
+
+def word_count() -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("words", value=serdes.string)
+    words.group_by(lambda _, word: word).count(store="counts").to_stream().to("word-counts")
+    return builder.build()
+
+
+def append(folder: Path, *words: str) -> None:
+    log = FileLog(folder / "log")
+    if not (folder / "log").exists():
+        log.create_topic(WORDS.topic)
+    values = [word.encode() for word in words]
+    log.append(WORDS, record_batch([None] * len(values), values, list(range(len(values)))))
+
+
+def app_in(folder: Path, **settings: object) -> Streams:
+    config = StreamsConfig(state_dir=folder / "state", **settings)  # type: ignore[arg-type]
+    return Streams(word_count(), app_id="app", log=folder / "log", engine="local", config=config)
+
+
+def test_it_counts_goes_on_after_a_restart_and_shows_its_store(tmp_path: Path) -> None:
+    append(tmp_path, "to", "the", "river")
+    with app_in(tmp_path) as app:
+        app.run(until="caught-up")
+        assert app.store("counts").get("river") == 1
+
+    append(tmp_path, "the", "river")
+    with app_in(tmp_path) as app:
+        app.run(until="caught-up")
+        assert dict(app.store("counts").all()) == {"to": 1, "the": 2, "river": 2}
+        assert app.metrics()["state_entries"] == 3
+
+
+def test_snapshots_are_taken_beside_its_epochs(tmp_path: Path) -> None:
+    snapshots = tmp_path / "snapshots"
+    append(tmp_path, "to", "the", "river")
+    with app_in(tmp_path, snapshot_uri=str(snapshots), snapshot_interval_epochs=1) as app:
+        app.run(until="caught-up")
+
+    assert [path.name for path in sorted(snapshots.rglob("manifests/*"))] != []
+
+
+def test_nothing_of_spark_is_started(tmp_path: Path) -> None:
+    append(tmp_path, "to", "the", "river")
+    program = f"""
+import os
+os.environ.update(JAVA_HOME="/nowhere", PATH="")
+from pathlib import Path
+from tests.engine.test_local_streams import app_in
+with app_in(Path({str(tmp_path)!r})) as app:
+    app.run(until="caught-up")
+    print(app.store("counts").get("the"))
+"""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=root,
+        env={"PYTHONPATH": f"{root / 'src'}:{root}"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout == "1\n"
+
+
+def test_making_an_application_makes_nothing_on_disk(tmp_path: Path) -> None:
+    app_in(tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("engine", "spark"), [("locl", None), ("local", object())])
+def test_an_engine_that_is_none_is_refused(tmp_path: Path, engine: str, spark: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Streams(word_count(), app_id="app", log=tmp_path, engine=engine, spark=spark)  # type: ignore[arg-type]
+
+    assert "Remedy: use engine='spark', or engine='local' without spark=." in str(caught.value)
