@@ -86,11 +86,13 @@ class Batch:
 
     def with_values(self, values: Sequence[Any]) -> Batch:
         """The same rows with other values, and without old ones."""
-        return replace(self, values=Column.of(values), olds=None)
+        return self.with_columns(self.keys, values)
 
     def with_columns(self, keys: Sequence[Any], values: Sequence[Any]) -> Batch:
         """The same rows with other keys and values, and without old values."""
-        return replace(self, keys=Column.of(keys), values=Column.of(values), olds=None)
+        return Batch(
+            keys, values, self.timestamps, self.headers, self.origins, order=self.order, ports=self.ports
+        )
 
     def in_rows(self) -> Batch:
         """The same rows as Python objects: for whoever goes through them one by one."""

@@ -141,10 +141,13 @@ class Column(Sequence[Any]):
         >>> Column(["to"] * 2_000).packed().in_arrow, Column(["to", None] * 2_000).packed().in_arrow
         (True, False)
         """
-        if self.in_arrow or not are_many(len(self)) or self.kinds() not in ({str}, {bytes}):
+        if self.in_arrow or not are_many(len(self)):
+            return self
+        kinds = self.kinds()
+        if kinds not in ({str}, {bytes}):
             return self
         try:
-            return self.moved_to_arrow()
+            return self.moved_to_arrow(pl.String() if kinds == {str} else pl.Binary())
         except UnicodeEncodeError:  # half a surrogate pair: text that has no bytes
             return self
 
