@@ -49,11 +49,10 @@ def fold_in_columns(table: TableOperator, batch: Batch, aggregation: Aggregation
     form = aggregation.columns
     if has_partials(batch.values) and aggregation.partials is not None:
         form = aggregation.partials.columns
-    kind = key_type(batch.keys, table.store.key_serde)
-    if form is None or kind is None or kind is int:  # keys may be equal without having the same bytes
+    if form is None:
         return False
     try:
-        groups = ColumnGroups(form, _plain_rows(form, batch, table.store, kind), table.store, each=False)
+        groups = ColumnGroups(form, _plain_rows(form, batch, table.store), table.store, each=False)
         groups.save(table.store)
     except FAILURES:  # row by row it fails again, and it is known where
         table.context.fell_back("columns", len(batch))
@@ -62,9 +61,11 @@ def fold_in_columns(table: TableOperator, batch: Batch, aggregation: Aggregation
     return True
 
 
-def _plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any], kind: type) -> pl.DataFrame:
-    """Rows whose values Python could compare as well as columns can. Raises if they are others."""
-    values = batch.values
+def _plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any]) -> pl.DataFrame:
+    """Rows whose keys and values Python could compare as well as columns can. Raises if they are others."""
+    values, kind = batch.values, key_type(batch.keys, store.key_serde)
+    if kind is None or kind is int:
+        raise CannotError("keys that may be equal without having the same bytes")
     if has_partials(values):
         if not values.in_arrow:
             raise CannotError("partial aggregates among values, from several senders")
