@@ -93,11 +93,11 @@ def run_task(
         # 4.
         book = _book(job, blocks)
         metrics = Metrics()
-        sealed = _process(worker, job, sub, planned, entry, raws, backends, book, metrics)
+        result = _process(worker, job, sub, planned, entry, raws, backends, book, metrics)
         check_nothing_skipped(sub, worker.log, planned.task_id, metrics)
         worker.metrics.merge(metrics)
         state_size = sum(
-            (size_after(backend, sealed.changelogs[name]) for name, backend in backends.items()), NO_STATE
+            (size_after(backend, result.changelogs[name]) for name, backend in backends.items()), NO_STATE
         )
         stages.ended("process")
         failpoints.hit("commit.processed")
@@ -105,11 +105,11 @@ def run_task(
     internal = worker.plan.repartition_topics
     published: dict[tuple[str, Partition], list[RawBatch]] = {}
     sent_rows: dict[tuple[str, Partition], list[RawBatch]] = {}
-    for output in sealed.outputs:
+    for output in result.outputs:
         target = sent_rows if output.topic in internal else published
         for partition, rows in by_partition(output, job.partitions_of(output.topic), planned.partition):
             target.setdefault((output.topic, partition), []).append(rows)
-    file = _seal(worker, job, sub, planned, attempt, sealed, published)
+    file = _seal(worker, job, sub, planned, attempt, result, published)
     stages.ended("seal")
     failpoints.hit("commit.sealed")
     # 6.
@@ -121,18 +121,18 @@ def run_task(
         attempt=attempt,
         instance=worker.directory.instance_id,
         sealed=file,
-        state=sealed.state,
+        state=result.state,
         changelog_counts={
-            name: len(sealed.changelogs[name]) for name, spec in sub.stores.items() if spec.has_changelog
+            name: len(result.changelogs[name]) for name, spec in sub.stores.items() if spec.has_changelog
         },
         repartitioned=inputs.repartitioned(),
         sent={(block.topic, block.partition): block.sent() for block in out},
         consumed=inputs.consumed(),
         inferred_types=inferred_types,
         records=sum(len(raw) for raw in raws),
-        commit_requested=sealed.commit_requested,
+        commit_requested=result.commit_requested,
         counters=metrics.of_task(planned.task_id),
-        wants_wall_clock=sealed.wants_wall_clock,
+        wants_wall_clock=result.wants_wall_clock,
         state_size=state_size,
         stages=stages.seconds,
     )
@@ -273,10 +273,10 @@ def opened_stores(
         origins=entry.origins if entry else {},
     )
 
-    def is_ours(version: Version, sealed: str) -> bool:
-        if entry is not None and entry.previous == (version, sealed):
+    def is_ours(version: Version, digest: str) -> bool:
+        if entry is not None and entry.previous == (version, digest):
             return True
-        return is_known(worker, planned.task_id, version, sealed)
+        return is_known(worker, planned.task_id, version, digest)
 
     def local_changes(store: str, after: Version, to: Version) -> list[list[Entry]] | None:
         is_next = entry is not None and entry.previous[0] == after
@@ -306,13 +306,13 @@ def opened_stores(
     )
 
 
-def is_known(worker: Worker, task_id: str, version: Version, sealed: str) -> bool:
+def is_known(worker: Worker, task_id: str, version: Version, digest: str) -> bool:
     """Whether the manifest of a version names this very file of the task."""
     try:
         entry = ManifestChain(worker.storage).read(Epoch(version)).tasks.get(task_id)
     except FileNotFoundError:
         return False
-    return entry is not None and entry.digest == sealed
+    return entry is not None and entry.digest == digest
 
 
 def _local_changes(
@@ -381,7 +381,7 @@ def _seal(
     sub: SubTopology,
     planned: PlannedTask,
     attempt: Attempt,
-    sealed: TaskResult,
+    result: TaskResult,
     outputs: Mapping[tuple[str, Partition], Sequence[RawBatch]],
 ) -> SealedFile:
     published: dict[tuple[str, Partition], pa.RecordBatch] = {
@@ -389,9 +389,9 @@ def _seal(
     }
     local: dict[str, pa.RecordBatch] = {}
     for name, spec in sub.stores.items():
-        if not sealed.changelogs[name] or spec.source_topic is not None:
+        if not result.changelogs[name] or spec.source_topic is not None:
             continue
-        rows = changelog_rows(sealed.changelogs[name], spec.kind, sealed.state.stream_time)
+        rows = changelog_rows(result.changelogs[name], spec.kind, result.state.stream_time)
         if spec.logging:
             published[changelog_topic(job.application_id, name), planned.partition] = rows
         else:
