@@ -51,6 +51,7 @@ from millstream.state.stores.time_buffer import Buffered, TimeOrderedBuffer
 from millstream.state.stores.versioned import VersionedKeyValueStore
 from millstream.state.stores.window import TimestampedWindowStore, WindowStore
 from millstream.topology.topology import Topology
+from millstream.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 if TYPE_CHECKING:
     from millstream.app import Answer, State, Streams
@@ -62,6 +63,7 @@ __all__ = [
     "Buffered",
     "Cancellable",
     "CogroupedKStream",
+    "EmitStrategy",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
     "FixedKeyRecord",
@@ -83,6 +85,8 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "SessionStore",
+    "SessionWindows",
+    "SlidingWindows",
     "State",
     "Store",
     "StoreBuilder",
@@ -90,9 +94,11 @@ __all__ = [
     "StreamsBuilder",
     "StreamsConfig",
     "TimeOrderedBuffer",
+    "TimeWindows",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",
     "Topology",
+    "UnlimitedWindows",
     "ValueAndTimestamp",
     "ValueTransformerWithKey",
     "VersionedKeyValueStore",

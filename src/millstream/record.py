@@ -7,7 +7,7 @@ All are immutable values: equal when their fields are equal, safe to share, and 
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, dataclass
-from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from millstream.errors import InvalidTimestampError
 
@@ -29,6 +29,9 @@ V_co = TypeVar("V_co", covariant=True)
 C = TypeVar("C", bound=type[Any])
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+MAX_TIME: Final = 2**63 - 1
+"""The largest timestamp that there can be."""
 
 
 def _refuse_set(self: object, name: str, _value: object) -> NoReturn:

@@ -9,6 +9,7 @@ from typing import Any
 from millstream import serdes, stores
 from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator
+from millstream.processors.operator_times import OperatorTimes
 from millstream.processors.record_cache import RecordCache
 from millstream.record import Headers
 from millstream.state.backends.memory import MemoryBackend
@@ -29,6 +30,8 @@ class Notes:
         self.fallen_back: Counter[str] = Counter()
         self.backend = MemoryBackend()
         self.cache = RecordCache()
+        self.times = OperatorTimes()
+        self.late_rows: list[int] = []
         self.table: Any = open_store(TABLE, self.backend, serdes.string, serdes.json)
 
     def store(self, name: str) -> Any:
@@ -44,6 +47,9 @@ class Notes:
 
     def dropped(self, count: int) -> None:
         self.drops += count
+
+    def late(self, batch: Batch, rows: Sequence[int]) -> None:
+        self.late_rows += rows
 
     def fell_back(self, form: str, count: int) -> None:
         self.fallen_back[form] += count

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import TaskEntry
 from millstream.errors import MillstreamError, MixedTypesError
@@ -124,6 +126,7 @@ def entries_after(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> 
             ),
             previous=(0, "") if before is None else (before.version, before.digest),
             origins=origins,
+            operator_times=dict(report.state.operator_times) or msgspec.UNSET,
         )
     return entries
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 
 from millstream import failpoints
@@ -459,6 +460,7 @@ def _state(entry: TaskEntry | None) -> TaskState:
         entry.stream_time,
         {(topic, partition): time for topic, partition, time in entry.partition_times},
         {(node, number): due for node, number, due in entry.punctuations},
+        {} if entry.operator_times is msgspec.UNSET else entry.operator_times,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 from millstream.processors.batch import Batch
+from millstream.processors.operator_times import OperatorTimes
 from millstream.processors.record_cache import RecordCache
 
 T = TypeVar("T")
@@ -35,6 +36,10 @@ class OperatorContext(Protocol):
     def children(self) -> Sequence[str]:
         """The names of the nodes behind it, in the order in which they were attached."""
 
+    @property
+    def times(self) -> OperatorTimes:
+        """What the operator has seen of time; it may set them, and they are kept with the commit."""
+
     def store(self, name: str) -> Any:
         """A state store of the task, with bulk access."""
 
@@ -46,6 +51,9 @@ class OperatorContext(Protocol):
 
     def dropped(self, count: int) -> None:
         """Some rows were left out, as the operator's definition says (a null key, say)."""
+
+    def late(self, batch: Batch, rows: Sequence[int]) -> None:
+        """Some rows came too late for their windows; one that is too late for several is named as often."""
 
     def fell_back(self, form: Form, count: int) -> None:
         """So many rows could not be handled in a faster form that the operator has, but in the next one."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import TypeVar
 
-from millstream.record import Window, Windowed
+from millstream.record import MAX_TIME, Window, Windowed
 from millstream.serdes.api import BaseSerde, Serde, bind, of, require_bytes, serde_name, wrong_type
 
 __all__ = ["SessionWindowedSerde", "TimeWindowedSerde", "session_windowed", "time_windowed"]
@@ -19,7 +19,6 @@ K = TypeVar("K")
 
 _START = struct.Struct(">q")
 _END_START = struct.Struct(">qq")
-_MAX_TIME = 2**63 - 1
 
 
 class TimeWindowedSerde(BaseSerde[Windowed[K]]):
@@ -55,7 +54,7 @@ class TimeWindowedSerde(BaseSerde[Windowed[K]]):
         return TimeWindowedSerde(bind(self.inner, name), self.window_size_ms)
 
     def _window_at(self, start: int) -> Window:
-        return Window(start, min(start + self.window_size_ms, _MAX_TIME))
+        return Window(start, min(start + self.window_size_ms, MAX_TIME))
 
     def __repr__(self) -> str:
         return f"serdes.time_windowed({serde_name(self.inner)}, window_size_ms={self.window_size_ms})"

@@ -9,7 +9,7 @@ store) do rows really go one at a time, depth first.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from millstream.errors import MillstreamError, ProcessingError
 from millstream.processors.batch import Batch, interleave
 from millstream.processors.operator import Emission, Form, Operator
 from millstream.processors.operator_chain import OperatorChain
+from millstream.processors.operator_times import OperatorTimes
 from millstream.processors.record_cache import RecordCache
 from millstream.task.chaining import chains_of
 from millstream.task.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
@@ -35,8 +36,14 @@ class Host(TaskServices, Protocol):
     def count(self, node: str, name: str, number: int) -> None:
         """Add to a node's counter."""
 
+    def late(self, node: str, batch: Batch, rows: Sequence[int]) -> None:
+        """Rows were too late for their windows at a node."""
+
     def operator_store(self, name: str) -> Any:
         """A store, for an operator."""
+
+    def operator_times(self, node: str) -> OperatorTimes:
+        """What an operator has seen of time."""
 
 
 class NodeContext:
@@ -49,6 +56,7 @@ class NodeContext:
         self._caches = caches
         self.node = node
         self.children = sub.children[node]
+        self.times = host.operator_times(node)
         self._ordered = sub.ordered
         self.user: TransformerContext | None = None
 
@@ -67,6 +75,10 @@ class NodeContext:
     def dropped(self, count: int) -> None:
         """See `OperatorContext.dropped`."""
         self._host.count(self.node, "records-dropped", count)
+
+    def late(self, batch: Batch, rows: Sequence[int]) -> None:
+        """See `OperatorContext.late`."""
+        self._host.late(self.node, batch, rows)
 
     def fell_back(self, form: Form, count: int) -> None:
         """See `OperatorContext.fell_back`."""

@@ -18,6 +18,7 @@ from millstream.config import StreamsConfig
 from millstream.handlers import ErrorContext, ErrorKind
 from millstream.processors.api import Cancellable, PunctuationType
 from millstream.processors.batch import NO_ORIGIN, Batch, OrderKey
+from millstream.processors.operator_times import UNKNOWN_TIME, OperatorTimes
 from millstream.record import RecordMetadata
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.store import StateStore, changes_of, forget_epoch
@@ -35,7 +36,6 @@ from millstream.task.sources import SourceReader
 from millstream.topology.plan import SubTopology
 
 STREAM_TIME, WALL_CLOCK_TIME = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME
-UNKNOWN_TIME = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class TaskState:
     stream_time: int = UNKNOWN_TIME
     partition_times: Mapping[tuple[str, int], int] = field(default_factory=dict)
     punctuations: Mapping[ScheduleKey, int] = field(default_factory=dict)
+    operator_times: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Per operator of windows, its own stream time and up to when it has emitted: see `OperatorTimes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class Task:
         self._stream_time = state.stream_time
         self._partition_times = dict(state.partition_times)
         self._punctuations = Punctuations(state.punctuations)
+        self._operator_times = _operator_times(state.operator_times)
         self._input = TaskInput((), state.stream_time)
         self._rows_at_work = 0
         self._failures = Failures(environment.config, self.task_id, environment.metrics)
@@ -153,7 +156,12 @@ class Task:
         return TaskResult(
             outputs=[*self._outputs.take(), *([letters] if letters is not None else [])],
             changelogs={name: changes_of(store) for name, store in self._environment.stores.items()},
-            state=TaskState(self._stream_time, dict(self._partition_times), self._punctuations.remember()),
+            state=TaskState(
+                self._stream_time,
+                dict(self._partition_times),
+                self._punctuations.remember(),
+                self._remembered_times(),
+            ),
             commit_requested=requested,
             wants_wall_clock=self.wants_wall_clock,
         )
@@ -181,6 +189,10 @@ class Task:
     def operator_store(self, name: str) -> Any:
         """See `Host.operator_store`."""
         return self._environment.stores[name]
+
+    def operator_times(self, node: str) -> OperatorTimes:
+        """See `Host.operator_times`."""
+        return self._operator_times.setdefault(node, OperatorTimes())
 
     def schedule(
         self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
@@ -211,6 +223,11 @@ class Task:
         """See `Host.count`."""
         self._environment.metrics.add(self.task_id, node, name, number)
 
+    def late(self, node: str, batch: Batch, rows: Sequence[int]) -> None:
+        """See `Host.late`."""
+        del batch
+        self.count(node, "records-late", len(rows))
+
     def failed(self, node: str, batch: Batch, row: int, error: Exception) -> None:
         """See `Host.failed`."""
         self._handle(ErrorKind.PROCESSING, node, batch, row, error)
@@ -220,6 +237,7 @@ class Task:
     def _way_back(self) -> Callable[[], None]:
         """A function that forgets what the epoch does from here on. A task is a pure function: it may."""
         stream_time, punctuations = self._stream_time, self._punctuations.remember()
+        times = self._remembered_times()
         counters, letters = self._environment.metrics.copy(), self._failures.mark()
 
         def start_again() -> None:
@@ -230,10 +248,18 @@ class Task:
             self._failures.reset_to(letters)
             self._outputs.forget()
             self._punctuations = Punctuations(punctuations)
+            self._operator_times = _operator_times(times)
             self._stream_time, self._rows_at_work, self.commit_requested = stream_time, 0, False
             self._pipeline.open()
 
         return start_again
+
+    def _remembered_times(self) -> dict[str, tuple[int, int]]:
+        return {
+            node: (times.observed, times.emitted)
+            for node, times in sorted(self._operator_times.items())
+            if times != OperatorTimes()
+        }
 
     def _read(self, raw: RawBatch) -> Any:
         source = self._sub.source_of(raw.topic)
@@ -330,3 +356,7 @@ class Task:
             raw.values[row],
             site,
         )
+
+
+def _operator_times(kept: Mapping[str, tuple[int, int]]) -> dict[str, OperatorTimes]:
+    return {node: OperatorTimes(*times) for node, times in kept.items()}

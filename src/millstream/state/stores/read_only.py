@@ -8,14 +8,13 @@ Every query that answers with many has a backward variant: the same, the last on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Final, Generic, TypeVar, overload
+from typing import Generic, TypeVar, overload
 
-from millstream.record import VersionedRecord, Windowed
+from millstream.record import MAX_TIME, VersionedRecord, Windowed
 from millstream.serdes import Serde
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 
 __all__ = [
-    "MAX_TIME",
     "ReadOnlyKeyValueStore",
     "ReadOnlySessionStore",
     "ReadOnlyVersionedKeyValueStore",
@@ -25,8 +24,6 @@ __all__ = [
 K = TypeVar("K")
 V = TypeVar("V")
 P = TypeVar("P")
-
-MAX_TIME: Final = 2**63 - 1
 
 
 class ReadOnlyKeyValueStore(ABC, Generic[K, V]):

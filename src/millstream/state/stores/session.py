@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from millstream.record import Window, Windowed
+from millstream.record import MAX_TIME, Window, Windowed
 from millstream.serdes import Serde, session_windowed
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.overlay import Entry
-from millstream.state.stores.read_only import MAX_TIME, ReadOnlySessionStore
+from millstream.state.stores.read_only import ReadOnlySessionStore
 from millstream.state.stores.window_key_schema import SESSION, WindowedRow
 from millstream.state.stores.windowed_store import Direction, WindowedCellStore
 

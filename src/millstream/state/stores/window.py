@@ -6,13 +6,13 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar, overload
 
-from millstream.record import ValueAndTimestamp, Window, Windowed
+from millstream.record import MAX_TIME, ValueAndTimestamp, Window, Windowed
 from millstream.serdes import Serde, time_windowed
 from millstream.state.specs import StoreBuilder
 from millstream.state.stores.cell_store import TimestampedStore
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.overlay import Overlay
-from millstream.state.stores.read_only import MAX_TIME, ReadOnlyWindowStore
+from millstream.state.stores.read_only import ReadOnlyWindowStore
 from millstream.state.stores.window_key_schema import WINDOW, WindowedRow
 from millstream.state.stores.windowed_store import Direction, WindowedCellStore, WindowedStore
 

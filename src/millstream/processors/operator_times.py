@@ -1,0 +1,23 @@
+"""What an operator of windows knows of time: its own stream time, and up to when it has emitted windows.
+
+Both are kept with the commit, per operator and task, so that a restart forgets neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["UNKNOWN_TIME", "OperatorTimes"]
+
+UNKNOWN_TIME: Final = -1
+
+
+@dataclass(slots=True)
+class OperatorTimes:
+    """The times of one operator in one task."""
+
+    observed: int = UNKNOWN_TIME
+    """The largest timestamp that it has seen."""
+    emitted: int = UNKNOWN_TIME
+    """Windows that had closed by then were emitted, where they are emitted on close."""

@@ -1,0 +1,157 @@
+"""Windows: how the records of a key are cut by time before they are aggregated.
+
+Durations are milliseconds or `timedelta`. A window takes records for as long as its grace says beyond its
+end, measured by the stream time of the operator; later ones are dropped and counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+
+from millstream.clock import milliseconds
+from millstream.errors import TopologyError
+from millstream.record import MAX_TIME, Window
+
+__all__ = ["EmitStrategy", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class TimeWindows:
+    """Windows of one size, aligned to time 0: one after the other, or overlapping if they advance by less.
+
+    >>> from millstream import TimeWindows
+    >>> TimeWindows(10).containing(12)
+    [Window(start=10, end=20)]
+    >>> TimeWindows(10, advance=5).containing(12)
+    [Window(start=5, end=15), Window(start=10, end=20)]
+    """
+
+    size_ms: int
+    advance_ms: int
+    grace_ms: int
+
+    def __init__(
+        self, size: int | timedelta, advance: int | timedelta | None = None, grace: int | timedelta = 0
+    ) -> None:
+        set_field = object.__setattr__
+        set_field(self, "size_ms", _positive("the size of time windows", size))
+        set_field(
+            self,
+            "advance_ms",
+            self.size_ms if advance is None else _positive("the advance of windows", advance),
+        )
+        set_field(self, "grace_ms", _not_negative("the grace of windows", grace))
+        if self.advance_ms > self.size_ms:
+            raise TopologyError(
+                f"windows of {self.size_ms} ms advance by {self.advance_ms} ms: the records between them "
+                "would be in no window. Remedy: an advance of at most the size"
+            )
+
+    def containing(self, timestamp: int) -> list[Window]:
+        """The windows that a record belongs to, the earliest first."""
+        first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
+        starts = range(first, timestamp + 1, self.advance_ms)
+        return [Window(start, start + self.size_ms) for start in starts]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SlidingWindows:
+    """Windows of one size that end or begin at records: one for each set of records so close together.
+
+    Both ends are inclusive.
+
+    >>> from millstream import SlidingWindows
+    >>> SlidingWindows(5_000, grace=100).difference_ms
+    5000
+    """
+
+    difference_ms: int
+    grace_ms: int
+
+    def __init__(self, difference: int | timedelta, grace: int | timedelta = 0) -> None:
+        object.__setattr__(
+            self, "difference_ms", _not_negative("the time difference of sliding windows", difference)
+        )
+        object.__setattr__(self, "grace_ms", _not_negative("the grace of windows", grace))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SessionWindows:
+    """Windows of activity: records of a key that are at most a gap apart belong together.
+
+    Both ends are inclusive.
+
+    >>> from datetime import timedelta
+    >>> from millstream import SessionWindows
+    >>> SessionWindows(timedelta(minutes=5)).gap_ms
+    300000
+    """
+
+    gap_ms: int
+    grace_ms: int
+
+    def __init__(self, gap: int | timedelta, grace: int | timedelta = 0) -> None:
+        object.__setattr__(self, "gap_ms", _positive("the gap of session windows", gap))
+        object.__setattr__(self, "grace_ms", _not_negative("the grace of windows", grace))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class UnlimitedWindows:
+    """One window that never ends. Records before its start belong to none.
+
+    >>> from millstream import UnlimitedWindows
+    >>> UnlimitedWindows(start=10).containing(9)
+    []
+    """
+
+    start_ms: int
+
+    def __init__(self, start: int | timedelta = 0) -> None:
+        object.__setattr__(self, "start_ms", _not_negative("the start of an unlimited window", start))
+
+    @property
+    def grace_ms(self) -> int:
+        """None is needed: the window stays open."""
+        return 0
+
+    def containing(self, timestamp: int) -> list[Window]:
+        """The windows that a record belongs to."""
+        return [Window(self.start_ms, MAX_TIME)] if timestamp >= self.start_ms else []
+
+
+class EmitStrategy(Enum):
+    """When a windowed aggregation emits a window.
+
+    >>> from millstream import EmitStrategy
+    >>> EmitStrategy.on_window_close()
+    <EmitStrategy.ON_WINDOW_CLOSE: 'on window close'>
+    """
+
+    ON_WINDOW_UPDATE = "on window update"
+    ON_WINDOW_CLOSE = "on window close"
+
+    @classmethod
+    def on_window_update(cls) -> EmitStrategy:
+        """Whenever it changes (the default)."""
+        return cls.ON_WINDOW_UPDATE
+
+    @classmethod
+    def on_window_close(cls) -> EmitStrategy:
+        """Once, when no record can change it any more."""
+        return cls.ON_WINDOW_CLOSE
+
+
+def _positive(what: str, duration: int | timedelta) -> int:
+    found = milliseconds(duration)
+    if found <= 0:
+        raise TopologyError(f"{what} is {found} ms. Remedy: give a positive number of milliseconds")
+    return found
+
+
+def _not_negative(what: str, duration: int | timedelta) -> int:
+    found = milliseconds(duration)
+    if found < 0:
+        raise TopologyError(f"{what} is {found} ms. Remedy: give 0 or more milliseconds")
+    return found
