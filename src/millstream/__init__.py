@@ -17,6 +17,8 @@ from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import GlobalKTable, KTable
+from millstream.dsl.session_windowed import SessionWindowedKStream
+from millstream.dsl.windowed import TimeWindowedKStream
 from millstream.processors.api import (
     Cancellable,
     FixedKeyProcessor,
@@ -85,6 +87,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "SessionStore",
+    "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
     "State",
@@ -94,6 +97,7 @@ __all__ = [
     "StreamsBuilder",
     "StreamsConfig",
     "TimeOrderedBuffer",
+    "TimeWindowedKStream",
     "TimeWindows",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",

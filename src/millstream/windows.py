@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from typing import TypeAlias
 
 from millstream.clock import milliseconds
 from millstream.errors import TopologyError
 from millstream.record import MAX_TIME, Window
 
-__all__ = ["EmitStrategy", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"]
+__all__ = ["EmitStrategy", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows", "Windows"]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -49,6 +50,11 @@ class TimeWindows:
                 "would be in no window. Remedy: an advance of at most the size"
             )
 
+    @property
+    def least_retention_ms(self) -> int:
+        """For how long a store must keep windows at least: as long as records can change them."""
+        return self.size_ms + self.grace_ms
+
     def containing(self, timestamp: int) -> list[Window]:
         """The windows that a record belongs to, the earliest first."""
         first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
@@ -72,9 +78,19 @@ class SlidingWindows:
 
     def __init__(self, difference: int | timedelta, grace: int | timedelta = 0) -> None:
         object.__setattr__(
-            self, "difference_ms", _not_negative("the time difference of sliding windows", difference)
+            self, "difference_ms", _positive("the time difference of sliding windows", difference)
         )
         object.__setattr__(self, "grace_ms", _not_negative("the grace of windows", grace))
+
+    @property
+    def size_ms(self) -> int:
+        """From the start of a window to its end."""
+        return self.difference_ms
+
+    @property
+    def least_retention_ms(self) -> int:
+        """For how long a store must keep windows at least: a new window is made of those before it."""
+        return 2 * self.difference_ms + self.grace_ms
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -96,6 +112,11 @@ class SessionWindows:
         object.__setattr__(self, "gap_ms", _positive("the gap of session windows", gap))
         object.__setattr__(self, "grace_ms", _not_negative("the grace of windows", grace))
 
+    @property
+    def least_retention_ms(self) -> int:
+        """For how long a store must keep sessions at least: as long as records can change them."""
+        return self.gap_ms + self.grace_ms
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class UnlimitedWindows:
@@ -116,9 +137,22 @@ class UnlimitedWindows:
         """None is needed: the window stays open."""
         return 0
 
+    @property
+    def size_ms(self) -> int:
+        """All of time."""
+        return MAX_TIME
+
+    @property
+    def least_retention_ms(self) -> int:
+        """For how long a store must keep the window at least: for ever."""
+        return MAX_TIME
+
     def containing(self, timestamp: int) -> list[Window]:
         """The windows that a record belongs to."""
         return [Window(self.start_ms, MAX_TIME)] if timestamp >= self.start_ms else []
+
+
+Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows
 
 
 class EmitStrategy(Enum):
