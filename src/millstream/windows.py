@@ -50,11 +50,6 @@ class TimeWindows:
                 "would be in no window. Remedy: an advance of at most the size"
             )
 
-    @property
-    def least_retention_ms(self) -> int:
-        """For how long a store must keep windows at least: as long as records can change them."""
-        return self.size_ms + self.grace_ms
-
     def containing(self, timestamp: int) -> list[Window]:
         """The windows that a record belongs to, the earliest first."""
         first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
@@ -82,16 +77,6 @@ class SlidingWindows:
         )
         object.__setattr__(self, "grace_ms", _not_negative("the grace of windows", grace))
 
-    @property
-    def size_ms(self) -> int:
-        """From the start of a window to its end."""
-        return self.difference_ms
-
-    @property
-    def least_retention_ms(self) -> int:
-        """For how long a store must keep windows at least: a new window is made of those before it."""
-        return 2 * self.difference_ms + self.grace_ms
-
 
 @dataclass(frozen=True, slots=True, init=False)
 class SessionWindows:
@@ -112,11 +97,6 @@ class SessionWindows:
         object.__setattr__(self, "gap_ms", _positive("the gap of session windows", gap))
         object.__setattr__(self, "grace_ms", _not_negative("the grace of windows", grace))
 
-    @property
-    def least_retention_ms(self) -> int:
-        """For how long a store must keep sessions at least: as long as records can change them."""
-        return self.gap_ms + self.grace_ms
-
 
 @dataclass(frozen=True, slots=True, init=False)
 class UnlimitedWindows:
@@ -125,6 +105,8 @@ class UnlimitedWindows:
     >>> from millstream import UnlimitedWindows
     >>> UnlimitedWindows(start=10).containing(9)
     []
+    >>> UnlimitedWindows().grace_ms
+    0
     """
 
     start_ms: int
@@ -136,16 +118,6 @@ class UnlimitedWindows:
     def grace_ms(self) -> int:
         """None is needed: the window stays open."""
         return 0
-
-    @property
-    def size_ms(self) -> int:
-        """All of time."""
-        return MAX_TIME
-
-    @property
-    def least_retention_ms(self) -> int:
-        """For how long a store must keep the window at least: for ever."""
-        return MAX_TIME
 
     def containing(self, timestamp: int) -> list[Window]:
         """The windows that a record belongs to."""
@@ -161,6 +133,8 @@ class EmitStrategy(Enum):
     >>> from millstream import EmitStrategy
     >>> EmitStrategy.on_window_close()
     <EmitStrategy.ON_WINDOW_CLOSE: 'on window close'>
+    >>> EmitStrategy.on_window_update()
+    <EmitStrategy.ON_WINDOW_UPDATE: 'on window update'>
     """
 
     ON_WINDOW_UPDATE = "on window update"

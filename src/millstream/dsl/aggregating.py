@@ -13,8 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 from millstream.dsl.functions import Initializer, is_expression
+from millstream.dsl.graph import GraphNode
 from millstream.dsl.ktable import KTable
-from millstream.dsl.materialized import StoreLike, as_store
+from millstream.dsl.materialized import Materialized, StoreLike, as_store
+from millstream.dsl.table_state import TableState
 from millstream.processors.aggregations.aggregate import aggregate_by
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.count import COUNT
@@ -27,11 +29,22 @@ from millstream.serdes import Serde, double, int64
 from millstream.serdes.mean_serde import MeanSerde
 from millstream.state.specs import Store
 from millstream.topology.operator_spec import OperatorSpec
+from millstream.topology.topology import Topology
+from millstream.windows import Windows
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AGGREGATE", "REDUCE", "Aggregating", "AggregatingFreely", "OperatorPlan"]
+    from millstream.dsl.grouped import KGroupedStream
+
+__all__ = [
+    "AGGREGATE",
+    "REDUCE",
+    "Aggregating",
+    "AggregatingFreely",
+    "OperatorPlan",
+    "aggregation_table",
+]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -302,3 +315,30 @@ class AggregatingFreely(Aggregating[K, V, RK]):
         """
         plan = self._in_rows(aggregate_by(initializer, aggregator))
         return self._aggregate(plan, as_store(store, key, value), AGGREGATE, name, value=None)
+
+
+def aggregation_table(
+    grouped: KGroupedStream[Any, Any],
+    plan: OperatorPlan,
+    own: Materialized,
+    prefix: str,
+    name: str | None,
+    *,
+    key: Any,
+    windows: Windows | None = None,
+) -> KTable[Any, Any]:
+    """Build an aggregation. `key` is the serde of the table's keys; `windows` cut the stream by time."""
+    graph = grouped.graph
+    table_name = graph.name_or_new(name, prefix)
+    state = TableState()
+    # Without caching, every record is an update of its own.
+    operator = plan.spec if own.caching else replace(plan.spec, combine=None)
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        aggregation = partial(plan.make, own.name, caching=own.caching, send_old=state.sends_old)
+        topology.add_operator(table_name, aggregation, parents, operator)
+        topology.add_state_store(own.builder, table_name)
+
+    parent, sources = grouped.repartitioned(own.name)
+    node = graph.add(GraphNode(table_name, write, windows=windows), parent)
+    return KTable(graph, node, key, own.store.value, sources, own.queryable_name, state)

@@ -7,20 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from millstream.dsl.aggregating import AGGREGATE, AggregatingFreely, OperatorPlan
+from millstream.dsl.aggregating import AGGREGATE, AggregatingFreely, OperatorPlan, aggregation_table
 from millstream.dsl.cogrouped import CogroupedKStream
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, as_store
 from millstream.dsl.repartition import repartition_node
 from millstream.dsl.session_windowed import SessionWindowedKStream
-from millstream.dsl.table_state import TableState
 from millstream.dsl.windowed import TimeWindowedKStream
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.state.specs import Store
 from millstream.topology.operator_spec import COLUMNAR, OperatorSpec
-from millstream.topology.topology import Topology
 from millstream.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
 if TYPE_CHECKING:
@@ -93,31 +91,6 @@ class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
         self.graph.add(node, self.node)
         return node, frozenset({node.name})
 
-    def aggregated(
-        self,
-        plan: OperatorPlan,
-        own: Materialized,
-        prefix: str,
-        name: str | None,
-        *,
-        key: Any,
-        windows: Windows | None = None,
-    ) -> KTable[Any, Any]:
-        """The table of an aggregation. `key` is the serde of its keys; `windows` cut the stream by time."""
-        table_name = self.graph.name_or_new(name, prefix)
-        state = TableState()
-        # Without caching, every record is an update of its own.
-        operator = plan.spec if own.caching else replace(plan.spec, combine=None)
-
-        def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            aggregation = partial(plan.make, own.name, caching=own.caching, send_old=state.sends_old)
-            topology.add_operator(table_name, aggregation, parents, operator)
-            topology.add_state_store(own.builder, table_name)
-
-        parent, sources = self.repartitioned(own.name)
-        node = self.graph.add(GraphNode(table_name, write, windows=windows), parent)
-        return KTable(self.graph, node, key, own.store.value, sources, own.queryable_name, state)
-
     @property
     def _value_serde(self) -> Any:
         return self.value_serde
@@ -151,4 +124,4 @@ class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
         self, plan: OperatorPlan, spec: Store, prefix: str, name: str | None, *, value: Any
     ) -> KTable[K, Any]:
         own = Materialized.of(self.graph, as_store(spec, self.key_serde, value), prefix)
-        return self.aggregated(plan, own, prefix, name, key=own.store.key)
+        return aggregation_table(self, plan, own, prefix, name, key=own.store.key)

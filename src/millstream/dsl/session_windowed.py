@@ -32,7 +32,13 @@ Merger = Callable[[Any, Any, Any], Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionWindowedKStream(WindowedAggregating[K, V], Generic[K, V]):
-    """A grouped stream in sessions. The keys of its tables are `Windowed`, with inclusive ends."""
+    """A grouped stream in sessions. The keys of its tables are `Windowed`, with inclusive ends.
+
+    >>> from millstream import SessionWindows, StreamsBuilder, serdes
+    >>> clicks = StreamsBuilder().stream("clicks", key=serdes.string).group_by_key()
+    >>> clicks.windowed_by(SessionWindows(60_000)).count().key_serde
+    serdes.session_windowed(serdes.string)
+    """
 
     grouped: KGroupedStream[K, V]
     windows: SessionWindows

@@ -6,7 +6,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from millstream.dsl.aggregating import AGGREGATE, Aggregating, AggregatingFreely, OperatorPlan
+from millstream.dsl.aggregating import (
+    AGGREGATE,
+    Aggregating,
+    AggregatingFreely,
+    OperatorPlan,
+    aggregation_table,
+)
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import as_store
 from millstream.dsl.windowed_store import windowed_keys, windowed_store
@@ -67,7 +73,7 @@ class WindowedAggregating(Aggregating[K, V, Windowed[K]]):
         store = as_store(spec, grouped.key_serde, value)
         own = windowed_store(grouped.graph, store, prefix, windows, self.emit)
         keys = windowed_keys(store.key, windows)
-        return grouped.aggregated(plan, own, prefix, name, key=keys, windows=windows)
+        return aggregation_table(grouped, plan, own, prefix, name, key=keys, windows=windows)
 
     @property
     def _on_close(self) -> bool:
@@ -76,7 +82,13 @@ class WindowedAggregating(Aggregating[K, V, Windowed[K]]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeWindowedKStream(WindowedAggregating[K, V], AggregatingFreely[K, V, Windowed[K]], Generic[K, V]):
-    """A grouped stream in windows. The keys of its tables are `Windowed`."""
+    """A grouped stream in windows. The keys of its tables are `Windowed`.
+
+    >>> from millstream import StreamsBuilder, TimeWindows, serdes
+    >>> clicks = StreamsBuilder().stream("clicks", key=serdes.string).group_by_key()
+    >>> clicks.windowed_by(TimeWindows(60_000, grace=5_000)).count().key_serde
+    serdes.time_windowed(serdes.string, window_size_ms=60000)
+    """
 
     grouped: KGroupedStream[K, V]
     windows: TimeWindows | SlidingWindows | UnlimitedWindows

@@ -8,9 +8,17 @@ from typing import Any
 from millstream.dsl.graph import Graph, first_given
 from millstream.dsl.materialized import Materialized
 from millstream.errors import TopologyError
+from millstream.record import MAX_TIME
 from millstream.serdes import Serde, auto, session_windowed, time_windowed
 from millstream.state.specs import Store, StoreKind
-from millstream.windows import EmitStrategy, SessionWindows, Windows
+from millstream.windows import (
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windows,
+)
 
 __all__ = ["windowed_keys", "windowed_store"]
 
@@ -27,7 +35,7 @@ def windowed_store(
     Where windows are emitted on close they are found by time, and nothing is cached: there is one update.
     """
     on_close = emit is EmitStrategy.ON_WINDOW_CLOSE
-    least = windows.least_retention_ms
+    least = _least_retention_ms(windows)
     given = first_given(store.retention_ms, least)
     if given < least:
         raise TopologyError(
@@ -39,7 +47,7 @@ def windowed_store(
     if isinstance(windows, SessionWindows):
         return Materialized.of(graph, kept, prefix, StoreKind.SESSION, time_ordered=on_close)
     kind = StoreKind.TIMESTAMPED_WINDOW
-    return Materialized.of(graph, kept, prefix, kind, windows.size_ms, time_ordered=on_close)
+    return Materialized.of(graph, kept, prefix, kind, _size_ms(windows), time_ordered=on_close)
 
 
 def windowed_keys(key: Any, windows: Windows) -> Serde[Any]:
@@ -47,7 +55,31 @@ def windowed_keys(key: Any, windows: Windows) -> Serde[Any]:
     inner = first_given(key, auto)
     if isinstance(windows, SessionWindows):
         return session_windowed(inner)
-    return time_windowed(inner, windows.size_ms)
+    return time_windowed(inner, _size_ms(windows))
+
+
+def _least_retention_ms(windows: Windows) -> int:
+    """For as long as records can change a window; sliding windows are made of those before them, too."""
+    match windows:
+        case TimeWindows():
+            return windows.size_ms + windows.grace_ms
+        case SlidingWindows():
+            return 2 * windows.difference_ms + windows.grace_ms
+        case SessionWindows():
+            return windows.gap_ms + windows.grace_ms
+        case UnlimitedWindows():
+            return MAX_TIME
+
+
+def _size_ms(windows: TimeWindows | SlidingWindows | UnlimitedWindows) -> int:
+    """From the start of a window to its end."""
+    match windows:
+        case TimeWindows():
+            return windows.size_ms
+        case SlidingWindows():
+            return windows.difference_ms
+        case UnlimitedWindows():
+            return MAX_TIME
 
 
 def _named(store: Store) -> str:
