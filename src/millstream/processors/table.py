@@ -16,7 +16,7 @@ from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns.column import Column
 from millstream.processors.operator import Operator, OperatorContext
 from millstream.processors.record_cache import PendingUpdates
-from millstream.serdes import ColumnError, serde_failure
+from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Cell, CellStore, Frozen
 
 
@@ -67,12 +67,11 @@ class TableOperator(Operator):
 
         Rows whose key can't be serialized are left out, or fail.
         """
-        batch = batch.in_rows()
+        serde, batch = self.batch_key_serde, batch.in_rows()
         try:
-            return self.store.encode_keys(batch.keys), batch
+            return serialize_column(serde, batch.keys), batch  # type: ignore[return-value]  # no key is None
         except ColumnError:
             pass  # go through them one by one: there may be several
-        serde = self.store.cell_key_serde
         encoded: list[bytes] = []
         kept: list[int] = []
         for row, key in enumerate(batch.keys):
@@ -83,6 +82,16 @@ class TableOperator(Operator):
                 error = serde_failure(cause, serde=serde, value=key, part="key", store=self.store_name)
                 self.context.failed(batch, row, error)
         return encoded, batch.take(kept)
+
+    @property
+    def batch_key_serde(self) -> Serde[Any]:
+        """From the keys of a batch to bytes: the keys of its cells, or of what they begin with."""
+        return self.store.cell_key_serde
+
+    def table_keys(self, cells: Sequence[bytes], keys: Column) -> Column:
+        """The table's keys of rows that were held back, by the keys of their cells and of the batch."""
+        del cells
+        return keys
 
     def cell_of(self, new: Any, timestamp: int) -> Cell:
         """The cell for a new value. Raises if the store's serde does not take it."""
@@ -98,7 +107,7 @@ class TableOperator(Operator):
         if self.caching:
             self.hold_back(batch, updates)
             return None
-        changed = batch.take(updates.rows)
+        changed = batch if updates.rows == list(range(len(batch))) else batch.take(updates.rows)
         return Batch(
             keys=changed.keys,
             values=updates.news,
@@ -115,6 +124,7 @@ class TableOperator(Operator):
         if not held:
             return None
         data, batch = _last_of_each(held)
+        batch = replace(batch, keys=self.table_keys(data, batch.keys))
         olds: list[Any] | None = None
         if self.send_old or None in batch.values:
             before = self.store.load_committed(data)

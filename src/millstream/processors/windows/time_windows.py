@@ -1,12 +1,35 @@
-"""An aggregation by time windows: tumbling, hopping or unlimited."""
+"""An aggregation by time windows: tumbling, hopping or unlimited.
+
+Rows without a key are left out, and do not move the operator's stream time. Those without a value are
+aggregated, unless the aggregation has no use for them. A row is folded into each of its windows that has not
+closed: the batch becomes one with a row per window, whose keys are those of cells, and the fold is that of
+`KeyedAggregation`.
+"""
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.keyed import KeyedAggregation
+from millstream.processors.batch import Batch, concatenate
+from millstream.processors.columns.column import Column, are_many
+from millstream.processors.operator import OperatorContext
+from millstream.processors.table import Updates, drop_null_keys, drop_nulls
+from millstream.processors.windows.expansion import Expansion, expand
+from millstream.record import MAX_TIME, Window, Windowed
+from millstream.serdes import Serde, deserialize_column
+from millstream.serdes import bytes as raw_bytes
+from millstream.state.stores.cell_store import Cell
 from millstream.windows import TimeWindows, UnlimitedWindows
 
 __all__ = ["TimeWindowAggregation"]
+
+_START: Final = struct.Struct(">q")
+_MOST_WINDOWS: Final = 500_000
+"""So many rows may a batch have after each was put into its windows: larger ones are done in parts."""
 
 
 class TimeWindowAggregation(KeyedAggregation):
@@ -23,4 +46,77 @@ class TimeWindowAggregation(KeyedAggregation):
         on_close: bool,
     ) -> None:
         super().__init__(store, aggregation, caching=caching, send_old=send_old)
-        raise NotImplementedError
+        self.windows = windows
+        self.on_close = on_close
+
+    def open(self, context: OperatorContext) -> None:
+        """See `Operator.open`."""
+        super().open(context)
+        self._size_ms = self.windows.size_ms if isinstance(self.windows, TimeWindows) else MAX_TIME
+
+    def process(self, batch: Batch) -> Batch | None:
+        """See `Operator.process`."""
+        drop = drop_nulls if self.aggregation.skips_nulls else drop_null_keys
+        batch = drop(self.context, batch)
+        emitted = [done for part in self._parts(batch) if (done := self._process(part)) is not None]
+        return concatenate(emitted) if emitted else None
+
+    @property
+    def batch_key_serde(self) -> Serde[Any]:
+        """See `TableOperator.batch_key_serde`."""
+        return self.store.key_serde
+
+    @property
+    def group_serde(self) -> Serde[Any]:
+        """See `KeyedAggregation.group_serde`: rows are grouped by the keys of their cells."""
+        return raw_bytes
+
+    def table_keys(self, cells: Sequence[bytes], keys: Column) -> Column:
+        """See `TableOperator.table_keys`."""
+        del keys
+        return Column(deserialize_column(self.store.cell_key_serde, cells))
+
+    def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
+        """See `TableOperator.write`."""
+        if self.caching:  # keys are made of those of the cells, when the updates go on
+            return super().write(batch, updates, cells)
+        changed = batch.take(updates.rows)
+        keys = list(map(Windowed, changed.keys, map(self._window, updates.key_bytes)))
+        updates.rows = list(range(len(keys)))
+        return super().write(changed.with_columns(keys, changed.values), updates, cells)
+
+    def _parts(self, batch: Batch) -> Iterator[Batch]:
+        """The batch in parts whose rows, times their windows, still fit into memory."""
+        per_row = 1
+        if isinstance(self.windows, TimeWindows):
+            per_row = -(-self.windows.size_ms // self.windows.advance_ms)
+        rows = max(1, _MOST_WINDOWS // per_row)
+        if len(batch) <= rows:
+            yield from (batch,) if len(batch) else ()
+            return
+        for start in range(0, len(batch), rows):
+            yield batch.take(range(start, min(start + rows, len(batch))))
+
+    def _process(self, batch: Batch) -> Batch | None:
+        data, batch = self.with_key_bytes(batch)
+        found = expand(batch.timestamps, self.windows, self.context.times.observed)
+        if len(found.late):
+            self.context.late(batch, found.late)
+        self.context.times.observed = found.stream_times.largest(self.context.times.observed)
+        return self._fold(batch, data, found)
+
+    def _fold(self, batch: Batch, data: list[bytes], found: Expansion) -> Batch | None:
+        rows, starts = found.rows.rows(), found.starts.rows()
+        cells = [data[row] + start for row, start in zip(rows, map(_START.pack, starts), strict=True)]
+        expanded = batch.expand(found.rows, None, batch.values.take(found.rows))
+        if self.caching and self.aggregation.combiner is not None:
+            by_cell = expanded.with_columns(cells, expanded.values)
+            if (are_many(len(by_cell)) and self._fold_columns(by_cell)) or self._fold_groups(by_cell):
+                return None
+            self.context.fell_back("partials", len(by_cell))
+        updates, expanded, changed = self.folded(cells, expanded.in_rows(), rows)
+        return self.write(expanded, updates, changed)
+
+    def _window(self, cell: bytes) -> Window:
+        start: int = _START.unpack_from(cell, len(cell) - _START.size)[0]
+        return Window(start, min(start + self._size_ms, MAX_TIME))
