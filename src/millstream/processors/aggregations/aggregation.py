@@ -17,10 +17,12 @@ from typing import Any
 from millstream.processors.aggregations.column_form import ColumnForm
 from millstream.processors.columns.column import Column
 
-__all__ = ["Aggregation", "Combiner", "Fold", "PartialAggregate", "has_partials", "looking_at"]
+__all__ = ["Aggregation", "Combiner", "Fold", "Merge", "PartialAggregate", "has_partials", "looking_at"]
 
 Fold = Callable[[Any, Any, Any], Any]
 """`(key, value, aggregate)` to the new aggregate, or to None, which deletes it."""
+Merge = Callable[[Any, Any, Any], Any]
+"""`(key, one, other)`: two aggregates of a key as one. The first is None before there is any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Aggregation:
     """How partial aggregates are aggregated; None: as the values are."""
     shown: Callable[[Any], Any] | None = None
     """What those behind the table are shown of an aggregate, if not the aggregate itself."""
+    merge: Merge | None = None
+    """Only sessions have it: when two become one, so do their aggregates."""
 
 
 def has_partials(values: Column) -> bool:

@@ -29,6 +29,10 @@ def _added(key: Any, value: Any, total: Any) -> Any:
     return (0 if total is None else total) + value
 
 
+def _both(key: Any, one: Any, other: Any) -> Any:
+    return other if one is None else one + other
+
+
 def _sums(keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
     if set(map(type, values)) != {int} or len(values) != len(keys):
         return None
@@ -102,7 +106,8 @@ def sum_of(of: Callable[[Any], Any] | None) -> Aggregation:
         looking_at(_added, of),
         combiner=Combiner(lambda keys, values: _sums(keys, list(map(of, values))), _merged),
         partials=_PLAIN,
+        merge=_both,
     )
 
 
-_PLAIN: Final = Aggregation(_added, combiner=Combiner(_sums, _merged), columns=SumColumns())
+_PLAIN: Final = Aggregation(_added, combiner=Combiner(_sums, _merged), columns=SumColumns(), merge=_both)
