@@ -28,21 +28,10 @@ from millstream.serdes.mean_serde import Mean
         (reduce_by(lambda one, other: one + other), "a", "b", "ab"),
     ],
 )
-def test_two_aggregates_become_one_and_the_first_alone_stays_what_it_is(
-    aggregation: Aggregation, one: Any, other: Any, both: Any
-) -> None:
+def test_two_aggregates_become_one(aggregation: Aggregation, one: Any, other: Any, both: Any) -> None:
     assert aggregation.merge is not None
-    assert aggregation.merge("key", None, one) == one
-    assert aggregation.merge("key", one, other) == both
+    assert aggregation.merge(one, other) == both
 
 
-def test_a_merger_of_the_users_starts_with_what_the_initializer_answers() -> None:
-    merge = aggregate_by(
-        lambda: "0", lambda _, value, so_far: so_far + value, merger=lambda key, one, other: one + key + other
-    ).merge
-    assert merge is not None
-    assert merge("k", merge("k", None, "a"), "b") == "0kakb"
-
-
-def test_an_aggregate_without_a_merger_can_not_be_merged() -> None:
+def test_an_aggregate_of_the_users_can_not_be_merged_without_a_merger() -> None:
     assert aggregate_by(lambda: "0", lambda _, value, so_far: so_far + value).merge is None

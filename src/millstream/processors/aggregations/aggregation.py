@@ -17,12 +17,10 @@ from typing import Any
 from millstream.processors.aggregations.column_form import ColumnForm
 from millstream.processors.columns.column import Column
 
-__all__ = ["Aggregation", "Combiner", "Fold", "Merge", "PartialAggregate", "has_partials", "looking_at"]
+__all__ = ["Aggregation", "Combiner", "Fold", "PartialAggregate", "has_partials", "looking_at"]
 
 Fold = Callable[[Any, Any, Any], Any]
 """`(key, value, aggregate)` to the new aggregate, or to None, which deletes it."""
-Merge = Callable[[Any, Any, Any], Any]
-"""`(key, one, other)`: two aggregates of a key as one. The first is None before there is any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +54,12 @@ class Aggregation:
     """How partial aggregates are aggregated; None: as the values are."""
     shown: Callable[[Any], Any] | None = None
     """What those behind the table are shown of an aggregate, if not the aggregate itself."""
-    merge: Merge | None = None
-    """Only sessions have it: when two become one, so do their aggregates."""
+    merge: Callable[[Any, Any], Any] | None = None
+    """One aggregate of two, where that follows from the aggregation: sessions that become one need it."""
+    initializer: Callable[[], Any] | None = None
+    """What the first value of a key is folded into, where the user says; None: into nothing."""
+    skips_nulls: bool = False
+    """It has no use for a record without a value, even where windows take such records."""
 
 
 def has_partials(values: Column) -> bool:

@@ -25,8 +25,8 @@ def _with_one_more(key: Any, value: Any, so_far: Mean | None) -> Mean:
     return Mean(seen, 1) if so_far is None else Mean(so_far.total + seen, so_far.count + 1)
 
 
-def _both(key: Any, one: Mean | None, other: Mean) -> Mean:
-    return other if one is None else Mean(one.total + other.total, one.count + other.count)
+def _merged(one: Mean, other: Mean) -> Mean:
+    return Mean(one.total + other.total, one.count + other.count)
 
 
 class MeanColumns(ColumnForm):
@@ -77,5 +77,6 @@ def mean_of(of: Callable[[Any], Any] | None) -> Aggregation:
         looking_at(_with_one_more, of),
         columns=MeanColumns() if of is None else None,
         shown=float,
-        merge=_both,
+        merge=_merged,
+        skips_nulls=True,
     )

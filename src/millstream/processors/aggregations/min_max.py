@@ -84,7 +84,8 @@ def min_max(direction: Direction, of: Callable[[Any], Any] | None) -> Aggregatio
         looking_at(_PLAIN[direction].fold, of),
         combiner=Combiner(lambda keys, values: _chosen(choose, keys, list(map(of, values))), choose),
         partials=_PLAIN[direction],
-        merge=_PLAIN[direction].merge,
+        merge=choose,
+        skips_nulls=True,
     )
 
 
@@ -95,11 +96,10 @@ def _plain(direction: Direction) -> Aggregation:
         # At a tie, and beside NaN, both builtins answer their first argument.
         return value if so_far is None else choose(so_far, value)
 
-    def merge(key: Any, one: Any, other: Any) -> Any:
-        return fold(key, other, one)
-
     combiner = Combiner(lambda keys, values: _chosen(choose, keys, values), choose)
-    return Aggregation(fold, combiner=combiner, columns=MinMaxColumns(direction), merge=merge)
+    return Aggregation(
+        fold, combiner=combiner, columns=MinMaxColumns(direction), merge=choose, skips_nulls=True
+    )
 
 
 _PLAIN: Final[dict[Direction, Aggregation]] = {"min": _plain("min"), "max": _plain("max")}

@@ -10,6 +10,7 @@ is called for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.processors.aggregations.aggregation import Aggregation, Combiner
@@ -39,9 +40,6 @@ def reduce_by(
     def fold(key: Any, value: Any, so_far: Any) -> Any:
         return value if so_far is None else reducer(so_far, value)
 
-    def merge(key: Any, one: Any, other: Any) -> Any:
-        return fold(key, other, one)
-
     def combine(keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
         kinds = set(map(type, values))
         if len(kinds) != 1 or not kinds <= _UNCHANGEABLE:
@@ -55,7 +53,7 @@ def reduce_by(
         fold,
         None if subtractor is None else lambda _, value, so_far: subtractor(so_far, value),
         Combiner(combine, reducer) if commutative else None,
-        merge=merge,
+        merge=reducer,
     )
 
 
@@ -69,8 +67,7 @@ def reduce_in_columns(expression: pl.Expr, dtype: pl.DataType | None) -> Aggrega
         both = pl.DataFrame({"value": pl.Series([so_far, new], dtype=known, strict=True)})
         return _checked(both.select(new=expression), known)["new"].item()
 
-    by_rows = reduce_by(of_two)
-    return Aggregation(by_rows.fold, columns=ReduceColumns(expression), merge=by_rows.merge)
+    return replace(reduce_by(of_two), columns=ReduceColumns(expression))
 
 
 class ReduceColumns(ColumnForm):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.processors.aggregations.aggregation import Aggregation, Combiner, looking_at
@@ -27,10 +28,6 @@ _SAFE: Final = float(2**62)
 
 def _added(key: Any, value: Any, total: Any) -> Any:
     return (0 if total is None else total) + value
-
-
-def _both(key: Any, one: Any, other: Any) -> Any:
-    return other if one is None else one + other
 
 
 def _sums(keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, Any] | None:
@@ -106,8 +103,11 @@ def sum_of(of: Callable[[Any], Any] | None) -> Aggregation:
         looking_at(_added, of),
         combiner=Combiner(lambda keys, values: _sums(keys, list(map(of, values))), _merged),
         partials=_PLAIN,
-        merge=_both,
+        merge=add,
+        skips_nulls=True,
     )
 
 
-_PLAIN: Final = Aggregation(_added, combiner=Combiner(_sums, _merged), columns=SumColumns(), merge=_both)
+_PLAIN: Final = Aggregation(
+    _added, combiner=Combiner(_sums, _merged), columns=SumColumns(), merge=add, skips_nulls=True
+)
