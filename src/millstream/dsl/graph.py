@@ -37,6 +37,8 @@ class GraphNode:
     """What it may change in a record."""
     merges: bool = False
     """It joins several streams into one."""
+    grace_ms: int | None = None
+    """If it makes windows: how long after its end a window may still change (a session: grace and gap)."""
 
     def attach(self, child: GraphNode) -> None:
         """Put a node behind this one, unless it is there."""
