@@ -17,6 +17,8 @@ from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import GlobalKTable, KTable
+from millstream.dsl.session_windowed import SessionWindowedKStream
+from millstream.dsl.windowed import TimeWindowedKStream
 from millstream.processors.api import (
     Cancellable,
     FixedKeyProcessor,
@@ -86,6 +88,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "SessionStore",
+    "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
     "State",
@@ -96,6 +99,7 @@ __all__ = [
     "StreamsConfig",
     "Suppressed",
     "TimeOrderedBuffer",
+    "TimeWindowedKStream",
     "TimeWindows",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from millstream.dsl.graph import GraphNode
 from millstream.errors import TopologyError
+from millstream.windows import SessionWindows
 
 __all__ = ["window_grace_ms"]
 
@@ -20,8 +21,9 @@ def window_grace_ms(node: GraphNode) -> int:
 
 
 def _longest(node: GraphNode, behind: str) -> int:
-    if node.grace_ms is not None:
-        return node.grace_ms
+    if node.windows is not None:
+        gap = node.windows.gap_ms if isinstance(node.windows, SessionWindows) else 0
+        return node.windows.grace_ms + gap
     if not node.parents:  # the root of the graph, which is no operator
         raise TopologyError(
             "Suppressed.until_window_closes() needs a table with windows, but no operator in front of it "
