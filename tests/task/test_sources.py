@@ -30,7 +30,9 @@ class Reading:
         node = SourceNode("source", ("in",), None, serdes.string, value, None, None, "here", changes)
         self.failures: list[tuple[int, str]] = []
         self.drops = 0
-        self._reader = SourceReader(node, SerdeBook(), extractor, self._failed, self._count)
+        self._reader = SourceReader(
+            node, SerdeBook(), extractor, self._failed, self._count, clock=lambda: 777
+        )
 
     def read(self, raw: RawBatch, partition_time: int = -1) -> DecodedPart:
         return self._reader.read(raw, partition_time)
