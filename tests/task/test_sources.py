@@ -154,5 +154,34 @@ def test_partition_time_can_t_stand_in_before_the_first_record() -> None:
     )
 
 
+def test_the_wall_clock_is_the_epochs_also_for_an_extractor_of_ones_own() -> None:
+    raw = raw_of([number(1), number(2)], times=[5, -1])
+    assert Reading(timestamps.wall_clock_timestamp).read(raw).timestamps == [777, 777]
+    assert Reading(lambda record, _: record.wall_clock_ms + record.value).read(raw).timestamps == [778, 779]
+
+
+@pytest.mark.parametrize(
+    "extractor",
+    [
+        timestamps.fail_on_invalid_timestamp,
+        timestamps.skip_invalid_timestamp,
+        timestamps.use_partition_time_on_invalid_timestamp,
+    ],
+)
+def test_a_valid_timestamp_stays_as_it_is(extractor: Callable[[Any, int], int]) -> None:
+    part = Reading(extractor).read(raw_of([number(1)] * 3, times=[5, 0, 7]), partition_time=9)
+    assert part.timestamps == [5, 0, 7]
+
+
+@pytest.mark.parametrize("answer", ["5", 5.0, None, True])
+def test_an_extractor_that_answers_no_milliseconds_is_refused(answer: Any) -> None:
+    with pytest.raises(InvalidTimestampError) as caught:
+        Reading(lambda *_: answer).read(raw_of([number(1)]))
+    assert str(caught.value) == (
+        f"topic 'in', partition 3, offset 10: the timestamp extractor answered {answer!r}. Remedy: return "
+        "milliseconds as an int"
+    )
+
+
 def test_a_repartition_keeps_the_timestamps_it_was_given() -> None:
     assert Reading(None).read(raw_of([number(1)], times=[8])).timestamps == [8]
