@@ -52,6 +52,7 @@ from millstream.state.stores.session import SessionStore
 from millstream.state.stores.time_buffer import Buffered, TimeOrderedBuffer
 from millstream.state.stores.versioned import VersionedKeyValueStore
 from millstream.state.stores.window import TimestampedWindowStore, WindowStore
+from millstream.suppressed import Suppressed
 from millstream.topology.topology import Topology
 from millstream.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
@@ -96,6 +97,7 @@ __all__ = [
     "Streams",
     "StreamsBuilder",
     "StreamsConfig",
+    "Suppressed",
     "TimeOrderedBuffer",
     "TimeWindowedKStream",
     "TimeWindows",

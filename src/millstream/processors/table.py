@@ -62,14 +62,16 @@ class TableOperator(Operator):
         self.store: CellStore[Any] = context.store(self.store_name)
         self.cache = context.record_cache(self.store_name)
 
-    def with_key_bytes(self, batch: Batch) -> tuple[list[bytes], Batch]:
+    def with_key_bytes(self, batch: Batch, serde: Serde[Any] | None = None) -> tuple[list[bytes], Batch]:
         """The keys as the store's bytes, and the rows, to be gone through one by one.
 
-        Rows whose key can't be serialized are left out, or fail.
+        Rows whose key can't be serialized are left out, or fail. The serde is that of the cells' keys, if
+        none is given.
         """
-        serde, batch = self.batch_key_serde, batch.in_rows()
+        batch = batch.in_rows()
+        serde = self.store.cell_key_serde if serde is None else serde
         try:
-            return serialize_column(serde, batch.keys), batch  # type: ignore[return-value]  # no key is None
+            return serialize_column(serde, batch.keys), batch  # type: ignore[return-value]  # none is None
         except ColumnError:
             pass  # go through them one by one: there may be several
         encoded: list[bytes] = []
@@ -82,11 +84,6 @@ class TableOperator(Operator):
                 error = serde_failure(cause, serde=serde, value=key, part="key", store=self.store_name)
                 self.context.failed(batch, row, error)
         return encoded, batch.take(kept)
-
-    @property
-    def batch_key_serde(self) -> Serde[Any]:
-        """From the keys of a batch to bytes: the keys of its cells, or of what they begin with."""
-        return self.store.cell_key_serde
 
     def table_keys(self, cells: Sequence[bytes], keys: Column) -> Column:
         """The table's keys of rows that were held back, by the keys of their cells and of the batch."""
@@ -127,7 +124,10 @@ class TableOperator(Operator):
         batch = replace(batch, keys=self.table_keys(data, batch.keys))
         olds: list[Any] | None = None
         if self.send_old or None in batch.values:
-            before = self.store.load_committed(data)
+            rows = zip(data, batch.values, strict=True)
+            before = self.store.load_committed(
+                data if self.send_old else [key for key, value in rows if value is None]
+            )
             kept = [
                 row
                 for row, (key, value) in enumerate(zip(data, batch.values, strict=True))
@@ -135,7 +135,8 @@ class TableOperator(Operator):
             ]
             if not kept:
                 return None
-            olds = [value_of(before[data[row]]) for row in kept]
+            if self.send_old:
+                olds = [value_of(before[data[row]]) for row in kept]
             batch = batch.take(kept)
         values = batch.values
         if values.shows(Frozen):

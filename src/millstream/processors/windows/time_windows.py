@@ -62,11 +62,6 @@ class TimeWindowAggregation(KeyedAggregation):
         return concatenate(emitted) if emitted else None
 
     @property
-    def batch_key_serde(self) -> Serde[Any]:
-        """See `TableOperator.batch_key_serde`."""
-        return self.store.key_serde
-
-    @property
     def group_serde(self) -> Serde[Any]:
         """See `KeyedAggregation.group_serde`: rows are grouped by the keys of their cells."""
         return raw_bytes
@@ -98,7 +93,7 @@ class TimeWindowAggregation(KeyedAggregation):
             yield batch.take(range(start, min(start + rows, len(batch))))
 
     def _process(self, batch: Batch) -> Batch | None:
-        data, batch = self.with_key_bytes(batch)
+        data, batch = self.with_key_bytes(batch, self.store.key_serde)
         found = expand(batch.timestamps, self.windows, self.context.times.observed)
         if len(found.late):
             self.context.late(batch, found.late)
