@@ -100,7 +100,7 @@ class TableOperator(Operator):
 
     def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
         """Save the cells that the updates led to; hand the updates on, or keep them for the flush."""
-        self._save(batch, updates, cells)
+        self.save(batch, updates, cells)
         if self.caching:
             self.hold_back(batch, updates)
             return None
@@ -143,7 +143,8 @@ class TableOperator(Operator):
             values = Column(list(map(self.store.thawed, values)))
         return replace(batch, values=values, olds=Column(olds or ()) if self.send_old else None)
 
-    def _save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
+    def save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
+        """Save cells. Updates whose value can't be kept fail, and are taken out of the updates."""
         try:
             self.store.save(cells)
         except ColumnError:

@@ -16,13 +16,14 @@ from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns.column import Column, are_many
-from millstream.processors.operator import OperatorContext
 from millstream.processors.table import Updates, drop_null_keys, drop_nulls
 from millstream.processors.windows.expansion import Expansion, expand
-from millstream.record import MAX_TIME, Window, Windowed
+from millstream.processors.windows.on_close import ClosedWindows, CloseRule
+from millstream.record import Windowed
 from millstream.serdes import Serde, deserialize_column
 from millstream.serdes import bytes as raw_bytes
 from millstream.state.stores.cell_store import Cell
+from millstream.state.stores.window import TimestampedWindowStore
 from millstream.windows import TimeWindows, UnlimitedWindows
 
 __all__ = ["TimeWindowAggregation"]
@@ -34,6 +35,8 @@ _MOST_WINDOWS: Final = 500_000
 
 class TimeWindowAggregation(KeyedAggregation):
     """Folds each row into the cells of its key and windows, in order."""
+
+    store: TimestampedWindowStore[Any]
 
     def __init__(
         self,
@@ -47,12 +50,10 @@ class TimeWindowAggregation(KeyedAggregation):
     ) -> None:
         super().__init__(store, aggregation, caching=caching, send_old=send_old)
         self.windows = windows
-        self.on_close = on_close
-
-    def open(self, context: OperatorContext) -> None:
-        """See `Operator.open`."""
-        super().open(context)
-        self._size_ms = self.windows.size_ms if isinstance(self.windows, TimeWindows) else MAX_TIME
+        self._closes: CloseRule | None = None
+        if on_close:
+            assert isinstance(windows, TimeWindows)  # an unlimited window never closes
+            self._closes = CloseRule(windows.size_ms, windows.grace_ms, windows.advance_ms)
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
@@ -76,7 +77,7 @@ class TimeWindowAggregation(KeyedAggregation):
         if self.caching:  # keys are made of those of the cells, when the updates go on
             return super().write(batch, updates, cells)
         changed = batch.take(updates.rows)
-        keys = list(map(Windowed, changed.keys, map(self._window, updates.key_bytes)))
+        keys = list(map(Windowed, changed.keys, map(self.store.window_of, updates.key_bytes)))
         updates.rows = list(range(len(keys)))
         return super().write(changed.with_columns(keys, changed.values), updates, cells)
 
@@ -97,8 +98,9 @@ class TimeWindowAggregation(KeyedAggregation):
         found = expand(batch.timestamps, self.windows, self.context.times.observed)
         if len(found.late):
             self.context.late(batch, found.late)
+        emitted = self._fold(batch, data, found)
         self.context.times.observed = found.stream_times.largest(self.context.times.observed)
-        return self._fold(batch, data, found)
+        return emitted
 
     def _fold(self, batch: Batch, data: list[bytes], found: Expansion) -> Batch | None:
         rows, starts = found.rows.rows(), found.starts.rows()
@@ -110,8 +112,9 @@ class TimeWindowAggregation(KeyedAggregation):
                 return None
             self.context.fell_back("partials", len(by_cell))
         updates, expanded, changed = self.folded(cells, expanded.in_rows(), rows)
-        return self.write(expanded, updates, changed)
-
-    def _window(self, cell: bytes) -> Window:
-        start: int = _START.unpack_from(cell, len(cell) - _START.size)[0]
-        return Window(start, min(start + self._size_ms, MAX_TIME))
+        if self._closes is None:
+            return self.write(expanded, updates, changed)
+        closed = ClosedWindows(self.store, self._closes, self.context.times, found.stream_times)
+        self.save(expanded, updates, changed)
+        emitted = closed.emitted(batch, {cell: changed[cell] for cell in updates.key_bytes})
+        return self._shown(emitted)
