@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar, overload
 
 from millstream.record import MAX_TIME, ValueAndTimestamp, Window, Windowed
@@ -147,6 +147,20 @@ class TimestampedWindowStore(
         """The cells of all keys whose windows start between two times, both inclusive."""
         rows = self._rows_of_keys(Direction.FORWARD, (None, None), first_start, last_start)
         return self._cells({key + _START.pack(start): data for key, start, _, data in rows})
+
+    def cells_of(
+        self, keys: Iterable[bytes], first_start: int, last_start: int
+    ) -> dict[bytes, dict[int, tuple[Any, int]]]:
+        """The cells of some keys, given as bytes, whose windows start between two times, by key and start.
+
+        Values that a user's function might change in place stay bytes: see `Frozen`.
+        """
+        rows = list(self._rows_of_each(keys, first_start, last_start))
+        frozen = self._frozen_cells([data for _, _, _, data in rows])
+        found: dict[bytes, dict[int, tuple[Any, int]]] = {}
+        for (key, start, _, _), cell in zip(rows, frozen, strict=True):
+            found.setdefault(key, {})[start] = cell
+        return found
 
     def _place(self, cell_key: bytes) -> tuple[bytes, tuple[int, int]]:
         return cell_key[: -_START.size], (self.start_of(cell_key), 0)
