@@ -163,6 +163,8 @@ def _before(form: ColumnForm, frame: pl.DataFrame, keys: pl.Series, store: CellS
 
 def load_cells(store: CellStore[Any], keys: list[bytes]) -> tuple[Sequence[Any] | pl.Series, pl.Series]:
     """Values and timestamps of distinct keys in ascending order; None where there is nothing."""
+    if store.has_versions:
+        raise CannotError("versions, which are written one by one")
     codec = codec_of(store.value_serde)
     if codec is None or codec.dtype is None:
         cells = list(store.load(keys).values())

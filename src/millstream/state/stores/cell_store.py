@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from millstream.record import ValueAndTimestamp
 from millstream.serdes import Serde, deserialize_column, serialize_column
@@ -59,6 +59,14 @@ class CellStore(StateStore[K]):
     >>> lists.thawed(lists.frozen([1]))
     [1]
     """
+
+    has_versions: ClassVar[bool] = False
+    """Whether what a cell was before it was written is kept, too."""
+
+    def deleted(self, timestamp: int) -> Cell:
+        """What is written in place of a cell to delete it."""
+        del timestamp
+        return None
 
     @property
     def cell_key_serde(self) -> Serde[Any]:
