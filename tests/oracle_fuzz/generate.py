@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.oracle_fuzz.functions import Function
 from tests.oracle_fuzz.inputs import random_actions
+from tests.oracle_fuzz.known import has_ties
 from tests.oracle_fuzz.spec import Case, Step
 
 import millstream
@@ -65,6 +66,13 @@ class _Handle:
 def random_case(seed: int) -> Case:
     """The case of a seed."""
     rng = random.Random(f"oracle fuzz {seed}")
+    while True:
+        case = _drawn(rng)
+        if not has_ties(case):
+            return case
+
+
+def _drawn(rng: random.Random) -> Case:
     generator = _Generator(rng)
     steps = generator.draw()
     inputs = {step["topic"]: step["types"][1] for step in steps if "topic" in step}
@@ -347,11 +355,11 @@ class _Generator:
         step = self.add("to_stream", table.id, key=key)
         self.streams.append(_Handle(step, table.key if key is None else "string", table.value))
 
-    def next_table(self, op: str, parent: _Handle, value: str, **parameters: Any) -> None:
+    def next_table(self, op: str, parent: _Handle, made: str, **parameters: Any) -> None:
         store = self.store(optional=True)
-        step = self.add(op, parent.id, types=[parent.key, value], store=store, **parameters)
+        step = self.add(op, parent.id, types=[parent.key, made], store=store, **parameters)
         self.tables.append(
-            _Handle(step, parent.key, value, parent.windowed, parent.suppressed, parent.versioned)
+            _Handle(step, parent.key, made, parent.windowed, parent.suppressed, parent.versioned)
         )
 
     def add_table_filter(self) -> None:

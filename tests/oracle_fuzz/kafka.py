@@ -17,6 +17,7 @@ CLASSES = ORACLE / "target" / "classes"
 CLASS_PATH = ORACLE / "target" / "classpath"
 """Written by `make fuzz-oracle`: where Maven has put the libraries."""
 MAIN_CLASS = "millstream.oracle.fuzz.Fuzz"
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - Linux has it, others do without
 _LINE = 1 << 16
 
 
@@ -36,7 +37,10 @@ class Kafka:
         reason = missing()
         if reason is not None:
             raise FileNotFoundError(reason)
-        command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{CLASSES}:{CLASS_PATH.read_text().strip()}"]
+        class_path = f"{CLASSES}:{CLASS_PATH.read_text().strip()}"
+        command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", class_path]
+        if _IN_MEMORY.is_dir():  # stores are many and short-lived: no disk has to be waited for
+            command.append(f"-Djava.io.tmpdir={_IN_MEMORY}")
         self._process = subprocess.Popen(
             [*command, MAIN_CLASS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=_LINE
         )

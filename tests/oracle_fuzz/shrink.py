@@ -36,6 +36,9 @@ _SIMPLER: dict[str, tuple[Any, ...]] = {
 """What is tried instead of a parameter; only a value that is not there already, and behind it, counts."""
 
 
+_STORE_IS_OPTIONAL = {"table", "table_filter", "table_map_values"}
+
+
 def shrink(case: Case, is_wrong: IsWrong, seconds: float = 60) -> Case:
     """A smaller case for which `is_wrong` still holds."""
     deadline = time.monotonic() + seconds
@@ -99,6 +102,8 @@ def _bypassed(case: Case, gone: Step) -> Case:
 def _simpler(parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for name, value in parameters.items():
         for simple in _SIMPLER.get(name, ()):
+            if name == "store" and parameters["op"] not in _STORE_IS_OPTIONAL:
+                continue
             if _is_simpler(name, simple, value):
                 yield {**parameters, name: simple}
         if isinstance(value, dict):

@@ -52,6 +52,10 @@ class Case:
         """The same without caches."""
         return replace(self, steps=tuple(_uncached(step) for step in self.steps))
 
+    def has_caches(self) -> bool:
+        """Whether a table may hold back updates."""
+        return any(step["store"] is None or step["store"]["cached"] for step in self.steps if "store" in step)
+
     def without(self, number: int) -> Case:
         """The same without a step and all that is behind it; records that nobody reads any more are gone."""
         gone = {number}
@@ -73,8 +77,10 @@ class Case:
 
 
 def _uncached(step: Step) -> Step:
-    store = step.get("store")
-    return step if not isinstance(store, dict) else {**step, "store": {**store, "cached": False}}
+    if "store" not in step:
+        return step
+    store = step["store"] or {"named": False, "retention": None, "versioned": None}
+    return {**step, "store": {**store, "cached": False}}
 
 
 def stores_of(step: Step) -> str | None:
