@@ -29,6 +29,8 @@ class Materialized:
     kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE
     """A kind of `CellStore`: tables are kept by key, by window or by session."""
     window_size_ms: int | None = None
+    time_ordered: bool = False
+    """Windows of all keys are found by time quickly: those that have closed, say."""
 
     @classmethod
     def of(
@@ -38,10 +40,12 @@ class Materialized:
         prefix: str,
         kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE,
         window_size_ms: int | None = None,
+        *,
+        time_ordered: bool = False,
     ) -> Materialized:
         """The store with the user's name, or with a numbered one."""
         name = graph.new_store_name(prefix) if store.name is None else store.name
-        return cls(name, store.name is not None, store, kind, window_size_ms)
+        return cls(name, store.name is not None, store, kind, window_size_ms, time_ordered)
 
     @property
     def queryable_name(self) -> str | None:
@@ -66,4 +70,5 @@ class Materialized:
             backend=self.store.backend,
             retention_ms=self.store.retention_ms,
             window_size_ms=self.window_size_ms,
+            time_ordered=self.time_ordered,
         )

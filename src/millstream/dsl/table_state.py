@@ -89,6 +89,14 @@ class FilterState(DerivedState):
         self.sends_old = parent.offer_old_values()
 
 
+class SuppressedState(TableState):
+    """A table behind `suppress`: always knows what it has sent, so it may always send old values."""
+
+    def __init__(self, parent: TableState) -> None:
+        super().__init__()
+        parent.demand_old_values()
+
+
 class MergedState(TableState):
     """The result of a cogroup: several aggregations over one store."""
 

@@ -16,7 +16,7 @@ from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns.column import Column
 from millstream.processors.operator import Operator, OperatorContext
 from millstream.processors.record_cache import PendingUpdates
-from millstream.serdes import ColumnError, serde_failure
+from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Cell, CellStore, Frozen
 
 
@@ -62,17 +62,18 @@ class TableOperator(Operator):
         self.store: CellStore[Any] = context.store(self.store_name)
         self.cache = context.record_cache(self.store_name)
 
-    def with_key_bytes(self, batch: Batch) -> tuple[list[bytes], Batch]:
+    def with_key_bytes(self, batch: Batch, serde: Serde[Any] | None = None) -> tuple[list[bytes], Batch]:
         """The keys as the store's bytes, and the rows, to be gone through one by one.
 
-        Rows whose key can't be serialized are left out, or fail.
+        Rows whose key can't be serialized are left out, or fail. The serde is that of the cells' keys, if
+        none is given.
         """
         batch = batch.in_rows()
+        serde = self.store.cell_key_serde if serde is None else serde
         try:
-            return self.store.encode_keys(batch.keys), batch
+            return serialize_column(serde, batch.keys), batch  # type: ignore[return-value]  # none is None
         except ColumnError:
             pass  # go through them one by one: there may be several
-        serde = self.store.cell_key_serde
         encoded: list[bytes] = []
         kept: list[int] = []
         for row, key in enumerate(batch.keys):
@@ -117,7 +118,10 @@ class TableOperator(Operator):
         data, batch = _last_of_each(held)
         olds: list[Any] | None = None
         if self.send_old or None in batch.values:
-            before = self.store.load_committed(data)
+            rows = zip(data, batch.values, strict=True)
+            before = self.store.load_committed(
+                data if self.send_old else [key for key, value in rows if value is None]
+            )
             kept = [
                 row
                 for row, (key, value) in enumerate(zip(data, batch.values, strict=True))
@@ -125,7 +129,8 @@ class TableOperator(Operator):
             ]
             if not kept:
                 return None
-            olds = [value_of(before[data[row]]) for row in kept]
+            if self.send_old:
+                olds = [value_of(before[data[row]]) for row in kept]
             batch = batch.take(kept)
         values = batch.values
         if values.shows(Frozen):
