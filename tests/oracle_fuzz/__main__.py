@@ -27,12 +27,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--case", type=Path, help="play this case, as a report printed it, instead")
     parser.add_argument("--keep-going", action="store_true", help="print a difference and go on")
+    parser.add_argument("--shrink-seconds", type=float, default=60, help="look for a smaller case so long")
     parser.add_argument("--show", action="store_true", help="print the cases")
     options = parser.parse_args()
     with Kafka() as kafka:
         if options.case:
             checked = check(Case.from_json(options.case.read_text()), kafka)
-            print(report(checked, kafka, seed=None) if checked.wrong else "no difference")
+            print(report(checked, kafka, None, options.shrink_seconds) if checked.wrong else "no difference")
             return bool(checked.wrong)
         return _play_seeds(options, kafka)
 
@@ -50,7 +51,7 @@ def _play_seeds(options: argparse.Namespace, kafka: Kafka) -> int:
         now = time.monotonic()
         if checked.wrong:
             differences += 1
-            print(report(checked, kafka, seed), flush=True)
+            print(report(checked, kafka, seed, options.shrink_seconds), flush=True)
             if not options.keep_going:
                 break
         if now - told > _PROGRESS_SECONDS:

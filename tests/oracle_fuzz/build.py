@@ -26,6 +26,9 @@ from millstream import (
     stores,
 )
 
+_IN_COLUMNS = ["string", "int64"]
+_COLUMN_OPERATORS = {"filter", "filter_not", "map", "map_values", "flat_map_values", "select_key", "group_by"}
+
 Seen = Callable[[str, Any, Any], None]
 """Told what every `peek` sees: its name, key and value."""
 
@@ -38,6 +41,15 @@ def build(case: Case, seen: Seen) -> Topology:
 def build_in_columns(case: Case, seen: Seen) -> Topology:
     """The topology of expressions, where its functions have some; elsewhere of functions."""
     return ColumnBuilding(case, seen).build()
+
+
+def has_columns(case: Case) -> bool:
+    """Whether any of a case's operators has an expression."""
+    return any(
+        step.get("from") == _IN_COLUMNS
+        and (step["op"] in _COLUMN_OPERATORS or step.get("number") is not None)
+        for step in case.steps
+    )
 
 
 class Building:
@@ -250,7 +262,7 @@ class ColumnBuilding(Building):
     """Expressions instead of functions, where values are numbers and keys are strings."""
 
     def has_columns(self, step: Step) -> bool:
-        return bool(step["from"] == ["string", "int64"])
+        return step["from"] == _IN_COLUMNS
 
     def filter(self, step: Step) -> Any:
         if not self.has_columns(step):

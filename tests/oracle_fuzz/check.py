@@ -47,12 +47,12 @@ def check(case: Case, kafka: Kafka) -> Checked:
     return Checked(case, None, len(VARIANTS), refused)
 
 
-def report(checked: Checked, kafka: Kafka, seed: int | None) -> str:
+def report(checked: Checked, kafka: Kafka, seed: int | None, seconds: float = 60) -> str:
     """The smallest case that is found, what differs, and how to play it again."""
     assert checked.wrong is not None
     variant = BY_NAME[checked.wrong]
     kind = _kind(differs(checked.case, variant, kafka.play))
-    small = shrink(checked.case, lambda case: _kind(_differs(case, checked, kafka)) == kind)
+    small = shrink(checked.case, lambda case: _kind(_differs(case, checked, kafka)) == kind, seconds)
     again = "" if seed is None else f"again: make fuzz-oracle N=1 SEED={seed}\n"
     return (
         f"== seed {seed}, variant: {variant.name}\n{again}"

@@ -155,11 +155,13 @@ def _store_of(driver: TopologyTestDriver, step: Step, name: str) -> Any:
         return driver.store(name)
     if step["store"]["versioned"] is not None:
         return driver.versioned_store(name)
-    windows = step.get("windows")
-    if windows is None:
+    if step.get("windows") is None:
         return driver.timestamped_store(name)
-    in_sessions = windows["kind"] == "session"
-    return driver.session_store(name) if in_sessions else driver.timestamped_window_store(name)
+    return driver.session_store(name) if _is_session(step) else driver.timestamped_window_store(name)
+
+
+def _is_session(step: Step) -> bool:
+    return step.get("windows") is not None and step["windows"]["kind"] == "session"
 
 
 def _dumped(case: Case, find: Callable[[Step, str], Any]) -> Iterator[tuple[str, list[Row]]]:
@@ -172,7 +174,8 @@ def _dumped(case: Case, find: Callable[[Step, str], Any]) -> Iterator[tuple[str,
         if step["op"] != "process" and step["store"]["versioned"] is not None:
             rows = list(_versions(store, case))
         else:
-            with store.all() as entries:
+            everything = store.fetch_range(None, None) if _is_session(step) else store.all()
+            with everything as entries:
                 rows = [[as_json(key), *_cell(value)] for key, value in entries]
         yield name, sorted(rows, key=repr)
 
