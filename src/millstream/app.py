@@ -13,7 +13,7 @@ from dataclasses import asdict
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Literal, Self, TypeVar
 
 from millstream.commit.application_storage import ApplicationStorage
@@ -39,8 +39,6 @@ from millstream.state.local.cleaning import clean
 from millstream.state.local.directory import open_state_directory
 from millstream.topology.topology import Topology
 from millstream.until import Until, seconds_to_run
-
-__all__ = ["Answer", "State", "Streams"]
 
 _LOGGER = logging.getLogger("millstream")
 _LONGEST_PAUSE_S = 5.0
@@ -375,12 +373,7 @@ class Streams:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _replica(self, kind: type[R], name: str) -> R:
@@ -520,12 +513,7 @@ class _Signals:
         self.catch()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

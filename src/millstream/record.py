@@ -11,17 +11,6 @@ from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from millstream.errors import InvalidTimestampError
 
-__all__ = [
-    "FixedKeyRecord",
-    "Headers",
-    "Record",
-    "RecordMetadata",
-    "ValueAndTimestamp",
-    "VersionedRecord",
-    "Window",
-    "Windowed",
-]
-
 K = TypeVar("K")
 V = TypeVar("V")
 K_co = TypeVar("K_co", covariant=True)

@@ -15,8 +15,6 @@ from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.worker import Worker
 from millstream.errors import MillstreamError
 
-__all__ = ["DurableEpoch", "Engine", "EpochFailedError", "TaskWork", "homes_after"]
-
 T = TypeVar("T")
 
 DurableEpoch: TypeAlias = CommittedEpoch[EpochJob, TaskReport, Manifest]

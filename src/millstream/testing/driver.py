@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from millstream.clock import milliseconds
 from millstream.config import StreamsConfig
-from millstream.engine.memory import MemoryApplication, MemoryRecord
+from millstream.engine.memory import MemoryApplication, MemoryRecord, RecordQueue
 from millstream.errors import DriverClosedError, MillstreamError, UnknownStoreError
 from millstream.record import Headers
 from millstream.serdes import Serde
@@ -34,7 +33,7 @@ V = TypeVar("V")
 S = TypeVar("S", bound=StateStore[Any])
 
 
-class _OldestFirst:
+class _OldestFirst(RecordQueue):
     """Records that wait, one epoch each: always the oldest head first; topics with equal heads take turns."""
 
     def __init__(self) -> None:
@@ -45,11 +44,9 @@ class _OldestFirst:
         return bool(self._waiting)
 
     def put(self, topic: str, rows: Iterable[MemoryRecord]) -> None:
-        """See `RecordQueue.put`."""
         self._waiting.setdefault(topic, deque()).extend(rows)
 
     def take(self) -> Sequence[RawBatch]:
-        """See `RecordQueue.take`."""
         waiting = self._waiting
         if not waiting:
             return ()  # the clock ticks
@@ -68,7 +65,6 @@ class _OldestFirst:
         return (RawBatch(topic, 0, (offset,), (record.key,), (record.value,), (record.timestamp,), headers),)
 
     def clear(self) -> None:
-        """See `RecordQueue.clear`."""
         self._waiting.clear()
 
 
@@ -188,8 +184,7 @@ class TopologyTestDriver:
         self._check_open()
         step_ms = milliseconds(by_ms)
         if step_ms < 0:
-            message = f"the wall clock can't go back by {-step_ms} ms"
-            raise MillstreamError(message)
+            raise MillstreamError(f"the wall clock can't go back by {-step_ms} ms")
         self._now += step_ms
         self._application.run_epoch(tick=True)
         self._complete()
@@ -226,8 +221,7 @@ class TopologyTestDriver:
         """
         store = self._find_store(name)
         if not isinstance(store, TimestampedKeyValueStore):
-            message = f"store {name!r} keeps no timestamps: use driver.store({name!r})"
-            raise UnknownStoreError(message)
+            raise UnknownStoreError(f"store {name!r} keeps no timestamps: use driver.store({name!r})")
         return store
 
     def window_store(self, name: str) -> WindowStore[Any, Any] | PlainWindows:
@@ -350,12 +344,7 @@ class TopologyTestDriver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _pipe(
@@ -369,11 +358,10 @@ class TopologyTestDriver:
                 for source in task.sub.sources
                 for name in (source.topics or ([source.pattern.pattern] if source.pattern else ()))
             )
-            message = (
+            raise MillstreamError(
                 f"no source of the topology reads topic {topic!r}. "
                 f"Sources read: {', '.join(known) or 'nothing'}"
             )
-            raise MillstreamError(message)
         self._queue.put(topic, (MemoryRecord(key, value, timestamp, headers),))
         self._complete()
 
@@ -385,8 +373,7 @@ class TopologyTestDriver:
     def _store_of_kind(self, name: str, kind: type[S], what: str) -> S:
         store = self._find_store(name)
         if not isinstance(store, kind):
-            message = f"store {name!r} is no {what} store: use driver.store({name!r})"
-            raise UnknownStoreError(message)
+            raise UnknownStoreError(f"store {name!r} is no {what} store: use driver.store({name!r})")
         return store
 
     def _find_store(self, name: str) -> StateStore[Any]:
@@ -395,12 +382,10 @@ class TopologyTestDriver:
             if name in task.stores:
                 return task.stores[name]
         known = ", ".join(self.store_names()) or "none"
-        message = f"the topology has no store {name!r}. Stores are: {known}"
-        raise UnknownStoreError(message)
+        raise UnknownStoreError(f"the topology has no store {name!r}. Stores are: {known}")
 
     def _check_open(self) -> None:
         if self._closed:
-            message = (
+            raise DriverClosedError(
                 "the TopologyTestDriver is closed. Remedy: use it inside its with block, or before close()"
             )
-            raise DriverClosedError(message)

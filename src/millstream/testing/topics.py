@@ -176,8 +176,7 @@ class TestOutputTopic(Generic[K, V]):
         """
         records = self._records()
         if not records:
-            message = f"topic {self.name!r} has no record left to read"
-            raise MillstreamError(message)
+            raise MillstreamError(f"topic {self.name!r} has no record left to read")
         return self._decode(records.popleft())
 
     def read_all(self) -> list[Record[K, V]]:

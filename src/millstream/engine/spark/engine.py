@@ -16,7 +16,7 @@ from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, Wrong
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.reports import EpochMismatchError, WrongInstanceError
 from millstream.durable import DiskFullError
-from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
 from millstream.engine.program import Program
 from millstream.engine.spark.failures import SparkGoneError, given_up, not_started
 from millstream.engine.spark.job import run_epoch_job
@@ -34,8 +34,6 @@ from millstream.engine.spark.stage_function import MakeWorker, assign
 from millstream.engine.spark.warmup import warm_up
 from millstream.errors import MillstreamError
 
-__all__ = ["SparkEngine"]
-
 _LOGGER = logging.getLogger("millstream")
 
 T = TypeVar("T")
@@ -52,8 +50,8 @@ _RUN_AGAIN: Final = (
 _POOL: Final = "millstream-background"
 
 
-class SparkEngine:
-    """Implements `millstream.engine.api.Engine`. If `spark` is None, it makes a session and ends it."""
+class SparkEngine(Engine):
+    """Runs tasks on Spark. If `spark` is None, it makes a session and ends it."""
 
     def __init__(self, program: Program, spark: Any) -> None:
         self._program = program
@@ -68,7 +66,6 @@ class SparkEngine:
 
     @property
     def instances(self) -> Mapping[str, str]:
-        """See `TaskRunner.instances`."""
         return self._instances
 
     @property
@@ -98,12 +95,10 @@ class SparkEngine:
             warm_up(self._context, self._slots, self._make_worker, self._application_id)
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
-        """See `TaskRunner.run_tasks`."""
         context, slots, make_worker = self._running()
         return run_epoch_job(context, slots, job, make_worker)
 
     def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
-        """See `TaskRunner.failed`."""
         if not is_alive(self._running()[0]):
             _LOGGER.debug("Spark is gone", exc_info=error)
             raise given_up(job, error, tries, spark_is_alive=False) from None
@@ -126,7 +121,6 @@ class SparkEngine:
         return done[0]
 
     def cancel_background(self) -> None:
-        """See `Engine.cancel_background`."""
         with suppress(Py4JError, OSError):  # Spark may be gone
             self._running()[0].cancelJobGroup(self._background)
 

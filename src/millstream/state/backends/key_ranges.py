@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["after_prefix"]
-
 
 def after_prefix(prefix: bytes) -> bytes | None:
     r"""The smallest key above all keys that begin with the prefix; None if there is none.
