@@ -77,16 +77,20 @@ class TopologyTestDriver:
         True: every commit is followed by a new task, as on a cluster, where a processor's own fields
         last no longer than an epoch. Run your tests once this way to find out what should be in a store.
 
-    >>> from millstream import Record, StreamsBuilder, serdes
+    >>> from millstream import StreamsBuilder, serdes
     >>> from millstream.testing import TopologyTestDriver
     >>> builder = StreamsBuilder()
-    >>> builder.stream("lines", value=serdes.string).map_values(str.upper).to("shouts")
+    >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
+    >>> clicks.group_by_key().count(store="counts").to_stream().to("clicks-of-users")
     >>> with TopologyTestDriver(builder.build()) as driver:
-    ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
-    ...     shouts = driver.output_topic("shouts", key=serdes.bytes, value=serdes.string)
-    ...     lines.pipe(None, "to the river", timestamp=5)
-    ...     shouts.read()
-    Record(key=None, value='TO THE RIVER', timestamp=5, headers=())
+    ...     driver.store("counts").put("ann", 10)
+    ...     driver.input_topic("clicks", key=serdes.string, value=serdes.string).pipe("ann", "buy", 5)
+    ...     driver.output_topic("clicks-of-users", key=serdes.string, value=serdes.int64).read()
+    ...     driver.store("counts").get("ann"), driver.timestamped_store("counts").get("ann")
+    ...     driver.store_names(), driver.produced_topic_names()
+    Record(key='ann', value=11, timestamp=5, headers=())
+    (11, ValueAndTimestamp(value=11, timestamp=5))
+    (['counts'], {'clicks-of-users'})
     """
 
     def __init__(
@@ -147,17 +151,7 @@ class TopologyTestDriver:
         return TestInputTopic(name, key, value, self._pipe, first, auto_advance_ms)
 
     def output_topic(self, name: str, *, key: Serde[K], value: Serde[V]) -> TestOutputTopic[K, V]:
-        """A topic to read results from.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.input_topic("lines", key=serdes.string, value=serdes.string).pipe("k", "river")
-        ...     driver.output_topic("lengths", key=serdes.string, value=serdes.int64).read_values()
-        [5]
-        """
+        """A topic to read results from."""
         self._check_open()
 
         def records() -> deque[MemoryRecord]:
@@ -190,35 +184,12 @@ class TopologyTestDriver:
         self._complete()
 
     def store(self, name: str) -> Any:
-        """A store, to look into and to set up. Timestamped key-value stores show plain values.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
-        >>> counts = clicks.group_by_key().count(store="counts")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.store("counts").put("ann", 10)
-        ...     driver.input_topic("clicks", key=serdes.string, value=serdes.string).pipe("ann", "buy")
-        ...     driver.store("counts").get("ann")
-        11
-        """
+        """A store, to look into and to set up. Timestamped key-value stores show plain values."""
         store = self._find_store(name)
         return PlainValues(store, lambda: self._now) if isinstance(store, TimestampedKeyValueStore) else store
 
     def timestamped_store(self, name: str) -> TimestampedKeyValueStore[Any]:
-        """A timestamped key-value store, with timestamps.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
-        >>> counts = clicks.group_by_key().count(store="counts")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.input_topic("clicks", key=serdes.string, value=serdes.string).pipe("ann", "buy", 5)
-        ...     driver.timestamped_store("counts").get("ann")
-        ValueAndTimestamp(value=1, timestamp=5)
-        """
+        """A timestamped key-value store, with timestamps."""
         store = self._find_store(name)
         if not isinstance(store, TimestampedKeyValueStore):
             raise UnknownStoreError(f"store {name!r} keeps no timestamps: use driver.store({name!r})")
@@ -294,32 +265,12 @@ class TopologyTestDriver:
         return self._store_of_kind(name, VersionedKeyValueStore, "versioned")
 
     def store_names(self) -> list[str]:
-        """The names of all stores.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
-        >>> counts = clicks.group_by_key().count(store="counts")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.store_names()
-        ['counts']
-        """
+        """The names of all stores."""
         self._check_open()
         return sorted(name for task in self._application.tasks for name in task.stores)
 
     def produced_topic_names(self) -> set[str]:
-        """The topics that something was written to, repartitions included.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.input_topic("lines", key=serdes.string, value=serdes.string).pipe("k", "river")
-        ...     driver.produced_topic_names()
-        {'lengths'}
-        """
+        """The topics that something was written to, repartitions included."""
         self._check_open()
         return set(self._application.outputs)
 
