@@ -60,7 +60,9 @@ def _play_seeds(options: argparse.Namespace, kafka: Kafka) -> int:
         if options.minutes is not None and now - started > options.minutes * 60:
             break
     last = options.seed + seen["cases"] - 1
-    print(f"{differences} differences in {seen['cases']} cases, seeds {options.seed} to {last}: {_summary(seen)}")
+    print(
+        f"{differences} differences in {seen['cases']} cases, seeds {options.seed} to {last}: {_summary(seen)}"
+    )
     return bool(differences)
 
 

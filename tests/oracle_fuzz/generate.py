@@ -155,7 +155,11 @@ class _Generator:
     def store(self, *, optional: bool = False, versions: bool = False) -> dict[str, Any] | None:
         if optional and self.chance(0.5):
             return None
-        versioned = self.rng.choice((0, 5, 20, 100, 10_000)) if _HAS_VERSIONS and versions and self.chance(0.15) else None
+        versioned = (
+            self.rng.choice((0, 5, 20, 100, 10_000))
+            if _HAS_VERSIONS and versions and self.chance(0.15)
+            else None
+        )
         return {
             "named": self.chance(0.6),
             "cached": self.chance(0.6),
@@ -193,9 +197,7 @@ class _Generator:
 
     def add_map(self) -> None:
         stream, value = self.stream(), self.value_type()
-        self.next_stream(
-            "map", stream, ["string", value], key=self.new_key(), value=self.new_value(value)
-        )
+        self.next_stream("map", stream, ["string", value], key=self.new_key(), value=self.new_value(value))
 
     def add_map_values(self) -> None:
         stream, value = self.stream(), self.value_type()

@@ -12,9 +12,7 @@ KEYS = ("k0", "k1", "k2", "k3")
 _FEWEST, _MOST = 10, 120
 
 
-def random_actions(
-    rng: random.Random, inputs: Mapping[str, str], durations: set[int]
-) -> tuple[Action, ...]:
+def random_actions(rng: random.Random, inputs: Mapping[str, str], durations: set[int]) -> tuple[Action, ...]:
     """Actions for topics with values of some types.
 
     `durations` are those that the topology knows: times often differ by one of them, or by one more or less.

@@ -83,7 +83,13 @@ def _fewer_steps(case: Case) -> Iterator[Case]:
         if fewer.steps:
             yield fewer
     for step in case.steps:  # a step that changes no types may be left out of the middle
-        if len(step["of"]) == 1 and step["op"] in {"filter", "filter_not", "peek", "repartition", "table_filter"}:
+        if len(step["of"]) == 1 and step["op"] in {
+            "filter",
+            "filter_not",
+            "peek",
+            "repartition",
+            "table_filter",
+        }:
             yield _bypassed(case, step)
         elif step["op"] == "merge":
             yield _bypassed(case, step)

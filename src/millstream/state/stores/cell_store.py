@@ -19,8 +19,6 @@ from millstream.state.stores.overlay import Entry
 from millstream.state.stores.store import StateStore
 from millstream.state.stores.written_columns import WrittenColumns
 
-__all__ = ["Cell", "CellStore", "Frozen", "TimestampedStore"]
-
 K = TypeVar("K")
 
 Cell: TypeAlias = tuple[Any, int] | None
