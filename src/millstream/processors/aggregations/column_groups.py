@@ -34,6 +34,7 @@ __all__ = [
     "fold_in_columns",
     "load_cells",
     "operand",
+    "plain_rows",
     "rows_by_key",
     "save_cells",
 ]
@@ -52,7 +53,7 @@ def fold_in_columns(table: TableOperator, batch: Batch, aggregation: Aggregation
     if form is None:
         return False
     try:
-        groups = ColumnGroups(form, _plain_rows(form, batch, table.store), table.store, each=False)
+        groups = ColumnGroups(form, plain_rows(form, batch, table.store), table.store, each=False)
         groups.save(table.store)
     except FAILURES:  # row by row it fails again, and it is known where
         table.context.fell_back("columns", len(batch))
@@ -61,7 +62,7 @@ def fold_in_columns(table: TableOperator, batch: Batch, aggregation: Aggregation
     return True
 
 
-def _plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any]) -> pl.DataFrame:
+def plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any]) -> pl.DataFrame:
     """Rows whose keys and values Python could compare as well as columns can. Raises if they are others."""
     values, kind = batch.values, key_type(batch.keys, store.key_serde)
     if kind is None or kind is int:
