@@ -34,6 +34,8 @@ BASE = (
     "offset_reset",
     "threads",
     "until",
+    "windows",
+    "suppressed",
 )
 
 # From the bottom to the top. "package" is millstream/__init__.py, the list of public names.

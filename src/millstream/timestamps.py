@@ -1,13 +1,15 @@
 """Timestamp extractors: where a record's event time comes from.
 
-An extractor is a function of the record (with `.key`, `.value`, `.timestamp`, `.headers`) and the
-partition time (the largest timestamp of its partition so far, -1 before the first). A negative answer
-drops the record and counts it; the default refuses instead.
+An extractor is a function of the record (with `.key`, `.value`, `.timestamp`, `.headers`, `.topic`,
+`.partition`, `.offset` and `.wall_clock_ms`) and the partition time (the largest timestamp of its partition
+so far, -1 before the first). A negative answer drops the record and counts it; the default refuses instead.
+
+It must be a function of these two alone: where partitions have to be put into order, a record may be shown to
+it once more when an epoch is planned, and again when an epoch is run again.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,12 +28,11 @@ def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     del partition_time
     timestamp: int = record.timestamp
     if timestamp < 0:
-        message = (
+        raise InvalidTimestampError(
             f"the timestamp is {timestamp}, which is negative. Likely cause: the producer set none. "
             "Remedy: choose another timestamp_extractor, such as timestamps.skip_invalid_timestamp or "
             "timestamps.use_partition_time_on_invalid_timestamp"
         )
-        raise InvalidTimestampError(message)
     return timestamp
 
 
@@ -58,20 +59,21 @@ def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) ->
     if timestamp >= 0:
         return timestamp
     if partition_time < 0:
-        message = (
+        raise InvalidTimestampError(
             f"the timestamp is {timestamp} and its partition has no earlier one to use instead. "
             "Remedy: choose another timestamp_extractor"
         )
-        raise InvalidTimestampError(message)
     return partition_time
 
 
 def wall_clock_timestamp(record: Any, partition_time: int) -> int:
-    """The time of reading. A replay reads later, so results that depend on it differ.
+    """The time of processing: the clock of the epoch that reads the record, the same when it is run again.
 
-    >>> from millstream import Record, timestamps
-    >>> timestamps.wall_clock_timestamp(Record("k", "v", 5), -1) > 1_700_000_000_000
-    True
+    >>> from types import SimpleNamespace
+    >>> from millstream import timestamps
+    >>> timestamps.wall_clock_timestamp(SimpleNamespace(wall_clock_ms=1_700_000_000_000), -1)
+    1700000000000
     """
-    del record, partition_time
-    return int(time.time() * 1000)
+    del partition_time
+    clock_ms: int = record.wall_clock_ms
+    return clock_ms

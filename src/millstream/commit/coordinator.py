@@ -15,16 +15,12 @@ from dataclasses import dataclass, replace
 from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.application_topics import ApplicationTopics
-from millstream.commit.checks import (
-    PlanNotSupportedError,
-    check_changelogs,
-    check_runnable,
-)
+from millstream.commit.checks import check_changelogs, check_runnable
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.lease import Lease, Owner, acquire
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.manifest_retention import ManifestRetention
-from millstream.commit.plan_changes import PlanChangedError, check_plan
+from millstream.commit.plan_changes import check_plan
 from millstream.commit.publisher import Publisher
 from millstream.commit.reports import (
     EpochMismatchError,
@@ -36,20 +32,15 @@ from millstream.commit.reports import (
     merged_types,
 )
 from millstream.commit.source_offsets import SourceOffsets
+from millstream.commit.source_times import ReadTimes, TimestampPlanner
+from millstream.commit.task_idling import TaskIdling
 from millstream.log.api import Log, TopicPartition
 from millstream.log.errors import InvalidPublicationError
 from millstream.offset_reset import OffsetReset
+from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.plan import Plan
 from millstream.topology.stored_types import stored_types
 from millstream.types import Epoch, Partition
-
-__all__ = [
-    "CommitCoordinator",
-    "EpochMismatchError",
-    "PlanChangedError",
-    "PlanNotSupportedError",
-    "WrongInstanceError",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +56,10 @@ class CoordinatorSettings:
     """Partitions of an output topic that does not exist yet."""
     offset_reset: OffsetReset = "earliest"
     """Where a source that was never read begins, unless it says so itself."""
+    timestamp_extractor: TimestampExtractor = fail_on_invalid_timestamp
+    """Of sources that have none of their own."""
+    max_task_idle_ms: int = 0
+    """How long records wait for a partition that has none, if they could meet its own: see `.task_idling`."""
     retained_manifests: int = 100
     """How many epochs a store may be behind at most, and still be known as one of this history."""
     spare_bytes: int = 64 << 10
@@ -84,6 +79,7 @@ class CommitCoordinator:
         *,
         clock: Callable[[], int],
         settings: CoordinatorSettings | None = None,
+        read_times: ReadTimes | None = None,
     ) -> None:
         self.storage = storage
         self._log = log
@@ -107,6 +103,8 @@ class CommitCoordinator:
             max_records=self._settings.max_records,
             max_bytes=self._settings.max_bytes,
             offset_reset=self._settings.offset_reset,
+            timestamps=TimestampPlanner(plan, self._settings.timestamp_extractor, read_times),
+            idling=TaskIdling(self._settings.max_task_idle_ms),
         )
         self.retention = ManifestRetention(
             most=self._settings.retained_manifests,
@@ -224,7 +222,8 @@ class CommitCoordinator:
         """
         if self._topics.have_grown():
             self._topics.create(self.head)
-        cut = self._sources.cut(self.head)
+        now_ms = self._clock()
+        cut = self._sources.cut(self.head, now_ms)
         if not tick and not any(start < end for parts in cut.values() for start, end in parts.values()):
             return None
         homes = instances or {}
@@ -240,7 +239,7 @@ class CommitCoordinator:
             application_id=self.storage.application_id,
             epoch=Epoch(self.head.epoch + 1),
             term=self.lease.term,
-            clock_ms=self._clock(),
+            clock_ms=now_ms,
             tick=tick,
             cut=cut,
             tasks=tasks,
@@ -249,6 +248,7 @@ class CommitCoordinator:
             partition_counts=dict(self.counts),
             default_partitions=self._settings.default_partitions,
             compacted=self._sources.compacted_where_stores_begin(cut, self.head),
+            enforced=self._sources.enforced,
         )
         self.storage.ensure_epoch(job.epoch)
         failpoints.hit("commit.planned")
@@ -297,10 +297,9 @@ class CommitCoordinator:
 
     def _commit(self, manifest: Manifest, writers: Iterable[str]) -> None:
         if self._head is not None and self._published != self._head.epoch:
-            message = (
+            raise EpochMismatchError(
                 f"epoch {manifest.epoch} can't be committed before epoch {self._head.epoch} is published"
             )
-            raise EpochMismatchError(message)
         check_changelogs(self.storage.application_id, self._log, self.plan, self._head, writers)
         self.lease.verify()
         # The epoch is committed by the manifest alone: what fails from here on does not undo it.

@@ -12,8 +12,6 @@ from millstream.task.shuffle_block import Sent
 from millstream.task.task import TaskState
 from millstream.types import Attempt, Epoch, Offset, Partition, Term
 
-__all__ = ["Cut", "EpochJob", "PlannedTask", "Sent", "TaskReport", "WrongInstance"]
-
 Cut = Mapping[str, Mapping[Partition, tuple[Offset, Offset]]]
 """Per source topic and partition, the offsets from and to (exclusive) which an epoch reads."""
 
@@ -50,6 +48,8 @@ class EpochJob:
     """Of a topic that an extractor names and that does not exist yet."""
     compacted: Mapping[tuple[str, Partition], Offset] = field(default_factory=dict)
     """How far source topics were compacted before the epoch, where a store begins that follows them."""
+    enforced: int = 0
+    """Groups of partitions that meet and go on, though some of them have no records: see `.task_idling`."""
 
     def partitions_of(self, topic: str) -> int:
         """How many partitions a topic has, or will have."""

@@ -26,8 +26,6 @@ from millstream.maintenance.snapshots import pinned_epochs, storage_of
 from millstream.threads import with_timeout
 from millstream.topology.plan import Plan
 
-__all__ = ["EpochLoop"]
-
 _LONGEST_WAIT_S: Final = 10.0
 """So long a storage of snapshots may take to answer, and maintenance at work is waited for in the end."""
 
@@ -62,7 +60,10 @@ class EpochLoop:
                 lease_ttl_ms=config.lease_ttl_ms,
                 default_partitions=config.default_partitions,
                 offset_reset=config.offset_reset,
+                timestamp_extractor=config.timestamp_extractor,
+                max_task_idle_ms=config.max_task_idle_ms,
             ),
+            read_times=engine.read_times,
         )
         self._ticks = Ticks(plan, config.tick_ms)
         pinned = with_timeout(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -15,8 +16,9 @@ from pyspark.errors import PySparkException
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.reports import EpochMismatchError, WrongInstanceError
+from millstream.commit.source_times import TimesRequest, read_times
 from millstream.durable import DiskFullError
-from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
 from millstream.engine.program import Program
 from millstream.engine.spark.failures import SparkGoneError, given_up, not_started
 from millstream.engine.spark.job import run_epoch_job
@@ -34,8 +36,6 @@ from millstream.engine.spark.stage_function import MakeWorker, assign
 from millstream.engine.spark.warmup import warm_up
 from millstream.errors import MillstreamError
 
-__all__ = ["SparkEngine"]
-
 _LOGGER = logging.getLogger("millstream")
 
 T = TypeVar("T")
@@ -52,8 +52,8 @@ _RUN_AGAIN: Final = (
 _POOL: Final = "millstream-background"
 
 
-class SparkEngine:
-    """Implements `millstream.engine.api.Engine`. If `spark` is None, it makes a session and ends it."""
+class SparkEngine(Engine):
+    """Runs tasks on Spark. If `spark` is None, it makes a session and ends it."""
 
     def __init__(self, program: Program, spark: Any) -> None:
         self._program = program
@@ -68,7 +68,6 @@ class SparkEngine:
 
     @property
     def instances(self) -> Mapping[str, str]:
-        """See `TaskRunner.instances`."""
         return self._instances
 
     @property
@@ -98,19 +97,41 @@ class SparkEngine:
             warm_up(self._context, self._slots, self._make_worker, self._application_id)
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
-        """See `TaskRunner.run_tasks`."""
         context, slots, make_worker = self._running()
         return run_epoch_job(context, slots, job, make_worker)
 
+    def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
+        """A small job, a task per partition, wherever there is room: it needs no state."""
+        context, _, make_worker = self._running()
+        what = f"Planning the next epoch of application {self._application_id!r}"
+        tries = 0
+        while True:
+            try:
+                context.setJobGroup(f"millstream-{self._application_id}", "timestamps of the next epoch")
+                answers = context.parallelize(requests, len(requests)).map(_ReadTimes(make_worker)).collect()
+                break
+            except _RUN_AGAIN as error:
+                tries += 1
+                self._check_goes_on(what, error, tries)
+        times: list[array[int]] = []
+        for answer in answers:
+            if isinstance(answer, MillstreamError):
+                raise answer
+            times.append(answer)
+        return times
+
     def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
-        """See `TaskRunner.failed`."""
+        self._check_goes_on(f"Epoch {job.epoch} of application {job.application_id!r}", error, tries)
+
+    def _check_goes_on(self, what: str, error: Exception, tries: int) -> None:
+        """Raise, unless what has failed so many times may succeed when it is run again."""
         if not is_alive(self._running()[0]):
             _LOGGER.debug("Spark is gone", exc_info=error)
-            raise given_up(job, error, tries, spark_is_alive=False) from None
+            raise given_up(what, error, tries, spark_is_alive=False) from None
         if not isinstance(error, _RUN_AGAIN):
             raise error
         if tries > self._config.max_epoch_retries:
-            raise given_up(job, error, tries, spark_is_alive=True) from error
+            raise given_up(what, error, tries, spark_is_alive=True) from error
 
     def apply(self, epoch: DurableEpoch) -> None:
         """Stores follow the commit when they are opened next: a job of its own would cost more."""
@@ -126,7 +147,6 @@ class SparkEngine:
         return done[0]
 
     def cancel_background(self) -> None:
-        """See `Engine.cancel_background`."""
         with suppress(Py4JError, OSError):  # Spark may be gone
             self._running()[0].cancelJobGroup(self._background)
 
@@ -180,3 +200,16 @@ class _Work(Generic[T]):
         for _ in rows:
             pass
         return [self.work(self.make_worker(), self.planned, self.entry)]
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadTimes:
+    """Extracts timestamps, as a worker does it; an error that would come again is not raised but told."""
+
+    make_worker: MakeWorker
+
+    def __call__(self, request: TimesRequest) -> array[int] | MillstreamError:
+        try:
+            return read_times(self.make_worker(), request)
+        except MillstreamError as error:
+            return error

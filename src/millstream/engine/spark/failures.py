@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 
-from millstream.commit.epoch_job import EpochJob
 from millstream.engine.api import EpochFailedError
 from millstream.errors import MillstreamError
-
-__all__ = ["SparkGoneError", "WorkersNotReadyError", "given_up", "not_ready", "not_started"]
 
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 _LONGEST = 2_000
@@ -43,9 +40,8 @@ def not_ready(application_id: str, error: Exception) -> WorkersNotReadyError:
     )
 
 
-def given_up(job: EpochJob, error: Exception, tries: int, *, spark_is_alive: bool) -> EpochFailedError:
-    """The error to raise when an epoch is not run again."""
-    what = f"Epoch {job.epoch} of application {job.application_id!r}"
+def given_up(what: str, error: Exception, tries: int, *, spark_is_alive: bool) -> EpochFailedError:
+    """The error to raise when an epoch, or the planning of one, is not run again."""
     if not spark_is_alive:
         return SparkGoneError(
             f"{what} was interrupted: Spark is gone. Nothing of the epoch is visible. Likely cause: its JVM "

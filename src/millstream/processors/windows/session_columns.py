@@ -43,7 +43,7 @@ def fold_in_columns(table: SessionAggregation, batch: Batch) -> bool:
     if form is None:
         return False
     try:
-        found = _fold(table, form, plain_rows(form, batch, table.store))
+        found = _fold(table, form, plain_rows(form, batch, table.store, table.store.key_serde))
         values = _encoded(table, found.values)
     except FAILURES:  # row by row it fails again, and it is known where
         table.context.fell_back("columns", len(batch))
