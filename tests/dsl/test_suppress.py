@@ -103,7 +103,7 @@ def test_a_table_without_windows_has_none_to_wait_for() -> None:
     [
         (
             lambda: Suppressed.until_time_limit(timedelta(seconds=-1)),
-            "the limit of Suppressed.until_time_limit is -1000 ms. Remedy: give 0 or more milliseconds",
+            "limit of Suppressed is -1000 ms. Remedy: give 0 or more milliseconds",
         ),
         (
             lambda: Suppressed.until_window_closes(max_records=-1),
