@@ -20,7 +20,12 @@ WhenFull: TypeAlias = Literal["emit-early", "shut-down"]
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """What `KTable.suppress` holds back. Made by `until_window_closes` or `until_time_limit`."""
+    """What `KTable.suppress` holds back. Made by `until_window_closes` or `until_time_limit`.
+
+    >>> from millstream import Suppressed
+    >>> Suppressed.until_time_limit(5_000).max_records is None
+    True
+    """
 
     limit_ms: int | None
     """How long an update waits, by stream time; None: until its window closes."""

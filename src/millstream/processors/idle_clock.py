@@ -3,8 +3,8 @@
 Once an operator has seen no record for `after_idle_ms` of wall clock, its stream time moves on by the wall
 clock that has passed since the last one, and from then on again each time that so much has passed: time goes
 on as if records had come, at its usual pace. Nothing moves while records wait that the epoch did not take in,
-for then nobody knows whether it is quiet; nor while nothing is open. The wall clock is the epoch's, so a replay
-moves time in the same way.
+for then nobody knows whether it is quiet; nor while nothing is open. The wall clock is the epoch's, so a
+replay moves time in the same way.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from millstream.processors.operator import Operator, OperatorContext, collect, r
 from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.processors.table import olds_of
 from millstream.serdes import ColumnError, deserialize_column
-from millstream.state.stores.time_buffer import EncodedRecord, TimeOrderedBuffer
+from millstream.state.stores.encoded_buffer import EncodedBuffer, EncodedRecord
 from millstream.suppressed import Suppressed
 
 __all__ = ["Suppress"]
@@ -46,7 +46,7 @@ class Suppress(Operator):
     def open(self, context: OperatorContext) -> None:
         """See `Operator.open`."""
         super().open(context)
-        self.buffer: TimeOrderedBuffer[Any, Any] = context.store(self.store_name)
+        self.buffer: EncodedBuffer[Any] = context.store(self.store_name)
         self._clock = IdleClock(context, self.suppressed.after_idle_ms)
 
     def process(self, batch: Batch) -> Batch | None:
@@ -159,7 +159,7 @@ class _Waiting:
     """What waits while a batch is at work: the buffer as it would be if each row had been written to it."""
 
     def __init__(
-        self, buffer: TimeOrderedBuffer[Any, Any], updates: Iterable[EncodedRecord], horizon: int | None
+        self, buffer: EncodedBuffer[Any], updates: Iterable[EncodedRecord], horizon: int | None
     ) -> None:
         """Up to `horizon` records may leave; None if any may."""
         self._buffer = buffer
