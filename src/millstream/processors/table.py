@@ -89,6 +89,11 @@ class TableOperator(Operator):
                 self.context.failed(batch, row, error)
         return encoded, batch.take(kept)
 
+    def table_keys(self, cells: Sequence[bytes], keys: Column) -> Column:
+        """The table's keys of rows that were held back, by the keys of their cells and of the batch."""
+        del cells
+        return keys
+
     def cell_of(self, new: Any, timestamp: int) -> Cell:
         """The cell for a new value. Raises if the store's serde does not take it."""
         return self.store.deleted(timestamp) if new is None else (self.store.frozen(new), timestamp)
@@ -106,11 +111,11 @@ class TableOperator(Operator):
         if isinstance(self.store, VersionedKeyValueStore):
             latest = self._put_versions(self.store, updates)
         else:
-            self._save(batch, updates, cells)
+            self.save(batch, updates, cells)
         if self.caching:
             self.hold_back(batch, updates)
             return None
-        changed = batch.take(updates.rows)
+        changed = batch if updates.rows == list(range(len(batch))) else batch.take(updates.rows)
         return Batch(
             keys=changed.keys,
             values=updates.news,
@@ -128,6 +133,7 @@ class TableOperator(Operator):
         if not held:
             return None
         data, batch = _last_of_each(held)
+        batch = replace(batch, keys=self.table_keys(data, batch.keys))
         olds: list[Any] | None = None
         if self.send_old or None in batch.values:
             rows = zip(data, batch.values, strict=True)
@@ -149,7 +155,8 @@ class TableOperator(Operator):
             values = Column(list(map(self.store.thawed, values)))
         return replace(batch, values=values, olds=Column(olds or ()) if self.send_old else None)
 
-    def _save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
+    def save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
+        """Save cells. Updates whose value can't be kept fail, and are taken out of the updates."""
         try:
             self.store.save(cells)
         except ColumnError:

@@ -19,8 +19,6 @@ from millstream.state.stores.overlay import Entry
 from millstream.state.stores.store import StateStore
 from millstream.state.stores.written_columns import WrittenColumns
 
-__all__ = ["Cell", "CellStore", "Frozen", "TimestampedStore"]
-
 K = TypeVar("K")
 
 Cell: TypeAlias = tuple[Any, int] | None
@@ -85,11 +83,9 @@ class CellStore(StateStore[K]):
         """Like `load`, but what a user's function might change in place stays bytes: see `Frozen`."""
         if self.exact_types:
             return self.load(keys)
-        unpack = _TIMESTAMP.unpack_from
-        return {
-            key: None if data is None else (Frozen(data[8:]), unpack(data)[0])
-            for key, data in self._read(keys).items()
-        }
+        found = self._read(keys)
+        cells = iter(self._frozen_cells([data for data in found.values() if data is not None]))
+        return {key: None if data is None else next(cells) for key, data in found.items()}
 
     def load_committed(self, keys: Iterable[bytes]) -> dict[bytes, Cell]:
         """The cell of each distinct key, as of the end of the last epoch."""
@@ -152,6 +148,13 @@ class CellStore(StateStore[K]):
         if Frozen not in set(map(type, values)):
             return serialize_column(self.value_serde, values)  # type: ignore[return-value]
         return [self.encode_value(value) for value in values]
+
+    def _frozen_cells(self, encoded: Sequence[bytes]) -> list[tuple[Any, int]]:
+        """Cells whose values nobody can change."""
+        bodies = [data[8:] for data in encoded]
+        values = deserialize_column(self.value_serde, bodies) if self.exact_types else map(Frozen, bodies)
+        unpack = _TIMESTAMP.unpack_from
+        return list(zip(values, [unpack(data)[0] for data in encoded], strict=True))
 
     def _cells(self, found: Mapping[bytes, bytes | None]) -> dict[bytes, Cell]:
         present = [data for data in found.values() if data is not None]

@@ -30,8 +30,6 @@ from millstream.state.stores.read_only import ReadOnlyVersionedKeyValueStore
 from millstream.state.stores.segmented import SegmentedStore
 from millstream.state.stores.segments import SEGMENT_BYTES, Note
 
-__all__ = ["VersionedKeyValueStore"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -131,7 +129,6 @@ class VersionedKeyValueStore(SegmentedStore[K], CellStore[K], ReadOnlyVersionedK
         return None if self.put(key, None, timestamp) == self.NOT_PUT else found
 
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
-        """See `ReadOnlyVersionedKeyValueStore.get`."""
         row = self._key_bytes(key)
         latest = self.overlay.get(_LATEST + row)
         if latest is not None and (as_of is None or _time_of(latest) <= as_of):
@@ -142,7 +139,6 @@ class VersionedKeyValueStore(SegmentedStore[K], CellStore[K], ReadOnlyVersionedK
         return None if version is None or version.data is None else self._record(version, version.data)
 
     def versions(self, key: K, time_from: int, time_to: int) -> list[VersionedRecord[V]]:
-        """See `ReadOnlyVersionedKeyValueStore.versions`."""
         row = self._key_bytes(key)
         first = max(time_from, self._horizon())
         found = [
@@ -155,7 +151,6 @@ class VersionedKeyValueStore(SegmentedStore[K], CellStore[K], ReadOnlyVersionedK
         return found if latest is None or latest.timestamp > time_to else [*found, latest]
 
     def all(self) -> KeyValueIterator[K, VersionedRecord[V]]:
-        """See `ReadOnlyVersionedKeyValueStore.all`."""
         rows = self.overlay.scan(_LATEST, after_prefix(_LATEST))
         return KeyValueIterator(
             (
