@@ -7,10 +7,10 @@ drops the record and counts it; the default refuses instead.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
+from millstream.clock import now_ms
 from millstream.errors import InvalidTimestampError
 
 TimestampExtractor = Callable[[Any, int], int]
@@ -72,4 +72,4 @@ def wall_clock_timestamp(record: Any, partition_time: int) -> int:
     True
     """
     del record, partition_time
-    return int(time.time() * 1000)
+    return now_ms()
