@@ -17,6 +17,8 @@ from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import GlobalKTable, KTable
+from millstream.dsl.session_windowed import SessionWindowedKStream
+from millstream.dsl.windowed import TimeWindowedKStream
 from millstream.processors.api import (
     Cancellable,
     FixedKeyProcessor,
@@ -50,6 +52,7 @@ from millstream.state.stores.session import SessionStore
 from millstream.state.stores.time_buffer import Buffered, TimeOrderedBuffer
 from millstream.state.stores.versioned import VersionedKeyValueStore
 from millstream.state.stores.window import TimestampedWindowStore, WindowStore
+from millstream.suppressed import Suppressed
 from millstream.topology.topology import Topology
 from millstream.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
@@ -85,6 +88,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "SessionStore",
+    "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
     "State",
@@ -93,7 +97,9 @@ __all__ = [
     "Streams",
     "StreamsBuilder",
     "StreamsConfig",
+    "Suppressed",
     "TimeOrderedBuffer",
+    "TimeWindowedKStream",
     "TimeWindows",
     "TimestampedKeyValueStore",
     "TimestampedWindowStore",

@@ -295,10 +295,11 @@ class Streams:
     def metrics(self) -> dict[str, Any]:
         """Figures about the application so far; `nodes` has the counters of each node over all tasks.
 
-        `latency_ms` is the time from the moment when the newest record of the last epoch came into the log to
-        the moment when its results were visible. `state_entries` says about how many rows the stores
-        have after the last epoch, `state_bytes` what they take on disk, where a task's changes arrive when it
-        runs the next time; both as far as tasks have run since the start.
+        `enforced_processing` counts how often partitions that meet were read though some of them had no
+        records. `latency_ms` is the time from the moment when the newest record of the last epoch came into
+        the log to the moment when its results were visible. `state_entries` says about how many rows the
+        stores have after the last epoch, `state_bytes` what they take on disk, where a task's changes arrive
+        when it runs the next time; both as far as tasks have run since the start.
 
         >>> from millstream import Streams, StreamsBuilder
         >>> builder = StreamsBuilder()
@@ -408,7 +409,7 @@ class Streams:
                 return
             if callable(until) and until(self):
                 return
-            if until != "caught-up":
+            if until != "caught-up" or result is None:  # what is waited for does not come any sooner
                 self._wait_out_interval(began, result, deadline)
             if deadline is not None and time.monotonic() >= deadline:
                 return

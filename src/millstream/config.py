@@ -31,6 +31,8 @@ class StreamsConfig:
     deserialization_handler, processing_handler, production_handler
         What to do about a record that can't be read, that a function of yours fails on, or that can't
         be written: see `millstream.handlers`.
+    late_record_handler
+        What to do about a record that is too late for its windows, beyond counting it.
     dead_letter_topic
         Where `handlers.dead_letter` sends records.
     timestamp_extractor
@@ -47,6 +49,9 @@ class StreamsConfig:
         Where a source that was never read begins, unless it says so itself: "earliest", "latest", at a time
         (milliseconds, or a datetime with its zone), or a timedelta before now. By the timestamps of the
         records: the first that is not older, or the end if there is none.
+    max_task_idle_ms
+        How long records wait for a partition that has none, if they could meet its own: else what comes to it
+        later may be too late. 0: not at all. -1: neither, and `enforced_processing` does not count it.
     state_dir
         Where local state is kept, on a disk of each host.
     state_cleanup_delay_ms
@@ -91,12 +96,14 @@ class StreamsConfig:
     deserialization_handler: handlers.Handler = handlers.fail
     processing_handler: handlers.Handler = handlers.fail
     production_handler: handlers.Handler = handlers.fail
+    late_record_handler: handlers.Handler = handlers.skip
     dead_letter_topic: str | None = None
     timestamp_extractor: timestamps.TimestampExtractor = timestamps.fail_on_invalid_timestamp
     commit_interval_ms: int = 100
     max_records_per_epoch: int = 100_000
     max_bytes_per_epoch: int = 64 << 20
     offset_reset: OffsetReset = "earliest"
+    max_task_idle_ms: int = 0
     state_dir: Path = Path("millstream-state")
     state_cleanup_delay_ms: int = 600_000
     backend: Any = "lmdb"
@@ -136,7 +143,8 @@ class StreamsConfig:
                 f"snapshot_uri is a {type(self.snapshot_uri).__name__}, or empty. Remedy: give a folder, an "
                 "URI such as 's3://bucket/path', or None for no snapshots."
             )
-        _check_at_least("state_cleanup_delay_ms", self.state_cleanup_delay_ms, -1)
+        for name in ("state_cleanup_delay_ms", "max_task_idle_ms"):
+            _check_at_least(name, getattr(self, name), -1)
         if not is_offset_reset(self.offset_reset):
             raise ConfigError(f"offset_reset is {self.offset_reset!r}. Remedy: {how_to_reset()}")
         for kind in handlers.ErrorKind:

@@ -12,6 +12,7 @@ Catch :class:`MillstreamError` and you have caught them all::
     ├── ProcessingError             a user's function raised
     ├── ProductionError             a result could not be written
     ├── InvalidTimestampError       a record's time is negative
+    ├── LateRecordError             a record came when its windows had closed
     ├── StoreError                  a state store was misused or is damaged
     │   └── UnknownStoreError       no store of that name is connected here
     └── DriverClosedError           a TopologyTestDriver was used after it was closed
@@ -87,6 +88,10 @@ class ProductionError(MillstreamError):
 
 class InvalidTimestampError(MillstreamError):
     """A record's timestamp is negative."""
+
+
+class LateRecordError(MillstreamError):
+    """A record came when its windows had closed. Raised only if the late_record_handler says so."""
 
 
 class StoreError(MillstreamError):

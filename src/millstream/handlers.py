@@ -1,12 +1,14 @@
 """What to do about a bad record: fail, skip it, or send it to the dead-letter topic.
 
 A handler is a function of an `ErrorContext` and the exception; it answers with a `Verdict`. Three are
-ready made and one is set for each kind of error in `StreamsConfig`:
+ready made and one is set for each kind of error in `StreamsConfig`. A record that is too late for its windows
+goes to one as well:
 
 >>> from millstream import StreamsConfig, handlers
 >>> config = StreamsConfig(
 ...     deserialization_handler=handlers.dead_letter,
 ...     processing_handler=handlers.skip,
+...     late_record_handler=handlers.dead_letter,
 ...     dead_letter_topic="bad-records",
 ... )
 """
@@ -27,6 +29,8 @@ class ErrorKind(Enum):
     DESERIALIZATION = "deserialization"
     PROCESSING = "processing"
     PRODUCTION = "production"
+    LATE_RECORD = "late_record"
+    """It did not fail: it came too late for its windows."""
 
 
 class Verdict(Enum):

@@ -1,8 +1,11 @@
 """Timestamp extractors: where a record's event time comes from.
 
-An extractor is a function of the record (with `.key`, `.value`, `.timestamp`, `.headers`) and the
-partition time (the largest timestamp of its partition so far, -1 before the first). A negative answer
-drops the record and counts it; the default refuses instead.
+An extractor is a function of the record (with `.key`, `.value`, `.timestamp`, `.headers`, `.topic`,
+`.partition`, `.offset` and `.wall_clock_ms`) and the partition time (the largest timestamp of its partition
+so far, -1 before the first). A negative answer drops the record and counts it; the default refuses instead.
+
+It must be a function of these two alone: where partitions have to be put into order, a record may be shown to
+it once more when an epoch is planned, and again when an epoch is run again.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from millstream.clock import now_ms
 from millstream.errors import InvalidTimestampError
 
 TimestampExtractor = Callable[[Any, int], int]
@@ -65,11 +67,13 @@ def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) ->
 
 
 def wall_clock_timestamp(record: Any, partition_time: int) -> int:
-    """The time of reading. A replay reads later, so results that depend on it differ.
+    """The time of processing: the clock of the epoch that reads the record, the same when it is run again.
 
-    >>> from millstream import Record, timestamps
-    >>> timestamps.wall_clock_timestamp(Record("k", "v", 5), -1) > 1_700_000_000_000
-    True
+    >>> from types import SimpleNamespace
+    >>> from millstream import timestamps
+    >>> timestamps.wall_clock_timestamp(SimpleNamespace(wall_clock_ms=1_700_000_000_000), -1)
+    1700000000000
     """
-    del record, partition_time
-    return now_ms()
+    del partition_time
+    clock_ms: int = record.wall_clock_ms
+    return clock_ms

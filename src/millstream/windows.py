@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from typing import TypeAlias
 
 from millstream.clock import milliseconds
 from millstream.errors import TopologyError
 from millstream.record import MAX_TIME, Window
 
-__all__ = ["EmitStrategy", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"]
+__all__ = ["EmitStrategy", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows", "Windows"]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -72,7 +73,7 @@ class SlidingWindows:
 
     def __init__(self, difference: int | timedelta, grace: int | timedelta = 0) -> None:
         object.__setattr__(
-            self, "difference_ms", _not_negative("the time difference of sliding windows", difference)
+            self, "difference_ms", _positive("the time difference of sliding windows", difference)
         )
         object.__setattr__(self, "grace_ms", _not_negative("the grace of windows", grace))
 
@@ -104,6 +105,8 @@ class UnlimitedWindows:
     >>> from millstream import UnlimitedWindows
     >>> UnlimitedWindows(start=10).containing(9)
     []
+    >>> UnlimitedWindows().grace_ms
+    0
     """
 
     start_ms: int
@@ -121,12 +124,17 @@ class UnlimitedWindows:
         return [Window(self.start_ms, MAX_TIME)] if timestamp >= self.start_ms else []
 
 
+Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows
+
+
 class EmitStrategy(Enum):
     """When a windowed aggregation emits a window.
 
     >>> from millstream import EmitStrategy
     >>> EmitStrategy.on_window_close()
     <EmitStrategy.ON_WINDOW_CLOSE: 'on window close'>
+    >>> EmitStrategy.on_window_update()
+    <EmitStrategy.ON_WINDOW_UPDATE: 'on window update'>
     """
 
     ON_WINDOW_UPDATE = "on window update"

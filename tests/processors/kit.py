@@ -22,6 +22,7 @@ class Notes:
     """An `OperatorContext` that skips rows that fail, and remembers what it was told."""
 
     node = "node"
+    task_id = "0_0"
 
     def __init__(self, children: Sequence[str] = ()) -> None:
         self.children = tuple(children)

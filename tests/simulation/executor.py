@@ -69,6 +69,7 @@ class InProcessExecutor(LocalEngine):
             plan,
             clock=clock,
             settings=settings,
+            read_times=self.read_times,
         )
         self.maintenance = Maintenance(
             self.coordinator, self.log, lambda: pinned_epochs(self.worker.snapshots, application_id)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from millstream.state.backends.key_ranges import after_prefix
+from millstream.state.backends.key_ranges import after_prefix, disjoint
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.stores.overlay import Overlay
 from millstream.state.stores.written_columns import WrittenColumns
@@ -81,6 +81,12 @@ class OverlayLikeADictionary(RuleBasedStateMachine):
         expected = between(self.model, start, end)
         assert expected == list(self.overlay.scan(start, end))
         assert expected[::-1] == list(self.overlay.scan_reverse(start, end))
+
+    @rule(ranges=st.lists(st.tuples(keys, keys), max_size=6))
+    def scan_ranges(self, ranges: list[tuple[bytes, bytes]]) -> None:
+        some = disjoint([pair for pair in ranges if pair[0] < pair[1]])
+        expected = [entry for start, end in some for entry in between(self.model, start, end)]
+        assert expected == list(self.overlay.scan_ranges(some))
 
     @rule(start=keys, end=keys)
     def first(self, start: bytes, end: bytes) -> None:

@@ -78,6 +78,7 @@ def test_many_writes_are_judged_by_a_few_of_them(tmp_path: Path) -> None:
 
         class Watched:
             scan, scan_reverse, size = backend.scan, backend.scan_reverse, backend.size
+            scan_ranges = backend.scan_ranges
 
             def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
                 looked_up.append(len(keys))

@@ -30,7 +30,9 @@ class Reading:
         node = SourceNode("source", ("in",), None, serdes.string, value, None, None, "here", changes)
         self.failures: list[tuple[int, str]] = []
         self.drops = 0
-        self._reader = SourceReader(node, SerdeBook(), extractor, self._failed, self._count)
+        self._reader = SourceReader(
+            node, SerdeBook(), extractor, self._failed, self._count, clock=lambda: 777
+        )
 
     def read(self, raw: RawBatch, partition_time: int = -1) -> DecodedPart:
         return self._reader.read(raw, partition_time)
@@ -149,6 +151,35 @@ def test_partition_time_can_t_stand_in_before_the_first_record() -> None:
     assert str(caught.value) == (
         "topic 'in', partition 3, offset 10: the timestamp is -1 and its partition has no earlier one to use "
         "instead. Remedy: choose another timestamp_extractor"
+    )
+
+
+def test_the_wall_clock_is_the_epochs_also_for_an_extractor_of_ones_own() -> None:
+    raw = raw_of([number(1), number(2)], times=[5, -1])
+    assert Reading(timestamps.wall_clock_timestamp).read(raw).timestamps == [777, 777]
+    assert Reading(lambda record, _: record.wall_clock_ms + record.value).read(raw).timestamps == [778, 779]
+
+
+@pytest.mark.parametrize(
+    "extractor",
+    [
+        timestamps.fail_on_invalid_timestamp,
+        timestamps.skip_invalid_timestamp,
+        timestamps.use_partition_time_on_invalid_timestamp,
+    ],
+)
+def test_a_valid_timestamp_stays_as_it_is(extractor: Callable[[Any, int], int]) -> None:
+    part = Reading(extractor).read(raw_of([number(1)] * 3, times=[5, 0, 7]), partition_time=9)
+    assert part.timestamps == [5, 0, 7]
+
+
+@pytest.mark.parametrize("answer", ["5", 5.0, None, True])
+def test_an_extractor_that_answers_no_milliseconds_is_refused(answer: Any) -> None:
+    with pytest.raises(InvalidTimestampError) as caught:
+        Reading(lambda *_: answer).read(raw_of([number(1)]))
+    assert str(caught.value) == (
+        f"topic 'in', partition 3, offset 10: the timestamp extractor answered {answer!r}. Remedy: return "
+        "milliseconds as an int"
     )
 
 

@@ -34,9 +34,12 @@ from millstream.commit.reports import (
     merged_types,
 )
 from millstream.commit.source_offsets import SourceOffsets
+from millstream.commit.source_times import ReadTimes, TimestampPlanner
+from millstream.commit.task_idling import TaskIdling
 from millstream.log.api import Log, TopicPartition
 from millstream.log.errors import InvalidPublicationError
 from millstream.offset_reset import OffsetReset
+from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.plan import Plan
 from millstream.topology.stored_types import stored_types
 from millstream.types import Epoch, Partition
@@ -55,6 +58,10 @@ class CoordinatorSettings:
     """Partitions of an output topic that does not exist yet."""
     offset_reset: OffsetReset = "earliest"
     """Where a source that was never read begins, unless it says so itself."""
+    timestamp_extractor: TimestampExtractor = fail_on_invalid_timestamp
+    """Of sources that have none of their own."""
+    max_task_idle_ms: int = 0
+    """How long records wait for a partition that has none, if they could meet its own: see `.task_idling`."""
     retained_manifests: int = 100
     """How many epochs a store may be behind at most, and still be known as one of this history."""
     spare_bytes: int = 64 << 10
@@ -74,6 +81,7 @@ class CommitCoordinator:
         *,
         clock: Callable[[], int],
         settings: CoordinatorSettings | None = None,
+        read_times: ReadTimes | None = None,
     ) -> None:
         self.storage = storage
         self._log = log
@@ -97,6 +105,8 @@ class CommitCoordinator:
             max_records=self._settings.max_records,
             max_bytes=self._settings.max_bytes,
             offset_reset=self._settings.offset_reset,
+            timestamps=TimestampPlanner(plan, self._settings.timestamp_extractor, read_times),
+            idling=TaskIdling(self._settings.max_task_idle_ms),
         )
         self.retention = ManifestRetention(
             most=self._settings.retained_manifests,
@@ -216,7 +226,8 @@ class CommitCoordinator:
         """
         if self._topics.have_grown():
             self._topics.create(self.head)
-        cut = self._sources.cut(self.head)
+        now_ms = self._clock()
+        cut = self._sources.cut(self.head, now_ms)
         if not tick and not any(start < end for parts in cut.values() for start, end in parts.values()):
             return None
         homes = instances or {}
@@ -232,7 +243,7 @@ class CommitCoordinator:
             application_id=self.storage.application_id,
             epoch=Epoch(self.head.epoch + 1),
             term=self.lease.term,
-            clock_ms=self._clock(),
+            clock_ms=now_ms,
             tick=tick,
             cut=cut,
             tasks=tasks,
@@ -241,6 +252,7 @@ class CommitCoordinator:
             partition_counts=dict(self.counts),
             default_partitions=self._settings.default_partitions,
             compacted=self._sources.compacted_where_stores_begin(cut, self.head),
+            enforced=self._sources.enforced,
         )
         self.storage.ensure_epoch(job.epoch)
         failpoints.hit("commit.planned")

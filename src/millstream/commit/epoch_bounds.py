@@ -7,21 +7,36 @@ timestamp, partition, offset) of the last record that the quota allows; every re
 is admitted. The running maximum counts from the partition's own position, so that one old outlier does
 not hold a partition back. No partition gets more than its quota (in records and in bytes), and the one that
 set the bound gets all of it: a cut is never stuck.
+
+Timestamps are those that an extractor gives, and records that it leaves out count for nothing. Where they are
+the log's own, its index answers; else see :mod:`millstream.commit.source_times`. Records that get the time of
+the epoch that reads them are never late, so such partitions do not hold each other up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from millstream.log.api import Log, TopicPartition
 from millstream.topology.grouping import UnionFind
 from millstream.topology.plan import Plan
 from millstream.types import Offset, Partition
 
-__all__ = ["Ranges", "align", "meeting_partitions", "quota", "without"]
+__all__ = ["PartitionTimes", "Ranges", "align", "behind", "meeting_partitions", "quota", "without"]
 
 Ranges = dict[TopicPartition, tuple[Offset, Offset, Offset]]
 """Per partition: where the epoch begins, where its quota ends, where the partition ends."""
+
+
+class PartitionTimes(Protocol):
+    """What a cut asks about the timestamps of records. A log knows its own."""
+
+    def max_timestamp(self, place: TopicPartition, start: Offset, end: Offset, /) -> int | None:
+        """The largest timestamp in a range; None if there is none."""
+
+    def offset_for_time(self, place: TopicPartition, timestamp: int, start: Offset, /) -> Offset | None:
+        """The first offset from `start` on whose timestamp is not below."""
 
 
 def quota(
@@ -32,34 +47,52 @@ def quota(
     return end if start == end else log.end_within(place, start, end, max_bytes)
 
 
+def behind(ranges: Ranges, group: Iterable[TopicPartition]) -> bool:
+    """Whether some partition of a group has more than its quota, so that the others have to be cut, too."""
+    return any(ranges[place][1] < ranges[place][2] for place in group)
+
+
 def align(
-    log: Log, ranges: Ranges, groups: Iterable[Sequence[TopicPartition]]
+    times: PartitionTimes,
+    ranges: Ranges,
+    groups: Iterable[Sequence[TopicPartition]],
+    read_at: Mapping[TopicPartition, int] | None = None,
 ) -> dict[TopicPartition, Offset]:
-    """Where the epoch ends in each partition."""
+    """Where the epoch ends in each partition.
+
+    `read_at` has the partitions whose records get the time of reading, and that time.
+    """
     ends = {place: quota for place, (_, quota, _) in ranges.items()}
     for group in groups:
-        ends.update(_align_group(log, ranges, sorted(group)))
+        if behind(ranges, group):
+            ends.update(_align_group(times, ranges, sorted(group), read_at or {}))
     return ends
 
 
-def _align_group(log: Log, ranges: Ranges, group: Sequence[TopicPartition]) -> dict[TopicPartition, Offset]:
+def _align_group(
+    times: PartitionTimes,
+    ranges: Ranges,
+    group: Sequence[TopicPartition],
+    read_at: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, Offset]:
     limits: list[tuple[int, int, int]] = []
     for number, place in enumerate(group):
         start, quota, latest = ranges[place]
         if quota < latest:
-            highest = log.max_timestamp(place, start, quota)
+            highest = read_at[place] if place in read_at else times.max_timestamp(place, start, quota)
             limits.append((-1 if highest is None else highest, number, quota - 1))
-    if not limits:
-        return {}
     time, holder, last = min(limits)
-    return {
-        place: _admitted(log, place, ranges[place], time, number, holder, last)
-        for number, place in enumerate(group)
-    }
+    ends: dict[TopicPartition, Offset] = {}
+    for number, place in enumerate(group):
+        if place in read_at:
+            ends[place] = ranges[place][1 if read_at[place] <= time else 0]
+        else:
+            ends[place] = _admitted(times, place, ranges[place], time, number, holder, last)
+    return ends
 
 
 def _admitted(
-    log: Log,
+    times: PartitionTimes,
     place: TopicPartition,
     limits: tuple[Offset, Offset, Offset],
     time: int,
@@ -75,7 +108,7 @@ def _admitted(
         return Offset(last + 1)
     # Records with the bound's own time are admitted from the partitions before the holder's only.
     above = time + 1 if number < holder else time
-    found = log.offset_for_time(place, above, start)
+    found = times.offset_for_time(place, above, start)
     return quota if found is None else min(quota, found)
 
 

@@ -48,6 +48,8 @@ class EpochJob:
     """Of a topic that an extractor names and that does not exist yet."""
     compacted: Mapping[tuple[str, Partition], Offset] = field(default_factory=dict)
     """How far source topics were compacted before the epoch, where a store begins that follows them."""
+    enforced: int = 0
+    """Groups of partitions that meet and go on, though some of them have no records: see `.task_idling`."""
 
     def partitions_of(self, topic: str) -> int:
         """How many partitions a topic has, or will have."""

@@ -6,15 +6,17 @@ chosen once. How far it goes: see :mod:`millstream.commit.epoch_bounds`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from millstream.commit.application_topics import ApplicationTopics
-from millstream.commit.epoch_bounds import Ranges, align, meeting_partitions, quota, without
+from millstream.commit.epoch_bounds import Ranges, align, behind, meeting_partitions, quota, without
 from millstream.commit.epoch_job import Cut
 from millstream.commit.manifest import Manifest
 from millstream.commit.reports import origins_of
 from millstream.commit.source_changelog import being_rewritten, reused_sources
+from millstream.commit.source_times import TimestampPlanner
+from millstream.commit.task_idling import TaskIdling
 from millstream.log.api import Log, TopicPartition
 from millstream.log.errors import OffsetOutOfRangeError
 from millstream.offset_reset import OffsetReset, reset_time
@@ -38,6 +40,8 @@ class SourceOffsets:
         max_records: int,
         max_bytes: int,
         offset_reset: OffsetReset,
+        timestamps: TimestampPlanner,
+        idling: TaskIdling,
     ) -> None:
         self._log = log
         self._plan = plan
@@ -45,11 +49,15 @@ class SourceOffsets:
         self._clock = clock
         self._limits = max_records, max_bytes
         self._offset_reset = offset_reset
+        self._timestamps = timestamps
+        self._idling = idling
         self._first_offsets: dict[TopicPartition, Offset] = {}
         self.has_backlog = False
         """The last cut left records behind that were there already."""
+        self.enforced = 0
+        """Groups of which the last cut has records, though some of their partitions have none."""
 
-    def cut(self, head: Manifest) -> dict[str, dict[Partition, tuple[Offset, Offset]]]:
+    def cut(self, head: Manifest, now_ms: int) -> dict[str, dict[Partition, tuple[Offset, Offset]]]:
         """What the epoch behind the head reads, of every partition of every source."""
         ranges: Ranges = {}
         topics = self._topics.sources()
@@ -66,17 +74,31 @@ class SourceOffsets:
                     )
                 ranges[place] = (start, quota(self._log, place, start, latest, *self._limits), latest)
         groups = meeting_partitions(self._plan, self._topics.counts, topics)
-        ends = align(self._log, ranges, groups)
+        idle = self._idling.waiting(ranges, groups, now_ms)
+        ends = self._aligned(ranges, [group for group in groups if idle.isdisjoint(group)], head, now_ms)
         # A compaction that has not seen a manifest of ours may go further than we can: not beside it.
         beginning = self._where_stores_begin(
             {place: (ranges[place][0], end) for place, end in ends.items()}, head
         )
-        ends = without(being_rewritten(self._log, beginning, _SETTLE_MS), ends, ranges, groups)
+        left_out = idle | being_rewritten(self._log, beginning, _SETTLE_MS)
+        ends = without(left_out, ends, ranges, groups)
+        self.enforced = self._idling.enforced(ranges, groups, left_out)
         self.has_backlog = any(ends[place] < latest for place, (_, _, latest) in ranges.items())
         cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
         for place, (start, _, _) in ranges.items():
             cut.setdefault(place.topic, {})[place.partition] = (start, ends[place])
         return cut
+
+    def _aligned(
+        self, ranges: Ranges, groups: Sequence[Sequence[TopicPartition]], head: Manifest, now_ms: int
+    ) -> dict[TopicPartition, Offset]:
+        """Where the epoch ends; timestamps are extracted only where others have to be cut because of them."""
+        meeting = [group for group in groups if len(group) > 1 and behind(ranges, group)]
+        places = [place for group in meeting for place in group if ranges[place][0] < ranges[place][1]]
+        wanted = {place: ranges[place][:2] for place in places if self._timestamps.is_extracted(place)}
+        times = self._timestamps.times(self._log, wanted, head, now_ms)
+        read_at = {place: now_ms for place in places if self._timestamps.is_wall_clock(place)}
+        return align(times, ranges, meeting, read_at)
 
     def compacted_where_stores_begin(self, cut: Cut, head: Manifest) -> dict[tuple[str, Partition], Offset]:
         """Asked before the records are read: what compaction takes away later, tasks may have seen."""

@@ -21,6 +21,7 @@ from millstream.topology.topology import Topology
 if TYPE_CHECKING:
     from millstream.dsl.grouped_table import KGroupedTable
     from millstream.dsl.kstream import KStream
+    from millstream.windows import Windows
 
 
 @dataclass(eq=False)
@@ -37,6 +38,8 @@ class GraphNode:
     """What it may change in a record."""
     merges: bool = False
     """It joins several streams into one."""
+    windows: Windows | None = None
+    """It cuts its records by time."""
 
     def attach(self, child: GraphNode) -> None:
         """Put a node behind this one, unless it is there."""

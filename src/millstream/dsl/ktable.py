@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
-from millstream.dsl.table_state import DerivedState, FilterState, SourceState, TableState
+from millstream.dsl.table_state import DerivedState, FilterState, SourceState, SuppressedState, TableState
+from millstream.dsl.window_grace import window_grace_ms
+from millstream.errors import TopologyError
 from millstream.processors.api import ValueTransformerWithKey
+from millstream.processors.suppress import Suppress
 from millstream.processors.table_group import TableGroupBy
 from millstream.processors.table_source import StoredTableSource, TableSource
 from millstream.processors.table_values import (
@@ -26,6 +29,8 @@ from millstream.processors.table_values import (
     TableValues,
 )
 from millstream.serdes import Serde
+from millstream.state.specs import time_ordered_buffer
+from millstream.suppressed import Suppressed
 from millstream.topology.operator_spec import PLAIN, PROCESSOR, OperatorSpec
 from millstream.topology.topology import Topology
 
@@ -37,6 +42,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+
+SUPPRESS = "KTABLE-SUPPRESS-"
 
 _NEW_KEY = OperatorSpec(changes_key=True)
 _TRANSFORMER = replace(PROCESSOR, changes_key=False)
@@ -153,7 +160,7 @@ class KTable(Generic[K, V]):
         spec = as_store(store, first_given(key, self.key_serde), value)
         own = Materialized(spec.name, True, spec) if spec.name is not None else None
         table_name = self.graph.name_or_new(name, "KTABLE-TRANSFORMVALUES-")
-        state = DerivedState(self.state, stored=own is not None)
+        state = DerivedState(self.state, own)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             if own is None:
@@ -227,18 +234,48 @@ class KTable(Generic[K, V]):
         self.state.demand_old_values()
         return self.graph.handles.grouped_table(self.graph, node, key, value, name)
 
+    def suppress(self, suppressed: Suppressed, *, name: str | None = None) -> KTable[K, V]:
+        """Hold updates back until their window closes, or for some time; the last one of each row goes on.
+
+        >>> from millstream import StreamsBuilder, Suppressed
+        >>> clicks = StreamsBuilder().stream("clicks").group_by_key().count()
+        >>> clicks.suppress(Suppressed.until_time_limit(10_000)).node.name
+        'KTABLE-SUPPRESS-0000000003'
+        """
+        if self.state.is_versioned:
+            raise TopologyError(
+                f"suppress() of the versioned table at {self.node.name!r}: its updates may be older than "
+                "others that were sent, so there is no last one to wait for. Remedy: suppress a table "
+                "without Store(versioned=...)"
+            )
+        table_name = self.graph.new_name(SUPPRESS) if name is None else name
+        grace = window_grace_ms(self.node) if suppressed.limit_ms is None else None
+        store = self.graph.new_store_name(SUPPRESS) if name is None else f"{name}-store"
+        state = SuppressedState(self.state)
+
+        def write(topology: Topology, parents: tuple[str, ...]) -> None:
+            duration = first_given(suppressed.limit_ms, grace)
+            make = partial(Suppress, store, suppressed, duration_ms=duration, send_old=state.sends_old)
+            topology.add_operator(table_name, make, parents, PLAIN)
+            buffer = time_ordered_buffer(store, key=self.key_serde, value=self.value_serde)
+            topology.add_state_store(buffer, table_name)
+
+        return self._derived(GraphNode(table_name, write), self.key_serde, self.value_serde, None, state)
+
     def _filter(
         self, compute: Compute, store: StoreLike, key: Any, value: Any, name: str | None
     ) -> KTable[K, V]:
         own, spec = self._own_store(store, key, value, "KTABLE-FILTER-", inherited_value=self.value_serde)
-        state = FilterState(self.state, stored=own is not None)
-        return self._computed(compute, own, spec, state, "KTABLE-FILTER-", name, skip_if_both_null=True)
+        state = FilterState(self.state, own)
+        # A versioned table tells of a row that was not there, too: it was not there at that time.
+        skips = not self.state.is_versioned
+        return self._computed(compute, own, spec, state, "KTABLE-FILTER-", name, skip_if_both_null=skips)
 
     def _map(
         self, compute: Compute, store: StoreLike, key: Any, value: Any, name: str | None
     ) -> KTable[K, Any]:
         own, spec = self._own_store(store, key, value, "KTABLE-MAPVALUES-", inherited_value=None)
-        state = DerivedState(self.state, stored=own is not None)
+        state = DerivedState(self.state, own)
         return self._computed(compute, own, spec, state, "KTABLE-MAPVALUES-", name, skip_if_both_null=False)
 
     def _own_store(

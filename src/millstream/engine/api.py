@@ -6,12 +6,14 @@ what becomes of it: that is :mod:`millstream.engine.loop` and :mod:`millstream.c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 from millstream.commit.epoch import CommittedEpoch, TaskRunner
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport
 from millstream.commit.manifest import Manifest, TaskEntry
+from millstream.commit.source_times import TimesRequest
 from millstream.commit.worker import Worker
 from millstream.errors import MillstreamError
 
@@ -32,6 +34,9 @@ class Engine(TaskRunner[EpochJob, TaskReport, Manifest], Protocol):
 
     def open(self) -> None:
         """Get ready to run tasks. Opening again does no harm."""
+
+    def read_times(self, requests: Sequence[TimesRequest]) -> Sequence[array[int]]:
+        """Extract the timestamps of records that an epoch may take, before it is planned."""
 
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """Do some work for a task of an epoch where its state is, beside the epochs."""

@@ -32,6 +32,8 @@ class EpochResult:
     """Where the coordinator's time went: plan, job and commit, publish."""
     task_stages: Mapping[str, float] = field(default_factory=dict)
     """Where the tasks' time went, summed over all tasks; they run side by side, within the job."""
+    enforced: int = 0
+    """Groups of partitions that meet and were read, though some of them had no records."""
 
 
 def result_of(
@@ -54,4 +56,5 @@ def result_of(
         {report.task_id: report.state_size for report in epoch.reports if report.sealed is not None},
         epoch.stages,
         dict(task_stages),
+        epoch.job.enforced,
     )

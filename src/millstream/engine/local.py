@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import count
@@ -10,6 +11,7 @@ from typing import Final, TypeVar
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.reports import EpochMismatchError, WrongInstanceError
+from millstream.commit.source_times import TimesRequest, read_times
 from millstream.commit.targets import Targets
 from millstream.commit.worker import Worker, apply_commit, run_task
 from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
@@ -55,6 +57,10 @@ class LocalEngine(Engine):
             reports += made
             blocks += sent
         return reports
+
+    def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
+        """See `Engine.read_times`."""
+        return [read_times(self.worker, request) for request in requests]
 
     def next_attempt(self) -> Attempt:
         """A number that no other attempt of this term has."""

@@ -60,7 +60,10 @@ class EpochLoop:
                 lease_ttl_ms=config.lease_ttl_ms,
                 default_partitions=config.default_partitions,
                 offset_reset=config.offset_reset,
+                timestamp_extractor=config.timestamp_extractor,
+                max_task_idle_ms=config.max_task_idle_ms,
             ),
+            read_times=engine.read_times,
         )
         self._ticks = Ticks(plan, config.tick_ms)
         pinned = with_timeout(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots")

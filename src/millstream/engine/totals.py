@@ -15,6 +15,7 @@ class Totals:
     def __init__(self) -> None:
         self.epochs = 0
         self._records = 0
+        self._enforced = 0
         self._counters: Counter[tuple[str, str]] = Counter()
         self._last: EpochResult | None = None
         self._latency_ms: int | None = None
@@ -24,6 +25,7 @@ class Totals:
         """Add an epoch."""
         self.epochs += 1
         self._records += result.records
+        self._enforced += result.enforced
         self._counters.update(result.counters)
         self._last = result
         if result.latency_ms is not None:
@@ -47,6 +49,7 @@ class Totals:
             "last_epoch_stages": {} if last is None else dict(last.stages),
             "last_epoch_task_stages": {} if last is None else dict(last.task_stages),
             "latency_ms": self._latency_ms,
+            "enforced_processing": self._enforced,
             "state_entries": state.approximate_entries,
             "state_bytes": state.bytes,
             "nodes": nodes,

@@ -33,6 +33,10 @@ class OperatorContext(Protocol):
         """The name of the node."""
 
     @property
+    def task_id(self) -> str:
+        """Sub-topology and partition of the task, as in `1_3`."""
+
+    @property
     def children(self) -> Sequence[str]:
         """The names of the nodes behind it, in the order in which they were attached."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -56,8 +56,15 @@ class Store:
         False: no changelog, the store starts empty after its disk is lost.
     backend
         "memory", "rocksdb", "lmdb" or a supplier of your own; by default the application's.
+    retention
+        For windowed stores, how long a window stays readable: milliseconds or `timedelta`, from the window's
+        start, or from a session's end. By default as long as records can change it.
     retention_ms
-        For windowed stores, how long a window stays readable.
+        The same in milliseconds; give one of the two.
+    versioned
+        For tables without windows: keep the history of each key for so long (milliseconds or `timedelta`).
+        Then updates may come out of order: the latest by timestamp is the row's value. Such a store has no
+        cache.
 
     >>> from millstream import Store
     >>> Store("counts", caching=False).name
@@ -71,6 +78,24 @@ class Store:
     logging: bool = True
     backend: Backend = None
     retention_ms: int | None = None
+    retention: int | timedelta | None = field(default=None, repr=False, compare=False)
+    versioned: int | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if self.versioned is not None and milliseconds(self.versioned) < 0:
+            raise TopologyError(
+                f"the store {self.name!r} keeps a history of {milliseconds(self.versioned)} ms. Remedy: "
+                "Store(versioned=...) of 0 or more milliseconds, or none for a store without history"
+            )
+        if self.retention is None:
+            return
+        given = milliseconds(self.retention)
+        if self.retention_ms not in {None, given}:
+            raise TopologyError(
+                f"the store {self.name!r} has a retention of {given} ms and a retention_ms of "
+                f"{self.retention_ms}. Remedy: give one of the two"
+            )
+        object.__setattr__(self, "retention_ms", given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.config import StreamsConfig
-from millstream.errors import ConfigError, MillstreamError, ProcessingError, ProductionError
+from millstream.errors import ConfigError, LateRecordError, MillstreamError, ProcessingError, ProductionError
 from millstream.handlers import ErrorContext, ErrorKind, Verdict
 from millstream.processors.batch import OrderKey
 from millstream.processors.columns.column import Column
@@ -37,6 +37,8 @@ class Failures:
         self._task_id = task_id
         self._metrics = metrics
         self._letters: list[_DeadLetter] = []
+        self._late: set[tuple[str, str | None, int | None, int | None]] = set()
+        """Where each late record has a letter of this epoch already."""
 
     def handle(self, context: ErrorContext, error: Exception, order: OrderKey) -> None:
         """Raise, or return to go on without the record."""
@@ -47,21 +49,33 @@ class Failures:
             raise ConfigError(
                 f"the {context.kind.value} handler answered {verdict!r}. Remedy: return a handlers.Verdict"
             ) from error
-        self._metrics.add(self._task_id, context.node, "records-dropped", 1)
-        if verdict is Verdict.DEAD_LETTER:
+        if context.kind is not ErrorKind.LATE_RECORD:
+            self._metrics.add(self._task_id, context.node, "records-dropped", 1)
+        if verdict is Verdict.DEAD_LETTER and not self._has_letter(context):
             self._letters.append(_dead_letter(context, error, order))
+
+    def _has_letter(self, context: ErrorContext) -> bool:
+        """Whether a late record has its letter: several rows that were made of it may be late."""
+        record = (context.node, context.topic, context.partition, context.offset)
+        if context.kind is not ErrorKind.LATE_RECORD or context.topic is None:
+            return False
+        is_known = record in self._late
+        self._late.add(record)
+        return is_known
 
     def mark(self) -> int:
         """Where the dead letters end now."""
         return len(self._letters)
 
     def reset_to(self, mark: int) -> None:
-        """Forget the dead letters since a mark."""
+        """Forget the dead letters since a mark, which was made before the epoch's first row."""
         del self._letters[mark:]
+        self._late.clear()
 
     def take_dead_letters(self) -> OutputBatch | None:
         """The dead letters since the last call, in the order of their records."""
         letters, self._letters = sorted(self._letters, key=lambda letter: letter.order), []
+        self._late.clear()
         if not letters:
             return None
         topic = self._config.dead_letter_topic
@@ -90,6 +104,14 @@ def explained(context: ErrorContext, error: Exception) -> MillstreamError:
         if context.topic is not None
         else "no input record (a punctuator was running)"
     )
+    if context.kind is ErrorKind.LATE_RECORD:
+        return LateRecordError(
+            f"operator {context.node!r} of task {context.task_id}: {error}\n"
+            f"  record: {where}, key {_short(context.key)}\n"
+            f"  added at {context.site}\n"
+            "  Remedy: give the windows a longer grace, or choose a late_record_handler that skips or "
+            "dead-letters such records."
+        )
     message = (
         f"operator {context.node!r} of task {context.task_id} failed: {type(error).__name__}: {error}\n"
         f"  record: {where}, key {_short(context.key)}, timestamp {context.timestamp}\n"
@@ -113,6 +135,8 @@ def _dead_letter(context: ErrorContext, error: Exception, order: OrderKey) -> _D
         "partition": "" if context.partition is None else str(context.partition),
         "offset": "" if context.offset is None else str(context.offset),
     }
+    if context.kind is ErrorKind.LATE_RECORD:
+        described["operator"] = context.node
     headers = tuple((f"__streams.errors.{name}", value.encode()) for name, value in described.items())
     return _DeadLetter(
         order, context.source_key, context.source_value, context.timestamp or 0, (*context.headers, *headers)

@@ -34,6 +34,8 @@ class ConsumedRecord:
     value: Any
     timestamp: int
     headers: Headers
+    wall_clock_ms: int
+    """The clock of the epoch that reads it."""
 
 
 class TaskInput:
@@ -145,6 +147,7 @@ def extract_timestamps(
     values: Sequence[Any],
     extractor: Callable[[Any, int], int],
     partition_time: int,
+    wall_clock_ms: int,
 ) -> list[int]:
     """Timestamps of decoded records by an extractor, which is told the partition's time so far."""
     extracted: list[int] = []
@@ -157,6 +160,7 @@ def extract_timestamps(
             values[position],
             raw.timestamps[row],
             raw.headers_of(row),
+            wall_clock_ms,
         )
         timestamp = _extracted(extractor, record, partition_time)
         partition_time = max(partition_time, timestamp)

@@ -55,6 +55,7 @@ class NodeContext:
         self._host = host
         self._caches = caches
         self.node = node
+        self.task_id = host.task_id
         self.children = sub.children[node]
         self.times = host.operator_times(node)
         self._ordered = sub.ordered

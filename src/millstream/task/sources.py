@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import polars as pl
 
@@ -19,10 +19,23 @@ from millstream.task.combiner import decode_marked
 from millstream.task.inputs import extract_timestamps
 from millstream.task.records import DecodedPart, RawBatch
 from millstream.task.serde_book import SerdeBook
-from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
+from millstream.timestamps import (
+    TimestampExtractor,
+    fail_on_invalid_timestamp,
+    skip_invalid_timestamp,
+    use_partition_time_on_invalid_timestamp,
+    wall_clock_timestamp,
+)
 from millstream.topology.nodes import SourceNode
 
 Bad = dict[int, tuple[Literal["key", "value"], Exception]]
+
+_OWN_IF_VALID: Final = (
+    fail_on_invalid_timestamp,
+    skip_invalid_timestamp,
+    use_partition_time_on_invalid_timestamp,
+)
+"""Extractors that leave timestamps as they are, where none is negative."""
 
 
 class SourceReader:
@@ -36,6 +49,7 @@ class SourceReader:
         failed: Callable[[RawBatch, int, Exception, OrderKey], None],
         count: Callable[[str, int], None],
         *,
+        clock: Callable[[], int],
         combines: bool = True,
     ) -> None:
         self.node = node
@@ -47,6 +61,7 @@ class SourceReader:
         self._extractor = extractor or fail_on_invalid_timestamp
         self._failed = failed
         self._count = count
+        self._clock = clock
 
     def read(self, raw: RawBatch, partition_time: int) -> DecodedPart:
         """The usable records of a raw batch."""
@@ -111,15 +126,21 @@ class SourceReader:
 
     def _extracted(self, part: DecodedPart, partition_time: int) -> DecodedPart:
         """The records with the timestamps that an extractor gives them."""
-        if self._extractor is fail_on_invalid_timestamp and part.timestamps.smallest(0) >= 0:
+        if self._extractor in _OWN_IF_VALID and part.timestamps.smallest(0) >= 0:
             return part
+        if self._extractor is wall_clock_timestamp:
+            return replace(part, timestamps=self._timed([self._clock()] * len(part.rows)))
         timestamps = extract_timestamps(
-            part.raw, part.rows, part.keys, part.values, self._extractor, partition_time
+            part.raw, part.rows, part.keys, part.values, self._extractor, partition_time, self._clock()
         )
         kept = [position for position, timestamp in enumerate(timestamps) if timestamp >= 0]
         self._count("records-dropped", len(timestamps) - len(kept))
-        timed = replace(part, timestamps=Column(timestamps))
+        timed = replace(part, timestamps=self._timed(timestamps))
         return timed if len(kept) == len(timestamps) else timed.take(Column(kept))
+
+    def _timed(self, timestamps: list[int]) -> Column:
+        column = Column(timestamps)
+        return column.moved_to_arrow(pl.Int64()) if self.wants_columns else column
 
 
 def _decode(

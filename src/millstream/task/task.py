@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from millstream import handlers
 from millstream.config import StreamsConfig
+from millstream.errors import LateRecordError
 from millstream.handlers import ErrorContext, ErrorKind
 from millstream.processors.api import Cancellable, PunctuationType
 from millstream.processors.batch import NO_ORIGIN, Batch, OrderKey
@@ -225,8 +227,15 @@ class Task:
 
     def late(self, node: str, batch: Batch, rows: Sequence[int]) -> None:
         """See `Host.late`."""
-        del batch
         self.count(node, "records-late", len(rows))
+        if self._environment.config.late_record_handler is handlers.skip:
+            return  # it is counted: that is all
+        for row in dict.fromkeys(rows):
+            error = LateRecordError(
+                f"a record of time {batch.timestamps[row]} came when its windows had closed: stream time was "
+                "beyond their end and grace"
+            )
+            self._handle(ErrorKind.LATE_RECORD, node, batch, row, error)
 
     def failed(self, node: str, batch: Batch, row: int, error: Exception) -> None:
         """See `Host.failed`."""
@@ -299,6 +308,7 @@ class Task:
             None if internal else extractor,
             failed,
             partial(self.count, node.name),
+            clock=self._environment.clock,
             combines=self._environment.combines,
         )
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millstream.state.backends import NAMES, Backend, Entry, KeyRange, supplier
+from millstream.state.backends.key_ranges import disjoint
 from millstream.state.backends.lmdb import LmdbSupplier
 
 # Near each edge of the encodings: 509 and 511 bytes are LMDB's, 502 the chunk of a long key.
@@ -102,6 +103,22 @@ class BackendsAlike(RuleBasedStateMachine):
         for ordered in (sorted(self.rows), sorted(key for key in self.rows if len(key) > 500)):
             if ordered:
                 self._check_scans(*(ordered[pick % len(ordered)] for pick in picks))
+
+    @rule(picks=st.lists(st.integers(0, 10_000), max_size=12), width=st.sampled_from([1, 3, 200]))
+    def scan_ranges(self, picks: list[int], width: int) -> None:
+        ordered = sorted(self.rows)
+        if not ordered:
+            return
+        places = [pick % len(ordered) for pick in picks]
+        some = disjoint(
+            (ordered[at], ordered[at + width] if at + width < len(ordered) else ordered[-1] + b"\0")
+            for at in places
+        )
+        expected = [
+            (key, self.rows[key]) for key in ordered if any(start <= key < end for start, end in some)
+        ]
+        for name, store in self.stores.items():
+            assert expected == list(store.scan_ranges(some)), name
 
     @rule()
     def sync(self) -> None:

@@ -93,6 +93,20 @@ class SessionWorld(StoreWorld):
             expected[::-1], lambda store: list(store.backward_find_sessions_range(low, high, *wanted))
         )
 
+    @rule(wanted=st.sets(keys), earliest_end=times)
+    def sessions_of(self, wanted: set[bytes], earliest_end: int) -> None:
+        found = {
+            key: [
+                (session.window.end, session.window.start, value)
+                for session, value in sorted(
+                    self.found((key, key), earliest_end), key=lambda pair: _bounds(pair[0])[::-1]
+                )
+            ]
+            for key in wanted
+        }
+        expected = {key: sessions for key, sessions in found.items() if sessions}
+        self.expect(expected, lambda store: store.sessions_of(wanted, earliest_end))
+
     @rule(first=times, last=times)
     def find_ended(self, first: int, last: int) -> None:
         expected = [pair for pair in self.found() if first <= pair[0].window.end <= last]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -15,6 +16,7 @@ from pyspark.errors import PySparkException
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.reports import EpochMismatchError, WrongInstanceError
+from millstream.commit.source_times import TimesRequest, read_times
 from millstream.durable import DiskFullError
 from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
 from millstream.engine.program import Program
@@ -98,14 +100,38 @@ class SparkEngine(Engine):
         context, slots, make_worker = self._running()
         return run_epoch_job(context, slots, job, make_worker)
 
+    def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
+        """A small job, a task per partition, wherever there is room: it needs no state."""
+        context, _, make_worker = self._running()
+        what = f"Planning the next epoch of application {self._application_id!r}"
+        tries = 0
+        while True:
+            try:
+                context.setJobGroup(f"millstream-{self._application_id}", "timestamps of the next epoch")
+                answers = context.parallelize(requests, len(requests)).map(_ReadTimes(make_worker)).collect()
+                break
+            except _RUN_AGAIN as error:
+                tries += 1
+                self._check_goes_on(what, error, tries)
+        times: list[array[int]] = []
+        for answer in answers:
+            if isinstance(answer, MillstreamError):
+                raise answer
+            times.append(answer)
+        return times
+
     def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
+        self._check_goes_on(f"Epoch {job.epoch} of application {job.application_id!r}", error, tries)
+
+    def _check_goes_on(self, what: str, error: Exception, tries: int) -> None:
+        """Raise, unless what has failed so many times may succeed when it is run again."""
         if not is_alive(self._running()[0]):
             _LOGGER.debug("Spark is gone", exc_info=error)
-            raise given_up(job, error, tries, spark_is_alive=False) from None
+            raise given_up(what, error, tries, spark_is_alive=False) from None
         if not isinstance(error, _RUN_AGAIN):
             raise error
         if tries > self._config.max_epoch_retries:
-            raise given_up(job, error, tries, spark_is_alive=True) from error
+            raise given_up(what, error, tries, spark_is_alive=True) from error
 
     def apply(self, epoch: DurableEpoch) -> None:
         """Stores follow the commit when they are opened next: a job of its own would cost more."""
@@ -174,3 +200,16 @@ class _Work(Generic[T]):
         for _ in rows:
             pass
         return [self.work(self.make_worker(), self.planned, self.entry)]
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadTimes:
+    """Extracts timestamps, as a worker does it; an error that would come again is not raised but told."""
+
+    make_worker: MakeWorker
+
+    def __call__(self, request: TimesRequest) -> array[int] | MillstreamError:
+        try:
+            return read_times(self.make_worker(), request)
+        except MillstreamError as error:
+            return error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from millstream.commit.epoch_job import EpochJob
 from millstream.engine.api import EpochFailedError
 from millstream.errors import MillstreamError
 
@@ -41,9 +40,8 @@ def not_ready(application_id: str, error: Exception) -> WorkersNotReadyError:
     )
 
 
-def given_up(job: EpochJob, error: Exception, tries: int, *, spark_is_alive: bool) -> EpochFailedError:
-    """The error to raise when an epoch is not run again."""
-    what = f"Epoch {job.epoch} of application {job.application_id!r}"
+def given_up(what: str, error: Exception, tries: int, *, spark_is_alive: bool) -> EpochFailedError:
+    """The error to raise when an epoch, or the planning of one, is not run again."""
     if not spark_is_alive:
         return SparkGoneError(
             f"{what} was interrupted: Spark is gone. Nothing of the epoch is visible. Likely cause: its JVM "

@@ -54,6 +54,12 @@ class Aggregation:
     """How partial aggregates are aggregated; None: as the values are."""
     shown: Callable[[Any], Any] | None = None
     """What those behind the table are shown of an aggregate, if not the aggregate itself."""
+    merge: Callable[[Any, Any], Any] | None = None
+    """One aggregate of two, where that follows from the aggregation: sessions that become one need it."""
+    initializer: Callable[[], Any] | None = None
+    """What the first value of a key is folded into, where the user says; None: into nothing."""
+    skips_nulls: bool = False
+    """It has no use for a record without a value, even where windows take such records."""
 
 
 def has_partials(values: Column) -> bool:

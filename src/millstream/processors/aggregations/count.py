@@ -41,4 +41,5 @@ COUNT: Final = Aggregation(
     combiner=Combiner(lambda keys, _: Counter(keys), add),
     columns=CountColumns(),
     partials=sum_of(None),
+    merge=add,
 )

@@ -25,6 +25,10 @@ def _with_one_more(key: Any, value: Any, so_far: Mean | None) -> Mean:
     return Mean(seen, 1) if so_far is None else Mean(so_far.total + seen, so_far.count + 1)
 
 
+def _merged(one: Mean, other: Mean) -> Mean:
+    return Mean(one.total + other.total, one.count + other.count)
+
+
 class MeanColumns(ColumnForm):
     """Total and count of each key, and their quotient."""
 
@@ -70,5 +74,9 @@ def mean_of(of: Callable[[Any], Any] | None) -> Aggregation:
     4.0
     """
     return Aggregation(
-        looking_at(_with_one_more, of), columns=MeanColumns() if of is None else None, shown=float
+        looking_at(_with_one_more, of),
+        columns=MeanColumns() if of is None else None,
+        shown=float,
+        merge=_merged,
+        skips_nulls=True,
     )

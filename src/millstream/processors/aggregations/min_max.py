@@ -84,6 +84,8 @@ def min_max(direction: Direction, of: Callable[[Any], Any] | None) -> Aggregatio
         looking_at(_PLAIN[direction].fold, of),
         combiner=Combiner(lambda keys, values: _chosen(choose, keys, list(map(of, values))), choose),
         partials=_PLAIN[direction],
+        merge=choose,
+        skips_nulls=True,
     )
 
 
@@ -95,7 +97,9 @@ def _plain(direction: Direction) -> Aggregation:
         return value if so_far is None else choose(so_far, value)
 
     combiner = Combiner(lambda keys, values: _chosen(choose, keys, values), choose)
-    return Aggregation(fold, combiner=combiner, columns=MinMaxColumns(direction))
+    return Aggregation(
+        fold, combiner=combiner, columns=MinMaxColumns(direction), merge=choose, skips_nulls=True
+    )
 
 
 _PLAIN: Final[dict[Direction, Aggregation]] = {"min": _plain("min"), "max": _plain("max")}

@@ -10,6 +10,7 @@ is called for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.processors.aggregations.aggregation import Aggregation, Combiner
@@ -52,6 +53,7 @@ def reduce_by(
         fold,
         None if subtractor is None else lambda _, value, so_far: subtractor(so_far, value),
         Combiner(combine, reducer) if commutative else None,
+        merge=reducer,
     )
 
 
@@ -65,7 +67,7 @@ def reduce_in_columns(expression: pl.Expr, dtype: pl.DataType | None) -> Aggrega
         both = pl.DataFrame({"value": pl.Series([so_far, new], dtype=known, strict=True)})
         return _checked(both.select(new=expression), known)["new"].item()
 
-    return Aggregation(reduce_by(of_two).fold, columns=ReduceColumns(expression))
+    return replace(reduce_by(of_two), columns=ReduceColumns(expression))
 
 
 class ReduceColumns(ColumnForm):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from millstream.processors.aggregations.aggregation import Aggregation, Combiner, looking_at
@@ -102,7 +103,11 @@ def sum_of(of: Callable[[Any], Any] | None) -> Aggregation:
         looking_at(_added, of),
         combiner=Combiner(lambda keys, values: _sums(keys, list(map(of, values))), _merged),
         partials=_PLAIN,
+        merge=add,
+        skips_nulls=True,
     )
 
 
-_PLAIN: Final = Aggregation(_added, combiner=Combiner(_sums, _merged), columns=SumColumns())
+_PLAIN: Final = Aggregation(
+    _added, combiner=Combiner(_sums, _merged), columns=SumColumns(), merge=add, skips_nulls=True
+)

@@ -6,11 +6,11 @@ rows and the backend's write batch when the epoch is committed, and is forgotten
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
-from millstream.state.backends.api import StoreSize
+from millstream.state.backends.api import KeyRange, StoreSize
 from millstream.state.stores.written_columns import Entry, WrittenColumns
 
 __all__ = ["CommittedReader", "Entry", "Overlay"]
@@ -30,6 +30,9 @@ class CommittedReader(Protocol):
 
     def scan_reverse(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """The same entries, descending."""
+
+    def scan_ranges(self, ranges: Sequence[KeyRange], /) -> Iterator[tuple[bytes, bytes]]:
+        """Entries of ascending ranges that do not overlap, ascending."""
 
     def size(self) -> StoreSize:
         """About how many entries there are; cheap."""
@@ -135,6 +138,11 @@ class Overlay:
         writes = reversed(self._between(start, end))
         return _merge(writes, self.committed.scan_reverse(start, end), ascending=False)
 
+    def scan_ranges(self, ranges: Sequence[KeyRange]) -> Iterator[tuple[bytes, bytes]]:
+        """The entries of ascending ranges that do not overlap, as `scan` gives those of one."""
+        committed = self.committed.scan_ranges(ranges)
+        return _merge(iter(self._in_ranges(ranges)), committed, ascending=True) if len(self) else committed
+
     def first(self, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
         """The first entry of a range, or None. Unlike a scan it costs nothing for what lies behind it."""
         if self._columns is not None:
@@ -171,6 +179,16 @@ class Overlay:
         first = 0 if start is None else bisect_left(keys, start)
         last = len(keys) if end is None else bisect_left(keys, end)
         return [(key, self._writes[key]) for key in keys[first:last]]
+
+    def _in_ranges(self, ranges: Sequence[KeyRange]) -> list[Entry]:
+        if len(ranges) <= len(self):
+            return [entry for start, end in ranges for entry in self._between(start, end)]
+        starts = [start for start, _ in ranges]
+        return [
+            (key, value)
+            for key, value in self._between(None, None)
+            if (at := bisect_right(starts, key)) and key < ranges[at - 1][1]
+        ]
 
     def _in_order(self) -> list[bytes]:
         return sorted(self._writes) if self._ordered is None else self._ordered

@@ -43,6 +43,10 @@ class SegmentedStore(StateStore[K]):
         """The latest time that was written; -1 before the first."""
         return self._note.observed
 
+    def advance(self, time: int) -> None:
+        """A time was written of which nothing is left to be kept."""
+        self._observe(time)
+
     def _observe(self, time: int) -> None:
         if time > self._note.observed:
             self._note = replace(self._note, observed=time)

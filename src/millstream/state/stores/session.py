@@ -8,7 +8,7 @@ and is not stored; the key of the cell is the key's bytes, the end (8) and the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from millstream.record import MAX_TIME, Window, Windowed
 from millstream.serdes import Serde, session_windowed
@@ -18,10 +18,13 @@ from millstream.state.stores.read_only import ReadOnlySessionStore
 from millstream.state.stores.window_key_schema import SESSION, WindowedRow
 from millstream.state.stores.windowed_store import Direction, WindowedCellStore
 
-__all__ = ["SessionStore"]
+__all__ = ["SessionRow", "SessionStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+SessionRow: TypeAlias = tuple[int, int, bytes]
+"""End, start and the bytes of the value."""
 
 
 class SessionStore(WindowedCellStore[K], ReadOnlySessionStore[K, V]):
@@ -94,8 +97,28 @@ class SessionStore(WindowedCellStore[K], ReadOnlySessionStore[K, V]):
 
     def find_ended(self, earliest_end: int, latest_end: int) -> KeyValueIterator[Windowed[K], V]:
         """The sessions of all keys that end between two times, both inclusive: those that have closed."""
-        rows = self._rows_of_keys(Direction.FORWARD, (None, None), earliest_end, latest_end)
-        return self._sessions(rows, MAX_TIME)
+        return self._sessions(self.ended(earliest_end, latest_end), MAX_TIME)
+
+    def sessions_of(self, keys: Iterable[bytes], earliest_end: int) -> dict[bytes, list[SessionRow]]:
+        """The sessions of some keys, given as bytes, that end at a time or later: by end, still encoded.
+
+        >>> from millstream import serdes, stores
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> from millstream.state.stores.factory import open_store
+        >>> spec = stores.session("visits", retention_ms=100)
+        >>> store = open_store(spec, MemoryBackend(), serdes.string, serdes.string)
+        >>> store.put(Windowed("bob", Window(0, 5)), "x")
+        >>> store.sessions_of([b"ann", b"bob"], 5)
+        {b'bob': [(5, 0, b'x')]}
+        """
+        found: dict[bytes, list[SessionRow]] = {}
+        for key, end, start, data in self._rows_of_each(keys, earliest_end, MAX_TIME):
+            found.setdefault(key, []).append((end, start, data))
+        return found
+
+    def ended(self, earliest_end: int, latest_end: int) -> Iterator[WindowedRow]:
+        """What `find_ended` gives, still encoded: key, end, start and value."""
+        return self._rows_of_keys(Direction.FORWARD, (None, None), earliest_end, latest_end)
 
     def _sessions(self, rows: Iterator[WindowedRow], latest_start: int) -> KeyValueIterator[Windowed[K], V]:
         return KeyValueIterator(

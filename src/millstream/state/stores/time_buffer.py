@@ -18,17 +18,17 @@ All numbers are big endian.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from millstream.record import Headers
-from millstream.serdes import Serde
+from millstream.serdes import Serde, serialize_column
 from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.store import StateStore
 
-__all__ = ["Buffered", "TimeOrderedBuffer"]
+__all__ = ["Buffered", "EncodedRecord", "TimeOrderedBuffer"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -44,6 +44,8 @@ _HEAD: Final = struct.Struct(">qBI")
 _MISSING: Final = 0xFFFFFFFF
 _HAS_VALUE: Final = 1
 _HAS_OLD: Final = 2
+_ROW_BYTES: Final = len(_RECORD) + _TIME.size + _NUMBER.size
+"""What the key of a row has besides the record's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,56 @@ class Buffered(Generic[K, V]):
     headers: Headers = ()
     old_value: V | None = None
     """What the receiver was told of this key last, for operators that send old values along."""
+
+
+class EncodedRecord(NamedTuple):
+    """A record that waits, as it is stored: key and values are bytes. For operators, which make many."""
+
+    key: bytes
+    value: bytes | None
+    timestamp: int
+    time: int
+    headers: Headers = ()
+    old_value: bytes | None = None
+    number: int = 0
+    """Tells records of a key apart that wait for the same time."""
+
+    @property
+    def row(self) -> bytes:
+        """The key of its row. Records leave in the order of these."""
+        return _RECORD + _TIME.pack(self.time) + self.key + _NUMBER.pack(self.number)
+
+    @property
+    def data(self) -> bytes:
+        """The rest of it."""
+        parts: list[bytes | None] = []
+        for name, value in self.headers:
+            parts += (name.encode(), value)
+        parts += [data for data in (self.value, self.old_value) if data is not None]
+        flags = (self.value is not None) * _HAS_VALUE + (self.old_value is not None) * _HAS_OLD
+        return _HEAD.pack(self.timestamp, flags, len(self.headers)) + b"".join(
+            _NUMBER.pack(_MISSING) if part is None else _NUMBER.pack(len(part)) + part for part in parts
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes it takes."""
+        present = sum(_NUMBER.size + len(data) for data in (self.value, self.old_value) if data is not None)
+        size = _ROW_BYTES + len(self.key) + _HEAD.size + present
+        for name, value in self.headers:
+            size += 2 * _NUMBER.size + len(name.encode()) + len(value or b"")
+        return size
+
+    @classmethod
+    def of(cls, row: bytes, data: bytes) -> EncodedRecord:
+        """Undo `row` and `data`."""
+        timestamp, flags, headers = _HEAD.unpack_from(data)
+        parts = _parts(data)
+        named = tuple(((next(parts) or b"").decode(), next(parts)) for _ in range(headers))
+        value = next(parts) if flags & _HAS_VALUE else None
+        old = next(parts) if flags & _HAS_OLD else None
+        (number,) = _NUMBER.unpack_from(row, len(row) - _NUMBER.size)
+        return cls(row[9:-4], value, timestamp, _TIME.unpack_from(row, 1)[0], named, old, number)
 
 
 class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
@@ -106,39 +158,29 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
         With one record per key, one that waits already is replaced, and the new one waits for the time, and
         has the old value, of the one before it.
         """
-        key = self._key_bytes(record.key)
+        encoded = self.encode_one(
+            record.key, record.value, record.timestamp, record.time, record.headers, record.old_value
+        )
         if self.retain_duplicates:
             self._number = (self._number + 1) & 0x7FFFFFFF
-            self._put_row(key, record.time, self._number, self._record_bytes(record))
+            self.write((), (encoded._replace(number=self._number),))
             return
-        waiting = self.overlay.get(_INDEX + key)
-        if waiting is None:
-            self.overlay.put(_INDEX + key, _TIME.pack(record.time))
-            self._put_row(key, record.time, 0, self._record_bytes(record))
-            return
-        (time,) = _TIME.unpack(waiting)
-        row = _RECORD + waiting + key + _NUMBER.pack(0)
-        before = self.overlay.get(row)
-        assert before is not None  # the index and the records change together
-        self._count(-1, row, before)
-        old = self._record(row, before).old_value
-        kept = Buffered(record.key, record.value, record.timestamp, time, record.headers, old)
-        self._put_row(key, time, 0, self._record_bytes(kept))
+        before = self.load((encoded.key,)).get(encoded.key)
+        if before is None:
+            self.write((), (encoded,))
+        else:
+            self.write((before,), (encoded._replace(time=before.time, old_value=before.old_value),))
 
     def get(self, key: K) -> Buffered[K, V] | None:
         """The record of a key that waits; None if there is none. Only with one record per key."""
         data = self._key_bytes(key)
-        waiting = self.overlay.get(_INDEX + data)
-        if waiting is None:
-            return None
-        row = _RECORD + waiting + data + _NUMBER.pack(0)
-        found = self.overlay.get(row)
-        return None if found is None else self._record(row, found)
+        found = self.load((data,)).get(data)
+        return None if found is None else self._record(found)
 
     def earliest_time(self) -> int | None:
         """The time of the record that leaves next; None if nothing waits."""
         first = self._first()
-        return None if first is None else _time_of(first[0])
+        return None if first is None else first.time
 
     def evict_while(self, may_leave: Callable[[], bool]) -> Iterator[Buffered[K, V]]:
         """Take records out in order, for as long as the predicate holds and there are any.
@@ -147,7 +189,8 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
         `evict_until` is faster.
         """
         while (first := self._first()) is not None and may_leave():
-            yield self._take(*first)
+            self.write((first,), ())
+            yield self._record(first)
 
     def evict_until(self, time: int) -> list[Buffered[K, V]]:
         """Take all records out that wait for a time up to this one, inclusive.
@@ -162,59 +205,87 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
         >>> [record.value for record in buffer.evict_until(5)], len(buffer)
         ([5, 5], 1)
         """
-        if time < 0:
-            return []
-        behind = _RECORD + _BEHIND.pack(time + 1)
-        return [self._take(row, data) for row, data in self.overlay.scan(self._lowest, behind)]
+        leaving = list(self.waiting(time))
+        self.write(leaving, ())
+        return [self._record(record) for record in leaving]
 
     def all(self) -> Iterator[Buffered[K, V]]:
         """All records that wait, in order."""
-        return (self._record(row, data) for row, data in self.overlay.scan(_RECORD, _INDEX))
+        return map(self._record, self.waiting())
 
-    def _first(self) -> tuple[bytes, bytes] | None:
-        return self.overlay.first(self._lowest, _INDEX)
+    # In bulk, for operators. Keys and values are bytes.
 
-    def _take(self, row: bytes, data: bytes) -> Buffered[K, V]:
-        self.overlay.put(row, None)
-        self._lowest = row
-        if not self.retain_duplicates:
-            self.overlay.put(_INDEX + row[9:-4], None)
-        self._count(-1, row, data)
-        return self._record(row, data)
-
-    def _put_row(self, key: bytes, time: int, number: int, data: bytes) -> None:
-        row = _RECORD + _TIME.pack(time) + key + _NUMBER.pack(number)
-        self.overlay.put(row, data)
-        self._lowest = min(self._lowest, row)
-        self._count(1, row, data)
-
-    def _count(self, sign: int, row: bytes, data: bytes) -> None:
-        self._records += sign
-        self._bytes += sign * (len(row) + len(data))
-
-    def _record_bytes(self, record: Buffered[K, V]) -> bytes:
-        parts: list[bytes | None] = []
-        for name, value in record.headers:
-            parts += (name.encode(), value)
-        has_value, has_old = record.value is not None, record.old_value is not None
-        if has_value:
-            parts.append(self._value_bytes(record.value))
-        if has_old:
-            parts.append(self._value_bytes(record.old_value))
-        flags = has_value * _HAS_VALUE + has_old * _HAS_OLD
-        head = _HEAD.pack(record.timestamp, flags, len(record.headers))
-        return head + b"".join(
-            _NUMBER.pack(_MISSING) if part is None else _NUMBER.pack(len(part)) + part for part in parts
+    def encode(
+        self,
+        keys: Sequence[K],
+        values: Sequence[V | None],
+        timestamps: Sequence[int],
+        times: Sequence[int],
+        headers: Sequence[Headers],
+        old_values: Sequence[V | None],
+    ) -> list[EncodedRecord]:
+        """Records from columns. Raises a `ColumnError` if one of them can't be encoded."""
+        data = (
+            serialize_column(self.key_serde, keys),
+            serialize_column(self.value_serde, values),
+            serialize_column(self.value_serde, old_values),
         )
+        return list(map(EncodedRecord, data[0], data[1], timestamps, times, headers, data[2]))
 
-    def _record(self, row: bytes, data: bytes) -> Buffered[K, V]:
-        timestamp, flags, headers = _HEAD.unpack_from(data)
-        parts = _parts(data)
-        named = tuple(((next(parts) or b"").decode(), next(parts)) for _ in range(headers))
-        value = self._decode(next(parts) or b"") if flags & _HAS_VALUE else None
-        old = self._decode(next(parts) or b"") if flags & _HAS_OLD else None
-        key = self.key_serde.deserialize(row[9:-4])
-        return Buffered(key, value, timestamp, _time_of(row), named, old)
+    def encode_one(
+        self, key: K, value: V | None, timestamp: int, time: int, headers: Headers, old_value: V | None
+    ) -> EncodedRecord:
+        """A record from its fields."""
+        data = self._key_bytes(key), self._encode(value), self._encode(old_value)
+        return EncodedRecord(data[0], data[1], timestamp, time, headers, data[2])
+
+    def load(self, keys: Iterable[bytes]) -> dict[bytes, EncodedRecord]:
+        """The records of some keys, of those that have one waiting. Only with one record per key."""
+        times = self.overlay.get_many([_INDEX + key for key in keys])
+        rows = [
+            _RECORD + time + index[1:] + _NUMBER.pack(0) for index, time in times.items() if time is not None
+        ]
+        found = self.overlay.get_many(rows) if rows else {}
+        return {row[9:-4]: EncodedRecord.of(row, data) for row, data in found.items() if data is not None}
+
+    def waiting(self, until: int | None = None) -> Iterator[EncodedRecord]:
+        """What waits for a time up to this one, inclusive, or all that waits, in order; read when used."""
+        if until is not None and until < 0:
+            return iter(())
+        behind = _INDEX if until is None else _RECORD + _BEHIND.pack(until + 1)
+        return (EncodedRecord.of(row, data) for row, data in self.overlay.scan(self._lowest, behind))
+
+    def write(self, taken: Iterable[EncodedRecord], put: Iterable[EncodedRecord]) -> None:
+        """Take records out that wait, and put others in, or the same ones with other values.
+
+        Those that leave for good must be the first ones that wait.
+        """
+        gone = {record.row: record for record in taken}
+        new = {record.row: record for record in put}
+        rows: dict[bytes, bytes | None] = {row: None for row in gone if row not in new}
+        rows.update((row, record.data) for row, record in new.items())
+        if not self.retain_duplicates:
+            rows.update((_INDEX + record.key, None) for record in gone.values())
+            rows.update((_INDEX + record.key, _TIME.pack(record.time)) for record in new.values())
+        self.overlay.put_many(rows.items())
+        self._lowest = min([max([self._lowest, *(gone.keys() - new.keys())]), *new])
+        self._records += len(new) - len(gone)
+        self._bytes += sum(record.num_bytes for record in new.values())
+        self._bytes -= sum(record.num_bytes for record in gone.values())
+
+    def _first(self) -> EncodedRecord | None:
+        first = self.overlay.first(self._lowest, _INDEX)
+        return None if first is None else EncodedRecord.of(*first)
+
+    def _record(self, record: EncodedRecord) -> Buffered[K, V]:
+        return Buffered(
+            self.key_serde.deserialize(record.key),
+            None if record.value is None else self._decode(record.value),
+            record.timestamp,
+            record.time,
+            record.headers,
+            None if record.old_value is None else self._decode(record.old_value),
+        )
 
     def _changes(self) -> Sequence[Entry]:
         entries = super()._changes()
@@ -234,11 +305,6 @@ class TimeOrderedBuffer(StateStore[K], Generic[K, V]):
         data = self.overlay.committed.get_many((_NOTE_KEY,))[0] or _NOTE.pack(0, 0, 0)
         self._note_before = data
         self._records, self._bytes, self._number = _NOTE.unpack(data)
-
-
-def _time_of(row: bytes) -> int:
-    time: int = _TIME.unpack_from(row, 1)[0]
-    return time
 
 
 def _parts(data: bytes) -> Iterator[bytes | None]:

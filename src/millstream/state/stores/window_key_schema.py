@@ -18,11 +18,11 @@ with it, and these are told by their length and left out.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
-from millstream.state.backends.key_ranges import after_prefix
-from millstream.state.stores.overlay import Overlay
+from millstream.state.backends.key_ranges import after_prefix, disjoint
+from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.segments import SEGMENT_BYTES
 
 __all__ = ["SESSION", "WINDOW", "KeyBounds", "Rows", "RowsByKey", "RowsByTime", "Scan", "WindowedRow"]
@@ -45,10 +45,10 @@ Scan: TypeAlias = Callable[[bytes | None, bytes | None], Iterator[tuple[bytes, b
 class Rows(Protocol):
     """Where the rows of a segment are. What a method gives was there when it was called."""
 
-    def put(
-        self, overlay: Overlay, segment: bytes, key: bytes, numbers: tuple[int, int], value: bytes | None
-    ) -> None:
-        """Write a row; None deletes it."""
+    def entries(
+        self, segment: bytes, key: bytes, numbers: tuple[int, int], value: bytes | None
+    ) -> tuple[Entry, ...]:
+        """What has to be written for a row; None deletes it."""
 
     def row_key(self, segment: bytes, key: bytes, numbers: tuple[int, int]) -> bytes:
         """Under which key the value of a row is stored."""
@@ -57,6 +57,11 @@ class Rows(Protocol):
         self, overlay: Overlay, scan: Scan, segment: bytes, key: bytes, first: int, last: int
     ) -> Iterator[WindowedRow]:
         """The rows of a key between two times, both inclusive, by time."""
+
+    def of_each(
+        self, overlay: Overlay, segments: Sequence[bytes], keys: Iterable[bytes], first: int, last: int
+    ) -> Iterator[WindowedRow]:
+        """The rows of some keys between two times, those of each key by time."""
 
     def of_keys(
         self, scan: Scan, segment: bytes, keys: KeyBounds, first: int, last: int
@@ -71,11 +76,11 @@ class RowsByKey:
         self._numbers = numbers
         self._highest = _HIGHEST[numbers.format]
 
-    def put(
-        self, overlay: Overlay, segment: bytes, key: bytes, numbers: tuple[int, int], value: bytes | None
-    ) -> None:
-        """See `Rows.put`."""
-        overlay.put(segment + key + self._numbers.pack(*numbers), value)
+    def entries(
+        self, segment: bytes, key: bytes, numbers: tuple[int, int], value: bytes | None
+    ) -> tuple[Entry, ...]:
+        """See `Rows.entries`."""
+        return ((segment + key + self._numbers.pack(*numbers), value),)
 
     def row_key(self, segment: bytes, key: bytes, numbers: tuple[int, int]) -> bytes:
         """See `Rows.row_key`."""
@@ -92,6 +97,17 @@ class RowsByKey:
         return (
             (key, *numbers.unpack_from(row, len(start)), value) for row, value in rows if len(row) == length
         )
+
+    def of_each(
+        self, overlay: Overlay, segments: Sequence[bytes], keys: Iterable[bytes], first: int, last: int
+    ) -> Iterator[WindowedRow]:
+        """See `Rows.of_each`."""
+        wanted = set(keys)
+        low, high = self._numbers.pack(first, 0), self._numbers.pack(last, self._highest) + b"\0"
+        starts = [segment + key for segment in segments for key in wanted]
+        rows = overlay.scan_ranges(disjoint([(start + low, start + high) for start in starts]))
+        head = len(segments[0]) if segments else 0
+        return self._wanted(rows, head, wanted, first, last)
 
     def of_keys(
         self, scan: Scan, segment: bytes, keys: KeyBounds, first: int, last: int
@@ -111,6 +127,18 @@ class RowsByKey:
             if first <= time <= last and is_between(key, keys):
                 yield key, time, second, value
 
+    def _wanted(
+        self, rows: Iterator[tuple[bytes, bytes]], head: int, keys: Container[bytes], first: int, last: int
+    ) -> Iterator[WindowedRow]:
+        size, unpack = self._numbers.size, self._numbers.unpack_from
+        for row, value in rows:
+            split = len(row) - size
+            key = row[head:split]
+            if key in keys:
+                time, second = unpack(row, split)
+                if first <= time <= last:
+                    yield key, time, second, value
+
     def _behind(self, high: bytes, last: int) -> bytes:
         """Behind all rows of keys up to `high`: of shorter ones, too, that `high` begins with."""
         highest = self._numbers.pack(last, self._highest) + b"\0"
@@ -124,12 +152,12 @@ class RowsByTime:
         self._numbers = numbers
         self._index = RowsByKey(numbers)
 
-    def put(
-        self, overlay: Overlay, segment: bytes, key: bytes, numbers: tuple[int, int], value: bytes | None
-    ) -> None:
-        """See `Rows.put`."""
-        overlay.put(segment + _ROW + self._numbers.pack(*numbers) + key, value)
-        self._index.put(overlay, segment + _INDEX, key, numbers, None if value is None else b"")
+    def entries(
+        self, segment: bytes, key: bytes, numbers: tuple[int, int], value: bytes | None
+    ) -> tuple[Entry, ...]:
+        """See `Rows.entries`."""
+        row = (segment + _ROW + self._numbers.pack(*numbers) + key, value)
+        return (row, *self._index.entries(segment + _INDEX, key, numbers, None if value is None else b""))
 
     def row_key(self, segment: bytes, key: bytes, numbers: tuple[int, int]) -> bytes:
         """See `Rows.row_key`."""
@@ -148,6 +176,19 @@ class RowsByTime:
         return iter(
             [(key, *numbers, value) for row, numbers in found.items() if (value := values[row]) is not None]
         )
+
+    def of_each(
+        self, overlay: Overlay, segments: Sequence[bytes], keys: Iterable[bytes], first: int, last: int
+    ) -> Iterator[WindowedRow]:
+        """See `Rows.of_each`."""
+        wanted, pack = set(keys), self._numbers.pack
+        found = {
+            segment + _ROW + pack(time, second) + key: (key, time, second)
+            for segment in segments
+            for key, time, second, _ in self._index.of_each(overlay, [segment + _INDEX], wanted, first, last)
+        }
+        values = overlay.get_many(found)
+        return iter([(*place, value) for row, place in found.items() if (value := values[row]) is not None])
 
     def of_keys(
         self, scan: Scan, segment: bytes, keys: KeyBounds, first: int, last: int

@@ -1,0 +1,1 @@
+"""Aggregations of streams that are cut by time."""
