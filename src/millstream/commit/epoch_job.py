@@ -12,8 +12,6 @@ from millstream.task.shuffle_block import Sent
 from millstream.task.task import TaskState
 from millstream.types import Attempt, Epoch, Offset, Partition, Term
 
-__all__ = ["Cut", "EpochJob", "PlannedTask", "Sent", "TaskReport", "WrongInstance"]
-
 Cut = Mapping[str, Mapping[Partition, tuple[Offset, Offset]]]
 """Per source topic and partition, the offsets from and to (exclusive) which an epoch reads."""
 
@@ -48,6 +46,8 @@ class EpochJob:
     partition_counts: Mapping[str, int]
     default_partitions: int
     """Of a topic that an extractor names and that does not exist yet."""
+    caught_up: bool = True
+    """No record waits that the cut leaves out."""
     compacted: Mapping[tuple[str, Partition], Offset] = field(default_factory=dict)
     """How far source topics were compacted before the epoch, where a store begins that follows them."""
     enforced: int = 0

@@ -10,8 +10,6 @@ from millstream.commit.manifest import Manifest
 from millstream.serdes.descriptor import SerdeDescriptor, incompatibility, with_inferred
 from millstream.topology.stored_types import KeyValueTypes, StoredTypes
 
-__all__ = ["incompatible_types", "store_changes"]
-
 InferredType = Callable[[str, str], str | None]
 
 
@@ -58,6 +56,9 @@ def _changes(
 ) -> Iterator[str]:
     yield from _change(what, name, "key", old.key, new.key, inferred_types)
     yield from _change(what, name, "value", old.value, new.value, inferred_types)
+    if None not in {old.window_size_ms, new.window_size_ms} and old.window_size_ms != new.window_size_ms:
+        was, now = old.window_size_ms, new.window_size_ms
+        yield f"{what}: its windows were {was} ms long and are {now} ms long now"
 
 
 def _change(

@@ -22,7 +22,7 @@ from millstream.processors.windows.sliding_windows import SlidingWindowAggregati
 from millstream.processors.windows.time_windows import TimeWindowAggregation
 from millstream.record import Windowed
 from millstream.state.specs import Store
-from millstream.topology.operator_spec import PLAIN
+from millstream.topology.operator_spec import COLUMNAR, PLAIN
 from millstream.windows import EmitStrategy, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class WindowedAggregating(Aggregating[K, V, Windowed[K]]):
     def _in_columns(self, name: str, aggregation: Aggregation, of: pl.Expr | None) -> OperatorPlan:
         del aggregation, of
         raise TopologyError(
-            f"{name}: an expression can't be aggregated by windows. Remedy: map_values() the expression "
-            "first, or a function in its place"
+            f"{name}: an expression can be aggregated by time windows only, not by {self.windows}. Remedy: "
+            "map_values() the expression first, or a function in its place"
         )
 
     def _reduce_in_columns(self, reducer: pl.Expr) -> OperatorPlan:
@@ -114,6 +114,20 @@ class TimeWindowedKStream(WindowedAggregating[K, V], AggregatingFreely[K, V, Win
         if isinstance(self.windows, SlidingWindows):
             return self._planned(partial(SlidingWindowAggregation, windows=self.windows), aggregation)
         return self._planned(partial(TimeWindowAggregation, windows=self.windows), aggregation)
+
+    @property
+    def _prefers_columns(self) -> bool:
+        return self.grouped.in_columns and not isinstance(self.windows, SlidingWindows)
+
+    def _in_columns(self, name: str, aggregation: Aggregation, of: pl.Expr | None) -> OperatorPlan:
+        if isinstance(self.windows, SlidingWindows):
+            return WindowedAggregating._in_columns(self, name, aggregation, of)  # noqa: SLF001 - its own
+        from millstream.dsl.columns import column_aggregate  # noqa: PLC0415 - imports Polars, which is there
+
+        serdes = (self.grouped.key_serde, self.grouped.value_serde)
+        columns = column_aggregate(name, aggregation, of, *serdes, self.windows)
+        make = partial(columns.make, on_close=self._on_close)
+        return OperatorPlan(COLUMNAR, make, columns.serdes[0])
 
     def _planned(self, make: Any, aggregation: Aggregation) -> OperatorPlan:
         return OperatorPlan(PLAIN, partial(make, aggregation=aggregation, on_close=self._on_close))

@@ -7,12 +7,13 @@ crash before that may lose the records gathered, and never half of a partition's
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final, Self
 
 import polars as pl
 
+from millstream.clock import now_ms
+from millstream.errors import InvalidTimestampError
 from millstream.log.api import Log, TopicPartition
 from millstream.log.blocks import record_batch
 from millstream.log.partitioner import partitions_for_keys
@@ -36,7 +37,7 @@ class Producer:
         *,
         max_records: int = _MAX_RECORDS,
         max_bytes: int = _MAX_BYTES,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._log = log
         self._topic = topic
@@ -69,6 +70,13 @@ class Producer:
         partition: int | None = None,
     ) -> None:
         """Take a record; without ``timestamp`` it is from now, without ``partition`` its key decides."""
+        if timestamp is not None and timestamp < 0:
+            raise InvalidTimestampError(
+                f"A record for topic {self._topic!r} has the timestamp {timestamp}, which is negative. "
+                "Nothing of it was taken. Likely cause: a library that says so for a record without a time. "
+                "Remedy: leave the timestamp out, and the record is from now; or give its time in "
+                "milliseconds since 1970."
+            )
         self._keys.append(key)
         self._values.append(value)
         self._timestamps.append(self._now_ms() if timestamp is None else timestamp)

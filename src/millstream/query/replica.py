@@ -15,7 +15,6 @@ from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.plan_changes import check_store
 from millstream.errors import UnknownStoreError
 from millstream.log.api import Log
-from millstream.serdes.descriptor import describe
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog.follow import StorePosition, Target, follow
 from millstream.state.changelog.source_changelog import target_of
@@ -35,10 +34,8 @@ from millstream.state.stores.views import (
 )
 from millstream.task.serde_book import SerdeBook
 from millstream.topology.plan import Plan, SubTopology
-from millstream.topology.stored_types import KeyValueTypes
+from millstream.topology.stored_types import types_of
 from millstream.types import Epoch, Offset, Partition, Version
-
-__all__ = ["Replica", "SessionReplica", "StoreReplica", "VersionedReplica", "WindowReplica"]
 
 
 class Replica(View):
@@ -56,7 +53,7 @@ class Replica(View):
             method = _METHODS.get(self._spec.kind)
             remedy = f"ask with {method}({store!r})" if method else "it belongs to its operator alone"
             raise UnknownStoreError(f"store {store!r} is a {self._spec.kind.value} store: {remedy}")
-        self._types = KeyValueTypes(describe(self._spec.key), describe(self._spec.value))
+        self._types = types_of(self._spec)
         self._backends: dict[int, MemoryBackend] = {}
         self._stores: list[Any] = []
         self._answering = threading.Lock()
@@ -149,7 +146,6 @@ class StoreReplica(Replica, KeyValueView):
     kinds = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
 
     def approximate_num_entries(self) -> int:
-        """See `ReadOnlyKeyValueStore.approximate_num_entries`."""
         with self._answering:
             self._refresh()
             return sum(store.approximate_num_entries() for store in self._stores)

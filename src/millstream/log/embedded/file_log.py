@@ -23,8 +23,6 @@ processes.
 Why it is built like this: docs/design/0002-embedded-log.md.
 """
 
-# ruff: noqa: D102  # Log and SealedLog describe the methods
-
 from __future__ import annotations
 
 import threading
@@ -40,6 +38,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from millstream.clock import now_ms
 from millstream.durable import (
     OS_FILES,
     FileLayer,
@@ -79,8 +78,6 @@ from millstream.types import Offset, Partition
 
 _FEW_WORKS: Final = 2
 _MOST_THREADS: Final = 8
-__all__ = ["FileLog", "Limits"]
-
 MARKER: Final = "millstream-log"
 TOPICS: Final = "topics"
 _MARKER: Final = FrameKind(b"MSLG", version=1, max_bytes=4096)
@@ -90,10 +87,6 @@ _LONGEST_WAIT_S: Final = 0.02
 
 class _Marker(msgspec.Struct, frozen=True):
     id: str
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class FileLog(SealedLog):
@@ -116,7 +109,7 @@ class FileLog(SealedLog):
         *,
         files: FileLayer = OS_FILES,
         limits: Limits | None = None,
-        now_ms: Callable[[], int] = _wall_clock_ms,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self.root = Path(root)
         self._files = files

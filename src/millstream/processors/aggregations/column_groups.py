@@ -43,6 +43,7 @@ __all__ = [
     "load_cells",
     "operand",
     "plain_operand",
+    "plain_rows",
     "rows_by_key",
     "save_cells",
 ]
@@ -66,7 +67,7 @@ def fold_in_columns(
     if form is None:
         return False
     try:
-        rows = _plain_rows(form, batch, table.store, key_serde)
+        rows = plain_rows(form, batch, table.store, key_serde)
         groups = ColumnGroups(form, rows, TableCells(table.store), each=False)
         groups.save()
     except FAILURES:  # row by row it fails again, and it is known where
@@ -76,7 +77,7 @@ def fold_in_columns(
     return True
 
 
-def _plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any], key_serde: Serde[Any]) -> pl.DataFrame:
+def plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any], key_serde: Serde[Any]) -> pl.DataFrame:
     """Rows whose keys and values Python could compare as well as columns can. Raises if they are others."""
     values, kind = batch.values, key_type(batch.keys, key_serde)
     if kind is None or kind is int:
@@ -235,6 +236,8 @@ def _before(form: ColumnForm, frame: pl.DataFrame, keys: pl.Series, cells: Cells
 
 def load_cells(store: CellStore[Any], keys: list[bytes]) -> tuple[Sequence[Any] | pl.Series, pl.Series]:
     """Values and timestamps of distinct keys in ascending order; None where there is nothing."""
+    if store.has_versions:
+        raise CannotError("versions, which are written one by one")
     if not can_decode(store):
         cells = list(store.load(keys).values())
         times = pl.Series([None if cell is None else cell[1] for cell in cells], dtype=pl.Int64)

@@ -13,7 +13,7 @@ import polars as pl
 
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.column_form import ColumnForm
-from millstream.processors.aggregations.column_groups import FAILURES, encoded_keys, operand
+from millstream.processors.aggregations.column_groups import FAILURES, ColumnGroups, encoded_keys, operand
 from millstream.processors.aggregations.keyed_columns import evaluated
 from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns.column import Column
@@ -41,9 +41,7 @@ class ColumnTimeWindowAggregation(TimeWindowAggregation):
         send_old: bool,
         on_close: bool,
     ) -> None:
-        super().__init__(
-            store, windows, aggregation, caching=caching, send_old=send_old, on_close=on_close
-        )
+        super().__init__(store, windows, aggregation, caching=caching, send_old=send_old, on_close=on_close)
         self._declared = declared
         self._of = None if of is None else Evaluation({"value": of}, declared)
         self._on_close = on_close
@@ -69,21 +67,14 @@ class ColumnTimeWindowAggregation(TimeWindowAggregation):
         return not batch.values.in_arrow or form.in_order(batch.values.dtype())
 
     def _fold_part(self, form: ColumnForm, batch: Batch) -> Batch | None:
-        fold = None
         try:
             fold = self._folded(form, batch)
-            if fold.groups is not None:
-                fold.groups.save()
+            fold.save()
         except FAILURES:  # what columns can't do, rows can, or they find the record to blame
             self.context.fell_back("columns", len(batch))
             return self.fold_in_rows(batch)
-        fold.finish(self.context, batch)
-        if fold.groups is None:
-            return None
-        if self.caching:
-            fold.groups.hold_back(self, batch)
-            return None
-        return self._emitted(batch, fold)
+        fold.finish(self, batch)
+        return None if self.caching or fold.groups is None else self._emitted(batch, fold.groups, fold)
 
     def _folded(self, form: ColumnForm, batch: Batch) -> WindowFold:
         if self._on_close:
@@ -94,10 +85,9 @@ class ColumnTimeWindowAggregation(TimeWindowAggregation):
         fold.run(keys, values, batch.timestamps.series(pl.Int64()), each=not self.caching)
         return fold
 
-    def _emitted(self, batch: Batch, fold: WindowFold) -> Batch:
+    def _emitted(self, batch: Batch, groups: ColumnGroups, fold: WindowFold) -> Batch:
         """Without caching: an update for every row and window."""
-        assert fold.groups is not None  # the caller has looked
-        each = fold.groups.each
+        each = groups.each
         keys = self.table_keys(Column.of_series(fold.cells.keys(each["key"])), batch.keys)
         changed = batch.expand(Column.of_series(fold.rows), keys, Column.of_series(each["new"]))
         return replace(

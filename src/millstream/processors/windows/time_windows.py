@@ -8,35 +8,26 @@ closed: the batch becomes one with a row per window, whose keys are those of cel
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from millstream.processors.aggregations.aggregation import Aggregation
-from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.processors.batch import Batch, concatenate
-from millstream.processors.columns.column import Column, are_many
-from millstream.processors.table import Updates, drop_null_keys, drop_nulls
+from millstream.processors.columns.column import are_many
+from millstream.processors.table import drop_null_keys, drop_nulls
 from millstream.processors.windows.expansion import Expansion, expand
-from millstream.processors.windows.on_close import ClosedWindows, CloseRule
-from millstream.record import Windowed
-from millstream.serdes import Serde, deserialize_column
-from millstream.serdes import bytes as raw_bytes
-from millstream.state.stores.cell_store import Cell
-from millstream.state.stores.window import TimestampedWindowStore
+from millstream.processors.windows.on_close import CloseRule
+from millstream.processors.windows.windowed_table import START, WindowedTable
 from millstream.windows import TimeWindows, UnlimitedWindows
 
 __all__ = ["TimeWindowAggregation"]
 
-_START: Final = struct.Struct(">q")
 _MOST_WINDOWS: Final = 500_000
 """So many rows may a batch have after each was put into its windows: larger ones are done in parts."""
 
 
-class TimeWindowAggregation(KeyedAggregation):
+class TimeWindowAggregation(WindowedTable):
     """Folds each row into the cells of its key and windows, in order."""
-
-    store: TimestampedWindowStore[Any]
 
     def __init__(
         self,
@@ -48,45 +39,47 @@ class TimeWindowAggregation(KeyedAggregation):
         send_old: bool,
         on_close: bool,
     ) -> None:
-        super().__init__(store, aggregation, caching=caching, send_old=send_old)
-        self.windows = windows
-        self._closes: CloseRule | None = None
+        closes: CloseRule | None = None
         if on_close:
             assert isinstance(windows, TimeWindows)  # an unlimited window never closes
-            self._closes = CloseRule(windows.size_ms, windows.grace_ms, windows.advance_ms)
+            closes = CloseRule(windows.size_ms, windows.grace_ms, windows.advance_ms)
+        super().__init__(store, aggregation, closes, caching=caching, send_old=send_old)
+        self.windows = windows
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
+        batch = self.without_nulls(batch)
+        combines = self.caching and self.aggregation.combiner is not None
+        if combines and are_many(len(batch) * self._per_row) and self._fold_columns(batch):
+            return None
+        return self.fold_in_rows(batch)
+
+    def without_nulls(self, batch: Batch) -> Batch:
+        """Leave rows out that the aggregation has no use for."""
         drop = drop_nulls if self.aggregation.skips_nulls else drop_null_keys
-        batch = drop(self.context, batch)
-        emitted = [done for part in self._parts(batch) if (done := self._process(part)) is not None]
+        return drop(self.context, batch)
+
+    def fold_in_rows(self, batch: Batch) -> Batch | None:
+        """Fold rows without nulls as Python objects."""
+        emitted = [done for part in self.parts(batch) if (done := self._process(part)) is not None]
         return concatenate(emitted) if emitted else None
 
     @property
-    def group_serde(self) -> Serde[Any]:
-        """See `KeyedAggregation.group_serde`: rows are grouped by the keys of their cells."""
-        return raw_bytes
+    def _per_row(self) -> int:
+        """How many windows a row belongs to, at most."""
+        if not isinstance(self.windows, TimeWindows):
+            return 1
+        return -(-self.windows.size_ms // self.windows.advance_ms)
 
-    def table_keys(self, cells: Sequence[bytes], keys: Column) -> Column:
-        """See `TableOperator.table_keys`."""
-        del keys
-        return Column(deserialize_column(self.store.cell_key_serde, cells))
+    def _fold_columns(self, batch: Batch) -> bool:
+        """See `KeyedAggregation._fold_columns`."""
+        from millstream.processors.windows.window_columns import fold_in_windows  # noqa: PLC0415 - imports Polars
 
-    def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
-        """See `TableOperator.write`."""
-        if self.caching:  # keys are made of those of the cells, when the updates go on
-            return super().write(batch, updates, cells)
-        changed = batch.take(updates.rows)
-        keys = list(map(Windowed, changed.keys, map(self.store.window_of, updates.key_bytes)))
-        updates.rows = list(range(len(keys)))
-        return super().write(changed.with_columns(keys, changed.values), updates, cells)
+        return fold_in_windows(self, batch, self.windows)
 
-    def _parts(self, batch: Batch) -> Iterator[Batch]:
+    def parts(self, batch: Batch) -> Iterator[Batch]:
         """The batch in parts whose rows, times their windows, still fit into memory."""
-        per_row = 1
-        if isinstance(self.windows, TimeWindows):
-            per_row = -(-self.windows.size_ms // self.windows.advance_ms)
-        rows = max(1, _MOST_WINDOWS // per_row)
+        rows = max(1, _MOST_WINDOWS // self._per_row)
         if len(batch) <= rows:
             yield from (batch,) if len(batch) else ()
             return
@@ -95,26 +88,22 @@ class TimeWindowAggregation(KeyedAggregation):
 
     def _process(self, batch: Batch) -> Batch | None:
         data, batch = self.with_key_bytes(batch, self.store.key_serde)
-        found = expand(batch.timestamps, self.windows, self.context.times.observed)
+        times = self.context.times
+        found = expand(batch.timestamps, self.windows, times.observed)
         if len(found.late):
             self.context.late(batch, found.late)
         emitted = self._fold(batch, data, found)
-        self.context.times.observed = found.stream_times.largest(self.context.times.observed)
+        times.observed = found.stream_times.largest(times.observed)
         return emitted
 
     def _fold(self, batch: Batch, data: list[bytes], found: Expansion) -> Batch | None:
         rows, starts = found.rows.rows(), found.starts.rows()
-        cells = [data[row] + start for row, start in zip(rows, map(_START.pack, starts), strict=True)]
+        cells = [data[row] + start for row, start in zip(rows, map(START.pack, starts), strict=True)]
         expanded = batch.expand(found.rows, None, batch.values.take(found.rows))
         if self.caching and self.aggregation.combiner is not None:
             by_cell = expanded.with_columns(cells, expanded.values)
-            if (are_many(len(by_cell)) and self._fold_columns(by_cell)) or self._fold_groups(by_cell):
+            if self._fold_groups(by_cell):
                 return None
             self.context.fell_back("partials", len(by_cell))
         updates, expanded, changed = self.folded(cells, expanded.in_rows(), rows)
-        if self._closes is None:
-            return self.write(expanded, updates, changed)
-        closed = ClosedWindows(self.store, self._closes, self.context.times, found.stream_times)
-        self.save(expanded, updates, changed)
-        emitted = closed.emitted(batch, {cell: changed[cell] for cell in updates.key_bytes})
-        return self._shown(emitted)
+        return self.emit(batch, expanded, updates, changed, found.stream_times)

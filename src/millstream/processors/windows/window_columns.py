@@ -22,23 +22,27 @@ import pyarrow as pa
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.column_form import ColumnForm
 from millstream.processors.aggregations.column_groups import (
+    FAILURES,
+    PLAIN,
     ColumnGroups,
     can_decode,
     decoded_cells,
     encoded_cells,
+    encoded_keys,
     load_cells,
+    plain_operand,
 )
+from millstream.processors.aggregations.groups import key_type
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column, are_many, repeated_rows
-from millstream.processors.operator import OperatorContext
+from millstream.processors.columns.column import Column, repeated_rows
+from millstream.processors.windows.windowed_table import WindowedTable
 from millstream.record import MAX_TIME
-from millstream.serdes import Serde, deserialize_column
-from millstream.serdes.columns import CannotError, codec_of
+from millstream.serdes.columns import CannotError
 from millstream.serdes.columns.primitive_codecs import big_endian
 from millstream.state.stores.window import TimestampedWindowStore
 from millstream.windows import TimeWindows, UnlimitedWindows
 
-__all__ = ["WindowFold", "windowed_keys"]
+__all__ = ["WindowFold", "fold_in_windows"]
 
 _START_BYTES: Final = 8
 _MOST_GROUPS: Final = 2**62
@@ -106,6 +110,8 @@ class WindowFold:
         self._observed = observed
         self._advance_ms = windows.advance_ms if isinstance(windows, TimeWindows) else 1
         self._late = pl.Series(dtype=pl.Int64)
+        self.groups: ColumnGroups | None = None
+        """None if no row is in time for any window."""
 
     def run(self, keys: pl.Series, values: pl.Series, times: pl.Series, *, each: bool) -> None:
         """Fold columns of one length: keys in bytes, what is folded, timestamps. Nothing is changed yet."""
@@ -118,23 +124,29 @@ class WindowFold:
         rows = rows.with_columns(value=values, time=times, name=keys).with_row_index("row")
         rows = rows.filter(pl.col("width") > 0)
         if rows.is_empty():
-            self.groups = None
             return
         self.cells, rows = self._numbered(rows)
         if each or form.in_order(values.dtype):
             rows = _expanded(rows)
-            self.groups: ColumnGroups | None = ColumnGroups(form, rows, self.cells, each=each)
+            self.groups = ColumnGroups(form, rows, self.cells, each=each)
         else:
             grouped = self._grouped(form, rows)
             self.groups = ColumnGroups(form, rows, self.cells, each=False, grouped=grouped)
         self.rows = rows["row"]
         """For each row of `groups.each`, the row of the batch."""
 
-    def finish(self, context: OperatorContext, batch: Batch) -> None:
-        """The groups were saved: count late records, and move the operator's stream time."""
+    def save(self) -> None:
+        """Write the new cells."""
+        if self.groups is not None:
+            self.groups.save()
+
+    def finish(self, table: WindowedTable, batch: Batch) -> None:
+        """All was saved: count late records, move the operator's stream time, and hold updates back."""
         for late in _late_rows(self._late):
-            context.late(batch, late)
-        context.times.observed = self._observed
+            table.context.late(batch, late)
+        table.context.times.observed = self._observed
+        if self.groups is not None and table.caching:
+            self.groups.hold_back(table, batch)
 
     def _numbered(self, rows: pl.DataFrame) -> tuple[WindowCells, pl.DataFrame]:
         """The groups of the rows: `key` is the first one of each row, and `width` says how many follow."""
@@ -166,7 +178,9 @@ class WindowFold:
                 pl.concat(
                     [
                         found.with_columns(width=pl.col("width").clip(upper_bound=half)),
-                        found.filter(long).with_columns(key=pl.col("key") + half, width=pl.col("width") - half),
+                        found.filter(long).with_columns(
+                            key=pl.col("key") + half, width=pl.col("width") - half
+                        ),
                     ]
                 ),
                 merging.whole(pl.col("new")),
@@ -175,22 +189,31 @@ class WindowFold:
         return found.drop("width").sort("key")
 
 
-def windowed_keys(serde: Serde[Any], cells: Sequence[bytes]) -> Column:
-    """The table's keys of cells, by the serde of the cells' keys."""
-    if are_many(len(cells)) or (isinstance(cells, Column) and cells.in_arrow):
-        codec = codec_of(serde)
-        if codec is not None and codec.dtype is not None:
-            try:
-                return Column.of_series(codec.decode(Column.of(cells).series(pl.Binary())), codec.shown_as)
-            except Exception:  # noqa: BLE001, S110 - what a codec can't do, the serde does
-                pass
-    return Column(deserialize_column(serde, cells))
+def fold_in_windows(table: WindowedTable, batch: Batch, windows: TimeWindows | UnlimitedWindows) -> bool:
+    """Fold plain keys and values into a cached table. False if it can't: nothing has happened then."""
+    form, store = table.aggregation.columns, table.store
+    if form is None:
+        return False
+    try:
+        kind = key_type(batch.keys, store.key_serde)
+        if kind is None:
+            raise CannotError("keys that may be equal without having the same bytes")
+        fold = WindowFold(store, windows, table.aggregation, table.context.times.observed)
+        keys = encoded_keys(store.key_serde, batch.keys, PLAIN[kind])
+        values = plain_operand(form, batch.values, store)
+        fold.run(keys, values, batch.timestamps.series(pl.Int64()), each=False)
+        fold.save()
+    except FAILURES:  # row by row it fails again, and it is known where
+        table.context.fell_back("columns", len(batch))
+        return False
+    fold.finish(table, batch)
+    return True
 
 
 def _runs(
     times: pl.Series, now: pl.Series, windows: TimeWindows | UnlimitedWindows, advance: int
 ) -> pl.DataFrame:
-    """Of each row the first and last window that it is in time for, how many these are, and for how many late."""
+    """Of each row the windows that it is in time for: first, last, how many; and for how many it is late."""
     frame = pl.DataFrame({"time": times, "now": now})
     if isinstance(windows, UnlimitedWindows):
         return frame.select(

@@ -22,17 +22,6 @@ from millstream.durable import ensure_private_folder
 from millstream.state.backends.folder import StoreFolder, whole_folder
 from millstream.state.errors import ScanInvalidatedError, StoreClosedError, UnsortedKeysError
 
-__all__ = [
-    "NO_STATE",
-    "Backend",
-    "Entry",
-    "KeyRange",
-    "Row",
-    "StoreSize",
-    "check_ascending",
-    "closed_on_error",
-]
-
 _PINNED: Final = ".pinned"
 _FIRST_PAGE_ROWS: Final = 32
 """Most scans are short: a few windows of a key, one session."""
@@ -178,6 +167,14 @@ class Backend(ABC):
                 yield finish
         finally:
             shutil.rmtree(spare, ignore_errors=True)
+
+    def is_mostly_free(self) -> bool:
+        """Tell whether the rows take a small part of the disk that the store takes; cheap."""
+        return False
+
+    def compact(self) -> bool:
+        """Give back the disk that deleted rows take; False if it takes a snapshot and a restore to do so."""
+        return False
 
     def sync(self) -> None:
         """Make everything written so far survive a power cut."""

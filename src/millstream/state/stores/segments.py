@@ -32,16 +32,6 @@ from millstream.state.errors import DamagedStoreError
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.written_columns import WrittenColumns
 
-__all__ = [
-    "NOTE_KEY",
-    "SEGMENT_BYTES",
-    "UNKNOWN_TIME",
-    "Note",
-    "apply_changes",
-    "dropped_by",
-    "segment_prefix",
-]
-
 SEGMENT_BYTES: Final = 8
 NOTE_KEY: Final = b""
 UNKNOWN_TIME: Final = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from millstream.record import MAX_TIME, ValueAndTimestamp, Window, Windowed
@@ -130,6 +130,10 @@ class TimestampedWindowStore(
     ValueAndTimestamp(value=1, timestamp=7)
     >>> store.load(store.encode_keys([Windowed("ann", Window(0, 10))]))
     {b'ann\x00\x00\x00\x00\x00\x00\x00\x00': (1, 7)}
+    >>> store.cells_of([b"ann", b"bob"], 0, 5)
+    {b'ann': {0: (1, 7)}}
+    >>> [(store.start_of(cell), store.window_of(cell)) for cell in store.load_between(0, 5)]
+    [(0, Window(start=0, end=10))]
     """
 
     @property
@@ -198,6 +202,20 @@ class TimestampedWindowStore(
         rows = WindowRows.of(keys, starts, self._note.interval_ms)
         columns = (rows.keys, rows.in_order(data), rows.in_order(times))
         self.overlay.put_columns(WrittenColumns(*(column.rechunk().to_arrow() for column in columns)))
+
+    def cells_of(
+        self, keys: Iterable[bytes], first_start: int, last_start: int
+    ) -> dict[bytes, dict[int, tuple[Any, int]]]:
+        """The cells of some keys, given as bytes, whose windows start between two times, by key and start.
+
+        Values that a user's function might change in place stay bytes: see `Frozen`.
+        """
+        rows = list(self._rows_of_each(keys, first_start, last_start))
+        frozen = self._frozen_cells([data for _, _, _, data in rows])
+        found: dict[bytes, dict[int, tuple[Any, int]]] = {}
+        for (key, start, _, _), cell in zip(rows, frozen, strict=True):
+            found.setdefault(key, {})[start] = cell
+        return found
 
     def _place(self, cell_key: bytes) -> tuple[bytes, tuple[int, int]]:
         return cell_key[: -_START.size], (self.start_of(cell_key), 0)
