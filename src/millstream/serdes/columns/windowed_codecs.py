@@ -117,7 +117,10 @@ class SessionWindowedCodec(WindowedCodec):
 
     def window(self, numbers: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
         """See `WindowedCodec.window`."""
-        return {"start": numbers["start"], "end": numbers["end"]}
+        start, end = numbers["start"], numbers["end"]
+        if ((start < 0) | (end < start)).any():
+            raise CannotError("a window that starts before time 0, or behind its end")
+        return {"start": start, "end": end}
 
 
 def _records(columns: dict[str, pl.Series], data: pl.Series) -> pl.Series:
