@@ -9,8 +9,10 @@ class says needs none.
 from __future__ import annotations
 
 import inspect
+import pkgutil
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -130,5 +132,24 @@ def test_every_public_name_has_a_docstring() -> None:
         name
         for name, thing in public_names()
         if ours(thing) and isinstance(thing, type | FunctionType) and not inspect.getdoc(thing)
+    }
+    assert set() == undocumented
+
+
+def test_every_public_method_has_a_docstring_of_its_own_or_of_a_base_class() -> None:
+    modules = [
+        import_module(found.name) for found in pkgutil.walk_packages(millstream.__path__, "millstream.")
+    ]
+    classes = {
+        cls
+        for module in modules
+        for cls in vars(module).values()
+        if isinstance(cls, type) and cls.__module__ == module.__name__ and not cls.__name__.startswith("_")
+    }
+    undocumented = {
+        f"{cls.__module__}.{cls.__name__}.{name}"
+        for cls in classes
+        for name, _ in methods(cls)
+        if name in vars(cls) and not inspect.getdoc(getattr(cls, name))
     }
     assert set() == undocumented

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Literal, Self, TypeVar
 
 from millstream.commit.application_storage import ApplicationStorage
@@ -39,8 +39,6 @@ from millstream.state.local.cleaning import clean
 from millstream.state.local.directory import open_state_directory
 from millstream.topology.topology import Topology
 from millstream.until import Until, seconds_to_run
-
-__all__ = ["Answer", "State", "Streams"]
 
 _LOGGER = logging.getLogger("millstream")
 _LONGEST_PAUSE_S = 5.0
@@ -81,12 +79,17 @@ class Streams:
         "spark", or "local": all tasks one after the other in this process, with the same commit and the same
         state, without Spark and Java. For small data, and to step through a program with a debugger.
 
-    >>> from millstream import Streams, StreamsBuilder
+    >>> from millstream import Answer, Streams, StreamsBuilder
     >>> builder = StreamsBuilder()
     >>> builder.stream("lines").to("copies")
     >>> app = Streams(builder.build(), app_id="copy")
     >>> app.state.value, app.error
     ('created', None)
+    >>> app.on_state(lambda before, after: print(before.value, "->", after.value))
+    >>> app.on_epoch(lambda result: print(result.manifest.epoch, result.records, result.latency_ms))
+    >>> app.on_restore(lambda progress: print(progress.store, progress.records, progress.total_records))
+    >>> app.on_uncaught(lambda error: Answer.REPLACE if isinstance(error, OSError) else Answer.SHUTDOWN)
+    >>> app.cleanup()  # to begin without local state
     >>> def copy_all() -> None:
     ...     with app:  # closes it at the end
     ...         app.run(until="caught-up")
@@ -94,6 +97,9 @@ class Streams:
     ...     app.start()
     ...     input("Press Enter to end it")
     ...     app.close()
+    >>> app.close()
+    created -> pending shutdown
+    pending shutdown -> not running
     """
 
     def __init__(
@@ -144,52 +150,22 @@ class Streams:
         return self._error
 
     def on_state(self, listener: Callable[[State, State], None]) -> None:
-        """Tell `listener(before, after)` about every change of state.
-
-        >>> from millstream import Streams, StreamsBuilder
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines").to("copies")
-        >>> app = Streams(builder.build(), app_id="copy")
-        >>> app.on_state(lambda before, after: print(before.value, "->", after.value))
-        >>> app.close()
-        created -> pending shutdown
-        pending shutdown -> not running
-        """
+        """Tell `listener(before, after)` about every change of state."""
         self._state_listeners.append(listener)
 
     def on_epoch(self, listener: Callable[[EpochResult], None]) -> None:
-        """Tell `listener(result)` about every epoch that was committed and published.
-
-        >>> from millstream import Streams, StreamsBuilder
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines").to("copies")
-        >>> app = Streams(builder.build(), app_id="copy")
-        >>> app.on_epoch(lambda result: print(result.manifest.epoch, result.records, result.latency_ms))
-        """
+        """Tell `listener(result)` about every epoch that was committed and published."""
         self._epoch_listeners.append(listener)
 
     def on_restore(self, listener: Callable[[Progress], None]) -> None:
         """Tell `listener(progress)` about stores that are restored, a few times a second while it takes.
 
         Set it before the application runs.
-
-        >>> from millstream import Streams, StreamsBuilder
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines").to("copies")
-        >>> app = Streams(builder.build(), app_id="copy")
-        >>> app.on_restore(lambda progress: print(progress.store, progress.records, progress.total_records))
         """
         self._restore_listeners.append(listener)
 
     def on_uncaught(self, handler: Callable[[Exception], Answer]) -> None:
-        """Ask `handler(error)` what to do about an error that nothing else handled.
-
-        >>> from millstream import Answer, Streams, StreamsBuilder
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines").to("copies")
-        >>> app = Streams(builder.build(), app_id="copy")
-        >>> app.on_uncaught(lambda error: Answer.REPLACE if isinstance(error, OSError) else Answer.SHUTDOWN)
-        """
+        """Ask `handler(error)` what to do about an error that nothing else handled."""
         self._uncaught = handler
 
     def start(self) -> None:
@@ -242,12 +218,6 @@ class Streams:
         """Delete the local state of this application. It is restored from the changelogs.
 
         Only before it runs, or after `close()`; refused while any other process runs it, too.
-
-        >>> from millstream import Streams, StreamsBuilder
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines").to("copies")
-        >>> app = Streams(builder.build(), app_id="copy")
-        >>> app.cleanup()
         """
         is_begun = self._state is State.CREATED and self._thread is not None
         if is_begun or self._state not in {State.CREATED, State.NOT_RUNNING, State.ERROR}:
@@ -376,12 +346,7 @@ class Streams:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _replica(self, kind: type[R], name: str) -> R:
@@ -521,12 +486,7 @@ class _Signals:
         self.catch()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-__all__ = ["milliseconds"]
-
 
 def milliseconds(duration: int | timedelta) -> int:
     """A duration in whole milliseconds.

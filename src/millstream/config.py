@@ -151,15 +151,13 @@ class StreamsConfig:
             field = f"{kind.value}_handler"
             handler = getattr(self, field)
             if not callable(handler):
-                message = (
+                raise ConfigError(
                     f"{field} is {handler!r}, which can't be called. Remedy: use one of millstream.handlers"
                 )
-                raise ConfigError(message)
             if handler is handlers.dead_letter and self.dead_letter_topic is None:
-                message = (
+                raise ConfigError(
                     f"{field} is handlers.dead_letter, but there is no dead_letter_topic. Remedy: set one"
                 )
-                raise ConfigError(message)
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None) -> StreamsConfig:
@@ -272,8 +270,7 @@ def _function(module: ModuleType, name: str, value: Any, where: str) -> Any:
 
 def _check_at_least(name: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        message = f"{name} is {value!r}, but it must be a whole number of at least {least}"
-        raise ConfigError(message)
+        raise ConfigError(f"{name} is {value!r}, but it must be a whole number of at least {least}")
 
 
 def check_application_id(application_id: str) -> str:
@@ -283,9 +280,8 @@ def check_application_id(application_id: str) -> str:
     'word-count'
     """
     if not _APPLICATION_ID.fullmatch(application_id):
-        message = (
+        raise ConfigError(
             f"{application_id!r} can't be an application id: it names folders and topics. "
             "Remedy: use letters, digits, '.', '_' and '-', at most 200 of them, and no '.' at the beginning"
         )
-        raise ConfigError(message)
     return application_id

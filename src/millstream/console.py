@@ -17,8 +17,6 @@ from rich.table import Table
 
 from millstream.threads import repeated
 
-__all__ = ["Figures", "Watcher"]
-
 _PLAIN_EVERY_S = 1.0
 _FOLLOW_EVERY_S = 0.25
 

@@ -24,23 +24,6 @@ trip between processes.
 
 from __future__ import annotations
 
-__all__ = [
-    "ConfigError",
-    "DeserializationError",
-    "DriverClosedError",
-    "InvalidTimestampError",
-    "LateRecordError",
-    "MillstreamError",
-    "MixedTypesError",
-    "ProcessingError",
-    "ProductionError",
-    "SerdeError",
-    "SerializationError",
-    "StoreError",
-    "TopologyError",
-    "UnknownStoreError",
-]
-
 
 class MillstreamError(Exception):
     """Base class of every error in this module.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
-__all__ = ["OffsetReset", "how_to_reset", "is_offset_reset", "reset_time"]
-
 OffsetReset: TypeAlias = "Literal['earliest', 'latest'] | int | datetime | timedelta"
 """A time is in milliseconds or a datetime with its zone; a timedelta is so long before the first look."""
 

@@ -7,20 +7,9 @@ All are immutable values: equal when their fields are equal, safe to share, and 
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, dataclass
-from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NoReturn, Self, TypeAlias, TypeVar
 
 from millstream.errors import InvalidTimestampError
-
-__all__ = [
-    "FixedKeyRecord",
-    "Headers",
-    "Record",
-    "RecordMetadata",
-    "ValueAndTimestamp",
-    "VersionedRecord",
-    "Window",
-    "Windowed",
-]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -66,6 +55,22 @@ class _Timed(Generic[K_co, V_co]):
         _set_timestamp(self, timestamp)
         _set_headers(self, headers)
 
+    def with_timestamp(self, timestamp: int) -> Self:
+        """Return the same record at another time (milliseconds).
+
+        >>> Record("a", 1, 5).with_timestamp(6).timestamp
+        6
+        """
+        return type(self)(self.key, self.value, timestamp, self.headers)
+
+    def with_headers(self, headers: Headers) -> Self:
+        """Return the same record with other headers.
+
+        >>> FixedKeyRecord("a", 1, 5).with_headers((("trace", b"7"),)).headers
+        (('trace', b'7'),)
+        """
+        return type(self)(self.key, self.value, self.timestamp, headers)
+
 
 _set_key, _set_value, _set_timestamp, _set_headers = (
     vars(_Timed)[name].__set__ for name in ("key", "value", "timestamp", "headers")
@@ -108,22 +113,6 @@ class Record(_Timed[K_co, V_co]):
         """
         return Record(self.key, value, self.timestamp, self.headers)
 
-    def with_timestamp(self, timestamp: int) -> Record[K_co, V_co]:
-        """Return the same record at another time (milliseconds).
-
-        >>> Record("a", 1, 5).with_timestamp(6).timestamp
-        6
-        """
-        return Record(self.key, self.value, timestamp, self.headers)
-
-    def with_headers(self, headers: Headers) -> Record[K_co, V_co]:
-        """Return the same record with other headers.
-
-        >>> Record("a", 1, 5).with_headers((("trace", b"7"),)).headers
-        (('trace', b'7'),)
-        """
-        return Record(self.key, self.value, self.timestamp, headers)
-
 
 @_mend_frozen
 class FixedKeyRecord(_Timed[K_co, V_co]):
@@ -142,22 +131,6 @@ class FixedKeyRecord(_Timed[K_co, V_co]):
         'one'
         """
         return FixedKeyRecord(self.key, value, self.timestamp, self.headers)
-
-    def with_timestamp(self, timestamp: int) -> FixedKeyRecord[K_co, V_co]:
-        """Return the same record at another time (milliseconds).
-
-        >>> FixedKeyRecord("a", 1, 5).with_timestamp(6).timestamp
-        6
-        """
-        return FixedKeyRecord(self.key, self.value, timestamp, self.headers)
-
-    def with_headers(self, headers: Headers) -> FixedKeyRecord[K_co, V_co]:
-        """Return the same record with other headers.
-
-        >>> FixedKeyRecord("a", 1, 5).with_headers((("trace", b"7"),)).headers
-        (('trace', b'7'),)
-        """
-        return FixedKeyRecord(self.key, self.value, self.timestamp, headers)
 
 
 @dataclass(frozen=True, slots=True)

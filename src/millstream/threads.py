@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-__all__ = ["repeated", "with_timeout"]
-
 T = TypeVar("T")
 
 

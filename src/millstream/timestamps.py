@@ -28,12 +28,11 @@ def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     del partition_time
     timestamp: int = record.timestamp
     if timestamp < 0:
-        message = (
+        raise InvalidTimestampError(
             f"the timestamp is {timestamp}, which is negative. Likely cause: the producer set none. "
             "Remedy: choose another timestamp_extractor, such as timestamps.skip_invalid_timestamp or "
             "timestamps.use_partition_time_on_invalid_timestamp"
         )
-        raise InvalidTimestampError(message)
     return timestamp
 
 
@@ -60,11 +59,10 @@ def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) ->
     if timestamp >= 0:
         return timestamp
     if partition_time < 0:
-        message = (
+        raise InvalidTimestampError(
             f"the timestamp is {timestamp} and its partition has no earlier one to use instead. "
             "Remedy: choose another timestamp_extractor"
         )
-        raise InvalidTimestampError(message)
     return partition_time
 
 

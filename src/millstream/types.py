@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import NewType
 
-__all__ = ["Attempt", "Epoch", "Offset", "Partition", "Term", "Version"]
-
 Epoch = NewType("Epoch", int)
 """One micro-batch of an application: 1 is the first, 0 is "before anything"."""
 

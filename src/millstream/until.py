@@ -10,8 +10,6 @@ from typing import Any, Literal, TypeAlias
 
 from millstream.errors import ConfigError
 
-__all__ = ["Until", "seconds_to_run"]
-
 Until: TypeAlias = "Literal['caught-up'] | float | timedelta | Callable[[Any], bool] | None"
 """A number is in seconds; a function is called with the application after each epoch."""
 

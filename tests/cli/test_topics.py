@@ -46,6 +46,18 @@ def test_a_topic_is_created_listed_and_described(run: Run) -> None:
     assert [path.name for path in Path.cwd().iterdir()] == ["millstream-data"]
 
 
+@pytest.mark.parametrize("kind", ["append-time", "LogAppendTime"])
+def test_a_topic_of_ingestion_time_gives_its_records_the_time_of_their_arrival(run: Run, kind: str) -> None:
+    run("create", "events", "--timestamp-type", kind)
+    run("produce", "events", "--timestamp", "5", stdin="a\n")
+    (line,) = run("consume", "events", "--json").stdout.splitlines()
+    assert json.loads(line)["timestamp"] > 1_700_000_000_000
+    assert "append-time" in run("describe", "events").stdout
+    assert (
+        "Invalid value for '--timestamp-type'" in run("create", "x", "--timestamp-type", "x", status=2).stderr
+    )
+
+
 def test_a_topic_keeps_what_it_was_told_to_keep(run: Run) -> None:
     run("create", "clicks", "--retention-ms", "1000", "--retention-bytes", "5000", "--compact")
     assert run("describe", "clicks").stdout.splitlines()[0] == (

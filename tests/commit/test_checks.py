@@ -11,19 +11,16 @@ from tests.simulation.fault_executor import Executor
 from tests.simulation.fault_programs import APPLICATIONS
 from tests.simulation.fault_world import World
 
-from millstream.commit.coordinator import (
-    CommitCoordinator,
-    CoordinatorSettings,
-    EpochMismatchError,
-    WrongInstanceError,
-)
-from millstream.commit.epoch_job import EpochJob, Sent, TaskReport, WrongInstance
+from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
+from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
 from millstream.commit.lease import LeaseLostError
 from millstream.commit.publisher import EmbeddedPublisher
+from millstream.commit.reports import EpochMismatchError, WrongInstanceError
 from millstream.durable import DiskFullError
 from millstream.engine.local import MAX_RUNS
 from millstream.log.embedded.file_log import FileLog
 from millstream.state.errors import TaskLockedError
+from millstream.task.shuffle_block import Sent
 
 
 def planned(world: World) -> tuple[Executor, EpochJob]:

@@ -32,7 +32,7 @@ from millstream.commit.manifest import Manifest, ManifestChain, TaskEntry
 from millstream.commit.sealed_file import SealedContent, write_sealed
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.api import LogRecordBatch, SealedRange, Stamp
-from millstream.log.embedded.file_log import Limits
+from millstream.log.embedded.partition import Limits
 from millstream.maintenance import maintenance
 from millstream.maintenance.maintenance import maintain
 from millstream.maintenance.retention import PinnedEpochs

@@ -13,7 +13,7 @@ from tests.state.small_app import FastFiles, SmallApp
 from millstream.log import TopicPartition
 from millstream.log.api import LogRecordBatch
 from millstream.log.embedded import reader
-from millstream.log.embedded.file_log import Limits
+from millstream.log.embedded.partition import Limits
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog import follow as following
 from millstream.state.changelog.follow import Progress, StorePosition, Target, follow

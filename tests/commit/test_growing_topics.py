@@ -12,7 +12,8 @@ from tests.simulation.executor import InProcessExecutor
 from tests.task.kit import STRINGS
 
 from millstream import Processor, Record, StreamsBuilder, Topology, stores
-from millstream.commit.coordinator import CoordinatorSettings, PlanChangedError
+from millstream.commit.coordinator import CoordinatorSettings
+from millstream.commit.plan_changes import PlanChangedError
 from millstream.errors import TopologyError
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.types import Offset, Partition

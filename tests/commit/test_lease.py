@@ -17,8 +17,9 @@ import pytest
 from millstream.commit import lease
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import Lease, LeaseHeldError, LeaseLostError, Owner, acquire, running_owner
-from millstream.commit.process import boot_id, process_started
+from millstream.commit.process import process_started
 from millstream.durable import DamagedFileError
+from millstream.state.local.directory import boot_id
 from millstream.types import Term
 
 TTL_MS = 30_000

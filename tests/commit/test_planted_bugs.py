@@ -19,10 +19,11 @@ from tests.simulation.faulty_files import FaultyFiles
 from millstream import KStream, Processor, Record, Store, StreamsBuilder, Topology, serdes, stores
 from millstream.commit import worker as step
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.coordinator import CommitCoordinator, EpochMismatchError
+from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.epoch import CommittedEpoch
 from millstream.commit.lease import Lease, LeaseHeldError, LeaseLostError
 from millstream.commit.manifest import Manifest
+from millstream.commit.reports import EpochMismatchError
 from millstream.durable import Chunk, FileLayer, create_exclusive, publish_exclusive
 from millstream.log.embedded.index import PartitionIndex
 from millstream.log.errors import DamagedLogError
@@ -99,7 +100,8 @@ def the_power_fails_after_an_epoch(world: World) -> None:
 def applies_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     def process(*args: Any) -> TaskResult:
         given = inspect.signature(real).bind(*args).arguments
-        job, sub, entry, backends = (given[name] for name in ("job", "sub", "entry", "backends"))
+        run, backends = given["run"], given["backends"]
+        job, sub, entry = run.job, run.sub, run.entry
         sealed = real(*args)
         for name, spec in sub.stores.items():
             position = entry.changelogs.get(name, 0) if entry is not None else 0

@@ -17,8 +17,9 @@ from tests.simulation.executor import InProcessExecutor
 from millstream import StreamsBuilder, StreamsConfig, failpoints, handlers, serdes, timestamps
 from millstream.cli.topics import topics
 from millstream.commit import source_offsets
-from millstream.commit.coordinator import CoordinatorSettings, PlanChangedError
+from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.epoch_job import PlannedTask
+from millstream.commit.plan_changes import PlanChangedError
 from millstream.commit.source_changelog import SourceReuseError, compaction_bound
 from millstream.commit.worker import opened_stores
 from millstream.durable import held_lock

@@ -17,8 +17,8 @@ from tests.state.small_app import FastFiles
 from millstream import Processor, Record, StreamsBuilder, Topology, serdes, stores
 from millstream.commit import coordinator as commit
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.coordinator import PlanChangedError
 from millstream.commit.manifest import Manifest, ManifestChain
+from millstream.commit.plan_changes import PlanChangedError
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.query.replica import StoreReplica
 from millstream.state.backends import memory

@@ -69,6 +69,21 @@ def test_both_ways_count_the_same() -> None:
     assert [sorted(counts) for counts in found[0]] == [["x", "y", "z"], ["y", "z"]]
 
 
+def test_repartitions_behind_the_same_filter_are_merged() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[str, str] = builder.stream("in", key=serdes.string, value=serdes.string)
+    filtered = stream.select_key(lambda _key, value: value).filter(lambda _key, value: value != "x")
+    filtered.group_by_key().count(store="one")
+    filtered.group_by_key().reduce(lambda one, other: one + other, store="two")
+    topology = builder.build(optimization="all")
+    assert repartitions(topology) == ["one-repartition"]
+    with TopologyTestDriver(topology) as driver:
+        driver.input_topic("in", key=serdes.string, value=serdes.string).pipe_all(
+            [("k", "x"), ("k", "y"), ("k", "y")]
+        )
+        assert [list(driver.store(store).all()) for store in ("one", "two")] == [[("y", 2)], [("y", "yy")]]
+
+
 class Echo(FixedKeyProcessor[Any, Any, Any]):
     def process(self, record: FixedKeyRecord[Any, Any]) -> None:
         self.context.forward(record)

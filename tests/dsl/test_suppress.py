@@ -116,8 +116,8 @@ def test_a_table_without_windows_has_none_to_wait_for() -> None:
         (
             lambda: Suppressed.until_time_limit(5, when_full="give up"),  # type: ignore[arg-type]
             (
-                "Suppressed.until_time_limit can't do 'give up' when it is full. Remedy: 'emit-early' to send "
-                "the oldest updates on, or 'shut-down' to end the application"
+                "Suppressed.until_time_limit can't do 'give up' when it is full. Remedy: 'emit-early' to "
+                "send the oldest updates on, or 'shut-down' to end the application"
             ),
         ),
     ],

@@ -86,20 +86,21 @@ def run_engine(
     else:
         runner = CutRunner(built.topology, rows_per_commit=rows_per_commit, **settings)
     value: Any = serdes.json if spec.serdes == "explicit" else serdes.int64
-    with runner, _columns_for_any_number() if as_if_many else nullcontext():
+    with runner, columns_for_any_number() if as_if_many else nullcontext():
         for epoch in epochs:
             raws = _raws(epoch.records, value.serialize)
-            runner.run_epoch(list(map(_in_arrow, raws)) if as_if_many else raws, now_ms=epoch.now_ms)
+            runner.run_epoch(list(map(in_arrow, raws)) if as_if_many else raws, now_ms=epoch.now_ms)
         return _engine_results(runner, built, value.deserialize)
 
 
 @contextmanager
-def _columns_for_any_number() -> Iterator[None]:
+def columns_for_any_number() -> Iterator[None]:
+    """No batch is too small for columns."""
     with patch.multiple(column, MANY_ROWS=0, FEW_ROWS=-1):
         yield
 
 
-def _in_arrow(raw: RawBatch) -> RawBatch:
+def in_arrow(raw: RawBatch) -> RawBatch:
     """The same records as a log has them."""
     rows = record_batch(raw.keys, raw.values, raw.timestamps, raw.headers)
     return replace(RawBatch.of(raw.topic, raw.partition, 0, rows), offsets=raw.offsets)

@@ -22,7 +22,8 @@ from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
 from millstream.engine.api import DurableEpoch
 from millstream.engine.local import LocalEngine
-from millstream.log.embedded.file_log import FileLog, Limits
+from millstream.log.embedded.file_log import FileLog
+from millstream.log.embedded.partition import Limits
 from millstream.maintenance.maintenance import Maintenance, MaintenanceReport
 from millstream.maintenance.snapshot_schedule import schedule_of
 from millstream.maintenance.snapshots import pinned_epochs, snapshot_task, storage_of, warn_of

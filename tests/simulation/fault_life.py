@@ -35,7 +35,8 @@ from millstream.config import StreamsConfig
 from millstream.durable import FileLayer
 from millstream.log.api import DELETE_RETENTION_MS, TopicConfig, TopicPartition
 from millstream.log.blocks import record_batch
-from millstream.log.embedded.file_log import FileLog, Limits
+from millstream.log.embedded.file_log import FileLog
+from millstream.log.embedded.partition import Limits
 from millstream.maintenance.snapshots import snapshot_task
 from millstream.state.backends.lmdb import LmdbSupplier
 from millstream.state.changelog.follow import Progress

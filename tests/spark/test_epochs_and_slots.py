@@ -11,8 +11,8 @@ from tests.spark.lab import Lab
 from tests.spark.programs import COUNTING, check_exact, counted, one_level, two_levels, words
 
 from millstream import StreamsBuilder, serdes
-from millstream.commit.coordinator import PlanChangedError
 from millstream.commit.epoch_job import PlannedTask
+from millstream.commit.plan_changes import PlanChangedError
 from millstream.commit.targets import Targets
 from millstream.engine.spark.engine import SparkEngine
 from millstream.engine.spark.slots import Slots

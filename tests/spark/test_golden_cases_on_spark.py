@@ -13,7 +13,7 @@ from tests.semantics.test_golden_cases import CASES, RIGHTED
 from tests.spark.golden_case import GoldenCase
 from tests.spark.many import ManyApplications
 
-from millstream.commit.coordinator import PlanNotSupportedError
+from millstream.commit.checks import PlanNotSupportedError
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -7,7 +7,7 @@ from tests.simulation.executor import InProcessExecutor
 from tests.spark.lab import Lab
 
 from millstream import StreamsBuilder, Topology, serdes
-from millstream.commit.coordinator import PlanChangedError
+from millstream.commit.plan_changes import PlanChangedError
 
 
 def program(

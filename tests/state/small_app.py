@@ -20,7 +20,7 @@ from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.worker import apply_commit
 from millstream.durable.layer import OS_FILES, FileLayer, OsFileLayer
 from millstream.log import FileLog, TopicPartition, record_batch
-from millstream.log.embedded.file_log import Limits
+from millstream.log.embedded.partition import Limits
 from millstream.state.backends import memory, supplier
 from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
 from millstream.types import Offset, Partition

@@ -16,7 +16,7 @@ from tests.simulation.executor import InProcessExecutor
 from tests.state.small_app import SmallApp
 
 from millstream import Processor, Record, StoreBuilder, StreamsBuilder, Topology, serdes
-from millstream.commit.coordinator import PlanChangedError
+from millstream.commit.plan_changes import PlanChangedError
 from millstream.durable import UnsafeFolderError, UnsuitableStorageError
 from millstream.durable.layer import OsFileLayer
 from millstream.state.backends.folder import FORMAT_FILE

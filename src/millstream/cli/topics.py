@@ -28,6 +28,11 @@ from millstream.types import Offset, Partition
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULT_LOG: Final = "file:./millstream-data"
+_TIMESTAMP_TYPES: Final = {kind.value: kind for kind in TimestampType} | {
+    "CreateTime": TimestampType.CREATE_TIME,
+    "LogAppendTime": TimestampType.LOG_APPEND_TIME,
+}
+"""Our names, and those of Kafka's message.timestamp.type."""
 
 
 def _log_option(command: F) -> F:
@@ -87,8 +92,9 @@ def topics() -> None:
 @_log_option
 @click.option("-p", "--partitions", type=click.IntRange(1), default=1, show_default=True)
 @click.option(
+    "--timestamp-type",
     "--timestamps",
-    type=click.Choice([kind.value for kind in TimestampType]),
+    type=click.Choice(list(_TIMESTAMP_TYPES)),
     default=TimestampType.CREATE_TIME.value,
     show_default=True,
     help="Whose clock gives a record its time: the producer's or the log's.",
@@ -101,7 +107,7 @@ def create(
     topic: str,
     log: FileLog,
     partitions: int,
-    timestamps: str,
+    timestamp_type: str,
     retention_ms: int | None,
     retention_bytes: int | None,
     *,
@@ -113,11 +119,12 @@ def create(
     \b
     Examples:
       millstream topics create lines
-      millstream topics create orders --partitions 4 --timestamps append-time
+      millstream topics create orders --partitions 4 --timestamp-type append-time
       millstream topics create clicks --retention-ms 604800000
       millstream topics create customers --compact
     """
-    config = TopicConfig(partitions, TimestampType(timestamps), retention_ms, retention_bytes, compact)
+    kind = _TIMESTAMP_TYPES[timestamp_type]
+    config = TopicConfig(partitions, kind, retention_ms, retention_bytes, compact)
     try:
         log.create_topic(topic, config)
     except TopicExistsError:

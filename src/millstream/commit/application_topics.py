@@ -16,8 +16,6 @@ from millstream.log.api import Log, TopicConfig
 from millstream.state.changelog.rows import changelog_topic
 from millstream.topology.plan import Plan, SubTopology
 
-__all__ = ["ApplicationTopics"]
-
 
 class ApplicationTopics:
     """Finds the topics of one application, makes those that are missing, and counts their partitions."""

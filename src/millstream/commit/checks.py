@@ -15,13 +15,6 @@ from millstream.state.changelog.rows import changelog_topic
 from millstream.topology.plan import Plan
 from millstream.types import Partition
 
-__all__ = [
-    "ForeignChangelogError",
-    "PlanNotSupportedError",
-    "check_changelogs",
-    "check_runnable",
-]
-
 
 class PlanNotSupportedError(MillstreamError):
     """The topology needs something that epochs can't do yet."""

@@ -15,16 +15,12 @@ from dataclasses import dataclass, replace
 from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.application_topics import ApplicationTopics
-from millstream.commit.checks import (
-    PlanNotSupportedError,
-    check_changelogs,
-    check_runnable,
-)
+from millstream.commit.checks import check_changelogs, check_runnable
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.lease import Lease, Owner, acquire
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.manifest_retention import ManifestRetention
-from millstream.commit.plan_changes import PlanChangedError, check_plan
+from millstream.commit.plan_changes import check_plan
 from millstream.commit.publisher import Publisher
 from millstream.commit.reports import (
     EpochMismatchError,
@@ -45,14 +41,6 @@ from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.plan import Plan
 from millstream.topology.stored_types import stored_types
 from millstream.types import Epoch, Partition
-
-__all__ = [
-    "CommitCoordinator",
-    "EpochMismatchError",
-    "PlanChangedError",
-    "PlanNotSupportedError",
-    "WrongInstanceError",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +297,9 @@ class CommitCoordinator:
 
     def _commit(self, manifest: Manifest, writers: Iterable[str]) -> None:
         if self._head is not None and self._published != self._head.epoch:
-            message = (
+            raise EpochMismatchError(
                 f"epoch {manifest.epoch} can't be committed before epoch {self._head.epoch} is published"
             )
-            raise EpochMismatchError(message)
         check_changelogs(self.storage.application_id, self._log, self.plan, self._head, writers)
         self.lease.verify()
         # The epoch is committed by the manifest alone: what fails from here on does not undo it.

@@ -32,8 +32,6 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from millstream import failpoints
 from millstream.commit.epoch_job import WrongInstance
 
-__all__ = ["CommittedEpoch", "Coordinator", "TaskRunner", "run_epoch"]
-
 J = TypeVar("J")
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)

@@ -12,8 +12,6 @@ from millstream.task.shuffle_block import Sent
 from millstream.task.task import TaskState
 from millstream.types import Attempt, Epoch, Offset, Partition, Term
 
-__all__ = ["Cut", "EpochJob", "PlannedTask", "Sent", "TaskReport", "WrongInstance"]
-
 Cut = Mapping[str, Mapping[Partition, tuple[Offset, Offset]]]
 """Per source topic and partition, the offsets from and to (exclusive) which an epoch reads."""
 

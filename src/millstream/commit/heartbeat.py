@@ -8,8 +8,6 @@ from millstream.commit.lease import Lease
 from millstream.errors import MillstreamError
 from millstream.threads import repeated
 
-__all__ = ["kept_alive"]
-
 _BEATS_PER_TTL = 3
 
 

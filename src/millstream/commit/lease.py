@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.process import boot_id, process_is_alive, process_started
+from millstream.commit.process import process_is_alive, process_started
 from millstream.durable import (
     FrameKind,
     ensure_private_folder,
@@ -30,10 +30,8 @@ from millstream.durable import (
 )
 from millstream.errors import MillstreamError
 from millstream.state.errors import StateInUseError
-from millstream.state.local.directory import StateDirectory, noted_log
+from millstream.state.local.directory import StateDirectory, boot_id, noted_log
 from millstream.types import Term
-
-__all__ = ["Lease", "LeaseHeldError", "LeaseLostError", "Owner", "acquire", "check_not_run", "running_owner"]
 
 _CLAIM: Final = FrameKind(b"MSLC", version=1, max_bytes=4096)
 _RENEWAL: Final = FrameKind(b"MSLR", version=1, max_bytes=4096)

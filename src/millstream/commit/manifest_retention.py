@@ -19,8 +19,6 @@ from typing import Final, NamedTuple
 
 from millstream.commit.manifest import Manifest, TaskEntry
 
-__all__ = ["Gone", "ManifestRetention", "Urgency"]
-
 _FEWEST: Final = 2
 """Whatever they take: a reader that finds the head not published yet takes the one before it."""
 _KEPT_PART: Final = 16

@@ -17,8 +17,6 @@ from millstream.errors import MillstreamError
 from millstream.topology.plan import Plan
 from millstream.topology.stored_types import KeyValueTypes, StoredTypes
 
-__all__ = ["PlanChangedError", "check_plan", "check_store", "incompatible_changes"]
-
 
 class PlanChangedError(MillstreamError):
     """The program was changed in a way that the committed state does not fit."""

@@ -5,10 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from millstream.state.local.directory import boot_id
-
-__all__ = ["boot_id", "process_is_alive", "process_started"]
-
 
 def process_started(pid: int) -> str | None:
     """When a process was started, as the system tells it; None if there is none or it is not told."""

@@ -13,8 +13,6 @@ from millstream.commit.manifest import LostManifestError, Manifest, Section
 from millstream.log.api import SealedLog, SealedRange, Stamp, TopicPartition
 from millstream.types import Partition
 
-__all__ = ["EmbeddedPublisher", "Publisher"]
-
 
 class Publisher(Protocol):
     """Publishes the epochs of one application, in their order."""
@@ -29,7 +27,7 @@ class Publisher(Protocol):
         """
 
 
-class EmbeddedPublisher:
+class EmbeddedPublisher(Publisher):
     """Topic indexes take sealed rows in at the next offsets, each entry with (application, task, epoch)."""
 
     def __init__(self, storage: ApplicationStorage, log: SealedLog) -> None:
@@ -37,7 +35,6 @@ class EmbeddedPublisher:
         self._log = log
 
     def check_head(self, head: Manifest | None) -> None:
-        """See `Publisher.check_head`."""
         last = 0 if head is None else head.epoch
         for topic in self._log.topics():
             for number in range(self._log.config(topic).partitions):
@@ -53,7 +50,6 @@ class EmbeddedPublisher:
                         )
 
     def publish(self, manifest: Manifest) -> None:
-        """See `Publisher.publish`."""
         self._log.publish_all(
             (TopicPartition(section.topic, section.partition), _range(manifest, task_id, section))
             for task_id in manifest.sealed

@@ -35,8 +35,6 @@ from millstream.durable import (
 from millstream.log.blocks import decode_block, decode_header, encode_blocks, summary
 from millstream.types import Epoch, Partition
 
-__all__ = ["NO_FILE", "SealedContent", "SealedFile", "read_sealed", "write_sealed"]
-
 _DIRECTORY: Final = FrameKind(b"MSSD", version=1, max_bytes=64 << 20)
 _TAIL: Final = struct.Struct("<Q8s")
 _MAGIC: Final = b"MSSEALED"

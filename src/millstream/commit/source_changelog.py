@@ -31,16 +31,6 @@ from millstream.timestamps import fail_on_invalid_timestamp
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Epoch, Offset, Partition
 
-__all__ = [
-    "SourceReuseError",
-    "being_rewritten",
-    "check_nothing_skipped",
-    "check_retention",
-    "check_timestamps",
-    "compaction_bound",
-    "reused_sources",
-]
-
 _REMEDY = "build the topology without the optimisation reuse_ktable_source_topics"
 
 

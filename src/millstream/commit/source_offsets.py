@@ -23,8 +23,6 @@ from millstream.offset_reset import OffsetReset, reset_time
 from millstream.topology.plan import Plan
 from millstream.types import Offset, Partition
 
-__all__ = ["SourceOffsets"]
-
 _SETTLE_MS: Final = 1_000
 """How long an epoch waits in all for others who compact topics; what they are still at is read later."""
 

@@ -11,8 +11,6 @@ from millstream.commit.epoch_job import PlannedTask
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.topology.plan import Plan
 
-__all__ = ["Targets"]
-
 
 class Targets:
     """The tasks of an epoch by what they take from repartitions."""

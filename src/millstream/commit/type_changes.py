@@ -10,8 +10,6 @@ from millstream.commit.manifest import Manifest
 from millstream.serdes.descriptor import SerdeDescriptor, incompatibility, with_inferred
 from millstream.topology.stored_types import KeyValueTypes, StoredTypes
 
-__all__ = ["incompatible_types", "store_changes"]
-
 InferredType = Callable[[str, str], str | None]
 
 

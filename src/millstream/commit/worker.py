@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.epoch_job import EpochJob, PlannedTask, Sent, TaskReport, WrongInstance
+from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import ManifestChain, TaskEntry
 from millstream.commit.sealed_file import NO_FILE, SealedContent, SealedFile, read_sealed, write_sealed
 from millstream.commit.source_changelog import check_nothing_skipped, check_timestamps
@@ -36,13 +36,11 @@ from millstream.task.metrics import Metrics
 from millstream.task.records import RawBatch, joined, record_batch_of
 from millstream.task.routing import by_partition
 from millstream.task.serde_book import SerdeBook
-from millstream.task.shuffle_block import ShuffleBlock, shuffle_block_of
+from millstream.task.shuffle_block import Sent, ShuffleBlock, shuffle_block_of
 from millstream.task.stage_timer import StageTimer
 from millstream.task.task import Task, TaskEnvironment, TaskResult, TaskState
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Attempt, Epoch, Offset, Partition, Version
-
-__all__ = ["Worker", "apply_commit", "is_known", "opened_stores", "run_task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +74,15 @@ def run_task(
     6. Report.
     """
     stages = StageTimer()
-    sub = worker.subtopology(planned.subtopology)
-    entry = job.entries.get(planned.task_id)
-    inputs = _Inputs(worker, job, sub, planned, entry, blocks)
-    raws = inputs.raws()
+    run = _TaskRun.of(worker, job, planned, blocks, attempt)
+    sub, entry = run.sub, run.entry
+    raws = run.raws()
     stages.ended("read")
     if not raws and not job.tick:
-        return _idle(worker, job, sub, planned, entry, inputs, attempt)
+        return _idle(run)
     # 3.
     check_timestamps(sub, worker.config)
-    elsewhere = _wrong_instance(worker, sub, planned, entry)
+    elsewhere = _wrong_instance(run)
     if elsewhere is not None:
         return elsewhere, []
     with opened_stores(worker, sub, planned, entry) as backends:
@@ -94,7 +91,7 @@ def run_task(
         # 4.
         book = _book(job, blocks)
         metrics = Metrics()
-        result = _process(worker, job, sub, planned, entry, raws, backends, book, metrics)
+        result = _process(run, raws, backends, book, metrics)
         check_nothing_skipped(sub, worker.log, planned.task_id, metrics)
         worker.metrics.merge(metrics)
         state_size = sum(
@@ -103,19 +100,18 @@ def run_task(
         stages.ended("process")
         failpoints.hit("commit.processed")
     # 5.
-    internal = worker.plan.repartition_topics
     published: dict[tuple[str, Partition], list[RawBatch]] = {}
     sent_rows: dict[tuple[str, Partition], list[RawBatch]] = {}
     for output in result.outputs:
-        target = sent_rows if output.topic in internal else published
+        target = sent_rows if output.topic in worker.plan.repartition_topics else published
         for partition, rows in by_partition(output, job.partitions_of(output.topic), planned.partition):
             target.setdefault((output.topic, partition), []).append(rows)
-    file = _seal(worker, job, sub, planned, attempt, result, published)
+    file = _seal(run, result, published)
     stages.ended("seal")
     failpoints.hit("commit.sealed")
     # 6.
     inferred_types = tuple((name, part, kind) for (name, part), kind in sorted(book.inferred_types().items()))
-    out = _shuffle_blocks(job, sub, planned, attempt, sent_rows, internal, inferred_types)
+    out = _shuffle_blocks(run, sent_rows, inferred_types)
     stages.ended("pack")
     report = TaskReport(
         task_id=planned.task_id,
@@ -126,9 +122,9 @@ def run_task(
         changelog_counts={
             name: len(result.changelogs[name]) for name, spec in sub.stores.items() if spec.has_changelog
         },
-        repartitioned=inputs.repartitioned(),
+        repartitioned=run.repartitioned(),
         sent={(block.topic, block.partition): block.sent() for block in out},
-        consumed=inputs.consumed(),
+        consumed=run.consumed(),
         inferred_types=inferred_types,
         records=sum(len(raw) for raw in raws),
         commit_requested=result.commit_requested,
@@ -150,26 +146,32 @@ def apply_commit(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> None
     failpoints.hit("commit.applied")
 
 
-class _Inputs:
-    """Where a task's records come from: its own partitions of the cut, and repartitions."""
+@dataclass(frozen=True, slots=True)
+class _TaskRun:
+    """One attempt of a task. Its records come from its partitions of the cut, and from repartitions."""
 
-    def __init__(
-        self,
+    worker: Worker
+    job: EpochJob
+    planned: PlannedTask
+    sub: SubTopology
+    entry: TaskEntry | None
+    """The task as the head names it."""
+    blocks: Sequence[ShuffleBlock]
+    """By topic and sender."""
+    attempt: Attempt
+
+    @classmethod
+    def of(
+        cls,
         worker: Worker,
         job: EpochJob,
-        sub: SubTopology,
         planned: PlannedTask,
-        entry: TaskEntry | None,
         blocks: Sequence[ShuffleBlock],
-    ) -> None:
-        self._worker = worker
-        self._job = job
-        self._sub = sub
-        self._planned = planned
-        self._shuffle_blocks = sorted(blocks, key=lambda block: (block.topic, _task_order(block.sender)))
-        self._offsets = (
-            {(topic, partition): count for topic, partition, count in entry.repartitioned} if entry else {}
-        )
+        attempt: Attempt,
+    ) -> _TaskRun:
+        sub, entry = worker.subtopology(planned.subtopology), job.entries.get(planned.task_id)
+        ordered = sorted(blocks, key=lambda block: (block.topic, _task_order(block.sender)))
+        return cls(worker, job, planned, sub, entry, ordered, attempt)
 
     def raws(self) -> list[RawBatch]:
         """All records of the epoch, per partition or sender, those without records left out."""
@@ -177,30 +179,34 @@ class _Inputs:
 
     def repartitioned(self) -> dict[tuple[str, Partition], int]:
         """How many rows came through each repartition so far, this epoch included."""
-        counts = dict(self._offsets)
-        for block in self._shuffle_blocks:
+        counts = self._repartitioned_before()
+        for block in self.blocks:
             place = (block.topic, block.partition)
             counts[place] = counts.get(place, 0) + block.count
         return counts
 
     def consumed(self) -> dict[tuple[str, str], Sent]:
         """What was taken in, by topic and sender, as computed here: not as the sender said."""
-        return {(block.topic, block.sender): block.sent() for block in self._shuffle_blocks}
+        return {(block.topic, block.sender): block.sent() for block in self.blocks}
 
     def _from_log(self) -> Iterator[RawBatch]:
-        partition = self._planned.partition
-        for topic, partitions in sorted(self._job.cut.items()):
-            if partition in partitions and self._sub.source_of(topic) is not None:
+        partition = self.planned.partition
+        for topic, partitions in sorted(self.job.cut.items()):
+            if partition in partitions and self.sub.source_of(topic) is not None:
                 start, end = partitions[partition]
-                yield read_range(self._worker.log, TopicPartition(topic, partition), start, end)
+                yield read_range(self.worker.log, TopicPartition(topic, partition), start, end)
 
     def _from_shuffle(self) -> Iterator[RawBatch]:
-        offsets = dict(self._offsets)
-        for block in self._shuffle_blocks:
+        offsets = self._repartitioned_before()
+        for block in self.blocks:
             place = (block.topic, block.partition)
             start = offsets.get(place, 0)
             offsets[place] = start + block.count
             yield block.rows(start)
+
+    def _repartitioned_before(self) -> dict[tuple[str, Partition], int]:
+        rows = () if self.entry is None else self.entry.repartitioned
+        return {(topic, partition): count for topic, partition, count in rows}
 
 
 def read_range(log: Log, place: TopicPartition, start: Offset, end: Offset) -> RawBatch:
@@ -218,16 +224,13 @@ def _book(job: EpochJob, blocks: Sequence[ShuffleBlock]) -> SerdeBook:
 
 
 def _process(
-    worker: Worker,
-    job: EpochJob,
-    sub: SubTopology,
-    planned: PlannedTask,
-    entry: TaskEntry | None,
+    run: _TaskRun,
     raws: Sequence[RawBatch],
     backends: Mapping[str, Backend],
     book: SerdeBook,
     metrics: Metrics,
 ) -> TaskResult:
+    worker, job, sub = run.worker, run.job, run.sub
     stores = {
         name: open_store(
             spec, backends[name], book.bound(name, "key", spec.key), book.bound(name, "value", spec.value)
@@ -245,7 +248,7 @@ def _process(
         partitions_of=job.partitions_of,
         is_internal=worker.plan.repartition_topics.__contains__,
     )
-    task = Task(sub, planned.partition, environment, _state(entry))
+    task = Task(sub, run.planned.partition, environment, _state(run.entry))
     try:
         if raws:
             task.process(raws)
@@ -358,17 +361,19 @@ def _sealed_locally(worker: Worker, entry: TaskEntry, store: str) -> list[list[E
     return [entries_of(rows) for rows in reader.local(store)]
 
 
-def _wrong_instance(
-    worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskEntry | None
-) -> WrongInstance | None:
+def _wrong_instance(run: _TaskRun) -> WrongInstance | None:
+    worker, planned = run.worker, run.planned
     here = worker.directory.instance_id
     expected = planned.expected_instance
-    if expected is None or expected == here or entry is None or not sub.stores:
+    if expected is None or expected == here or run.entry is None or not run.sub.stores:
         return None
     directory = worker.directory.task(worker.storage.application_id, planned.task_id)
     try:
         versions = versions_on_disk(
-            directory, sub.stores, worker.backend, rocksdb_config_setter=worker.config.rocksdb_config_setter
+            directory,
+            run.sub.stores,
+            worker.backend,
+            rocksdb_config_setter=worker.config.rocksdb_config_setter,
         )
     except TaskLockedError:  # by the cleaner, or a zombie: whoever opens the stores waits for it
         return None
@@ -377,19 +382,14 @@ def _wrong_instance(
 
 
 def _seal(
-    worker: Worker,
-    job: EpochJob,
-    sub: SubTopology,
-    planned: PlannedTask,
-    attempt: Attempt,
-    result: TaskResult,
-    outputs: Mapping[tuple[str, Partition], Sequence[RawBatch]],
+    run: _TaskRun, result: TaskResult, outputs: Mapping[tuple[str, Partition], Sequence[RawBatch]]
 ) -> SealedFile:
+    job, planned, storage = run.job, run.planned, run.worker.storage
     published: dict[tuple[str, Partition], pa.RecordBatch] = {
         place: record_batch_of(parts) for place, parts in outputs.items()
     }
     local: dict[str, pa.RecordBatch] = {}
-    for name, spec in sub.stores.items():
+    for name, spec in run.sub.stores.items():
         if not result.changelogs[name] or spec.source_topic is not None:
             continue
         rows = changelog_rows(result.changelogs[name], spec.kind, result.state.stream_time)
@@ -397,56 +397,44 @@ def _seal(
             published[changelog_topic(job.application_id, name), planned.partition] = rows
         else:
             local[name] = rows
-    if not published and not local and not sub.stores:
+    if not published and not local and not run.sub.stores:
         return NO_FILE
     failpoints.hit("commit.sealing")
-    path = worker.storage.sealed_file(job.epoch, planned.task_id, planned.level, job.term, attempt)
-    return write_sealed(
-        worker.storage, path, SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
-    )
+    path = storage.sealed_file(job.epoch, planned.task_id, planned.level, job.term, run.attempt)
+    content = SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
+    return write_sealed(storage, path, content)
 
 
 def _shuffle_blocks(
-    job: EpochJob,
-    sub: SubTopology,
-    planned: PlannedTask,
-    attempt: Attempt,
+    run: _TaskRun,
     rows: Mapping[tuple[str, Partition], Sequence[RawBatch]],
-    internal: Mapping[str, int | None],
     inferred_types: tuple[tuple[str, str, str], ...],
 ) -> list[ShuffleBlock]:
     """One block for every partition of every repartition that the task feeds, if only an empty one."""
     blocks: list[ShuffleBlock] = []
-    for topic in dict.fromkeys(sink.topic for sink in sub.sinks if sink.topic in internal):
+    task_id, internal = run.planned.task_id, run.worker.plan.repartition_topics
+    for topic in dict.fromkeys(sink.topic for sink in run.sub.sinks if sink.topic in internal):
         assert topic is not None  # repartitions have static names
-        for number in range(job.partition_counts[topic]):
+        for number in range(run.job.partition_counts[topic]):
             partition = Partition(number)
             parts = rows.get((topic, partition), ())
-            blocks.append(shuffle_block_of(topic, partition, planned.task_id, attempt, parts, inferred_types))
+            blocks.append(shuffle_block_of(topic, partition, task_id, run.attempt, parts, inferred_types))
     return blocks
 
 
-def _idle(
-    worker: Worker,
-    job: EpochJob,
-    sub: SubTopology,
-    planned: PlannedTask,
-    entry: TaskEntry | None,
-    inputs: _Inputs,
-    attempt: Attempt,
-) -> tuple[TaskReport, list[ShuffleBlock]]:
-    out = _shuffle_blocks(job, sub, planned, attempt, {}, worker.plan.repartition_topics, job.inferred_types)
+def _idle(run: _TaskRun) -> tuple[TaskReport, list[ShuffleBlock]]:
+    out = _shuffle_blocks(run, {}, run.job.inferred_types)
     report = TaskReport(
-        task_id=planned.task_id,
-        attempt=attempt,
-        instance=worker.directory.instance_id,
+        task_id=run.planned.task_id,
+        attempt=run.attempt,
+        instance=run.worker.directory.instance_id,
         sealed=None,
-        state=_state(entry),
+        state=_state(run.entry),
         changelog_counts={},
-        repartitioned=inputs.repartitioned(),
+        repartitioned=run.repartitioned(),
         sent={(block.topic, block.partition): block.sent() for block in out},
-        consumed=inputs.consumed(),
-        inferred_types=job.inferred_types,
+        consumed=run.consumed(),
+        inferred_types=run.job.inferred_types,
         records=0,
         commit_requested=False,
     )

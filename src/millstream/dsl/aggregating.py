@@ -330,7 +330,7 @@ def aggregation_table(
     """Build an aggregation. `key` is the serde of the table's keys; `windows` cut the stream by time."""
     graph = grouped.graph
     table_name = graph.name_or_new(name, prefix)
-    state = TableState()
+    state = TableState(is_versioned=own.is_versioned)
     # Without caching, every record is an update of its own.
     operator = plan.spec if own.caching else replace(plan.spec, combine=None)
 

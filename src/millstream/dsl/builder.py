@@ -14,6 +14,7 @@ from millstream.dsl.ktable import GlobalKTable, KTable, write_table_source
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.optimizations import chosen
 from millstream.dsl.table_state import SourceState, TableSourceNode
+from millstream.errors import TopologyError
 from millstream.offset_reset import OffsetReset
 from millstream.processors.api import Processor
 from millstream.processors.table_source import StoredTableSource
@@ -151,6 +152,11 @@ class StreamsBuilder:
         'rates'
         """
         own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
+        if own.is_versioned:
+            raise TopologyError(
+                f"the global table of topic {topic!r} can't be versioned: what it is joined with sees its "
+                "rows as they are now. Remedy: leave versioned= out, or read the topic with table()"
+            )
         source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
         table = self._graph.name_or_new(name, "KTABLE-SOURCE-")
         spec = own.store

@@ -77,7 +77,7 @@ class CogroupedKStream(Generic[K, VA]):
         places = [grouped.repartitioned(own.name) for grouped, _ in self.groups]
         sources = frozenset[str]().union(*(names for _, names in places))
         self.graph.copartitions.append(sources)
-        states = [TableState() for _ in self.groups]
+        states = [TableState(is_versioned=own.is_versioned) for _ in self.groups]
         nodes = [
             self._aggregation(number, name, own, initializer, aggregator, state, parent)
             for number, ((_, aggregator), state, (parent, _)) in enumerate(

@@ -113,7 +113,7 @@ class KGroupedTable(Generic[K, V]):
         topic = (self.name if self.name is not None else own.name) + SUFFIX
         repartition = self._repartition(sink, source, topic)
         self.graph.add(repartition, self.node)
-        state = TableState()
+        state = TableState(is_versioned=own.is_versioned)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             operator = partial(make, own.name, caching=own.caching, send_old=state.sends_old)

@@ -11,6 +11,7 @@ from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_state import DerivedState, FilterState, SourceState, SuppressedState, TableState
 from millstream.dsl.window_grace import window_grace_ms
+from millstream.errors import TopologyError
 from millstream.processors.api import ValueTransformerWithKey
 from millstream.processors.suppress import Suppress
 from millstream.processors.table_group import TableGroupBy
@@ -159,7 +160,7 @@ class KTable(Generic[K, V]):
         spec = as_store(store, first_given(key, self.key_serde), value)
         own = Materialized(spec.name, True, spec) if spec.name is not None else None
         table_name = self.graph.name_or_new(name, "KTABLE-TRANSFORMVALUES-")
-        state = DerivedState(self.state, stored=own is not None)
+        state = DerivedState(self.state, own)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             if own is None:
@@ -241,6 +242,12 @@ class KTable(Generic[K, V]):
         >>> clicks.suppress(Suppressed.until_time_limit(10_000)).node.name
         'KTABLE-SUPPRESS-0000000003'
         """
+        if self.state.is_versioned:
+            raise TopologyError(
+                f"suppress() of the versioned table at {self.node.name!r}: its updates may be older than "
+                "others that were sent, so there is no last one to wait for. Remedy: suppress a table "
+                "without Store(versioned=...)"
+            )
         table_name = self.graph.new_name(SUPPRESS) if name is None else name
         grace = window_grace_ms(self.node) if suppressed.limit_ms is None else None
         store = self.graph.new_store_name(SUPPRESS) if name is None else f"{name}-store"
@@ -259,14 +266,16 @@ class KTable(Generic[K, V]):
         self, compute: Compute, store: StoreLike, key: Any, value: Any, name: str | None
     ) -> KTable[K, V]:
         own, spec = self._own_store(store, key, value, "KTABLE-FILTER-", inherited_value=self.value_serde)
-        state = FilterState(self.state, stored=own is not None)
-        return self._computed(compute, own, spec, state, "KTABLE-FILTER-", name, skip_if_both_null=True)
+        state = FilterState(self.state, own)
+        # A versioned table tells of a row that was not there, too: it was not there at that time.
+        skips = not self.state.is_versioned
+        return self._computed(compute, own, spec, state, "KTABLE-FILTER-", name, skip_if_both_null=skips)
 
     def _map(
         self, compute: Compute, store: StoreLike, key: Any, value: Any, name: str | None
     ) -> KTable[K, Any]:
         own, spec = self._own_store(store, key, value, "KTABLE-MAPVALUES-", inherited_value=None)
-        state = DerivedState(self.state, stored=own is not None)
+        state = DerivedState(self.state, own)
         return self._computed(compute, own, spec, state, "KTABLE-MAPVALUES-", name, skip_if_both_null=False)
 
     def _own_store(

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from millstream.clock import milliseconds
 from millstream.dsl.graph import Graph, first_given
+from millstream.errors import TopologyError
 from millstream.state.specs import Store, StoreBuilder, StoreKind
 
 StoreLike = str | Store | None
@@ -52,23 +54,36 @@ class Materialized:
         """The name under which users may query it."""
         return self.name if self.queryable else None
 
+    def __post_init__(self) -> None:
+        if self.is_versioned and self.kind is not StoreKind.TIMESTAMPED_KEY_VALUE:
+            raise TopologyError(
+                f"the store {self.name!r} is to be versioned, but it is a {self.kind.value} store: its "
+                "windows have a time of their own. Remedy: leave versioned= out"
+            )
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the table knows what its rows were at a time."""
+        return self.store.versioned is not None
+
     @property
     def caching(self) -> bool:
         """Whether updates of an epoch collapse."""
-        return self.store.caching
+        return self.store.caching and not self.is_versioned
 
     @cached_property
     def builder(self) -> StoreBuilder:
         """The store as the topology knows it: one object, however many operators share it."""
+        history = self.store.versioned
         return StoreBuilder(
             name=self.name,
-            kind=self.kind,
+            kind=self.kind if history is None else StoreKind.VERSIONED_KEY_VALUE,
             key=self.store.key,
             value=self.store.value,
-            caching=self.store.caching,
+            caching=self.caching,
             logging=self.store.logging,
             backend=self.store.backend,
-            retention_ms=self.store.retention_ms,
+            retention_ms=self.store.retention_ms if history is None else milliseconds(history),
             window_size_ms=self.window_size_ms,
             time_ordered=self.time_ordered,
         )

@@ -19,8 +19,10 @@ from millstream.timestamps import TimestampExtractor
 class TableState:
     """A table that always has a store: an aggregation."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_versioned: bool = False) -> None:
         self.sends_old = False
+        self.is_versioned = is_versioned
+        """Its updates may be older than the latest of their key, and say so."""
 
     def demand_old_values(self) -> None:
         """Somebody behind the table can't do without old values: get a store if that is what it takes."""
@@ -36,9 +38,9 @@ class SourceState(TableState):
     """A topic read as a table: gets a store if it is named or if somebody needs it."""
 
     def __init__(self, materialized: Materialized) -> None:
-        super().__init__()
+        super().__init__(is_versioned=materialized.is_versioned)
         self.materialized = materialized
-        self.stored = materialized.queryable
+        self.stored = materialized.queryable or materialized.is_versioned
 
     def demand_old_values(self) -> None:
         """See `TableState.demand_old_values`."""
@@ -63,10 +65,10 @@ class TableSourceNode(GraphNode):
 class DerivedState(TableState):
     """A table computed from another one: has a store only if it is named."""
 
-    def __init__(self, parent: TableState, *, stored: bool) -> None:
-        super().__init__()
+    def __init__(self, parent: TableState, own: Materialized | None) -> None:
+        super().__init__(is_versioned=parent.is_versioned if own is None else own.is_versioned)
         self.parent = parent
-        self.stored = stored
+        self.stored = own is not None
 
     def demand_old_values(self) -> None:
         """See `TableState.demand_old_values`."""
@@ -84,8 +86,8 @@ class DerivedState(TableState):
 class FilterState(DerivedState):
     """A filter takes old values where it can have them, to spare its children needless tombstones."""
 
-    def __init__(self, parent: TableState, *, stored: bool) -> None:
-        super().__init__(parent, stored=stored)
+    def __init__(self, parent: TableState, own: Materialized | None) -> None:
+        super().__init__(parent, own)
         self.sends_old = parent.offer_old_values()
 
 
@@ -101,7 +103,7 @@ class MergedState(TableState):
     """The result of a cogroup: several aggregations over one store."""
 
     def __init__(self, parents: Sequence[TableState]) -> None:
-        super().__init__()
+        super().__init__(is_versioned=all(parent.is_versioned for parent in parents))
         self.parents = tuple(parents)
 
     def demand_old_values(self) -> None:

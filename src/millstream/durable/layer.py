@@ -8,7 +8,7 @@ Names and bytes are durable separately: ``fsync`` of a file makes its bytes dura
 in a folder. Whoever implements a layer may rely on callers keeping that apart.
 """
 
-# ruff: noqa: D102, PTH102, PTH104, PTH108  # FileLayer describes the methods; system calls belong here
+# ruff: noqa: PTH102, PTH104, PTH108  # system calls belong here
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class FileLayer(Protocol):
         """Make the names in a folder durable."""
 
 
-class OsFileLayer:
+class OsFileLayer(FileLayer):
     """The real file system."""
 
     def open(self, path: Path, flags: int) -> int:

@@ -17,8 +17,6 @@ from millstream.commit.source_times import TimesRequest
 from millstream.commit.worker import Worker
 from millstream.errors import MillstreamError
 
-__all__ = ["DurableEpoch", "Engine", "EpochFailedError", "TaskWork", "homes_after"]
-
 T = TypeVar("T")
 
 DurableEpoch: TypeAlias = CommittedEpoch[EpochJob, TaskReport, Manifest]

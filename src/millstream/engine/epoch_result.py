@@ -10,8 +10,6 @@ from millstream.commit.manifest import Manifest
 from millstream.engine.api import DurableEpoch
 from millstream.state.backends.api import StoreSize
 
-__all__ = ["EpochResult", "result_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class EpochResult:

@@ -14,12 +14,10 @@ from millstream.commit.reports import EpochMismatchError, WrongInstanceError
 from millstream.commit.source_times import TimesRequest, read_times
 from millstream.commit.targets import Targets
 from millstream.commit.worker import Worker, apply_commit, run_task
-from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.types import Attempt
-
-__all__ = ["MAX_RUNS", "LocalEngine", "run_level"]
 
 T = TypeVar("T")
 
@@ -27,8 +25,8 @@ MAX_RUNS: Final = 5
 """How often an epoch is run whose attempts disagree."""
 
 
-class LocalEngine:
-    """Implements `millstream.engine.api.Engine`."""
+class LocalEngine(Engine):
+    """Runs tasks here. There is nothing to open, to cancel or to close."""
 
     def __init__(self, make_worker: Callable[[], Worker]) -> None:
         self._make_worker = make_worker
@@ -44,14 +42,13 @@ class LocalEngine:
 
     @property
     def instances(self) -> Mapping[str, str]:
-        """See `TaskRunner.instances`."""
         return self._instances
 
-    def open(self) -> None:
-        """See `Engine.open`."""
+    def open(self) -> None: ...
+    def cancel_background(self) -> None: ...
+    def close(self) -> None: ...
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
-        """See `TaskRunner.run_tasks`."""
         reports: list[TaskReport | WrongInstance] = []
         blocks: list[ShuffleBlock] = []
         for level in range(1 + max((task.level for task in job.tasks), default=-1)):
@@ -70,13 +67,11 @@ class LocalEngine:
         return Attempt(next(self._attempts))
 
     def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
-        """See `TaskRunner.failed`."""
         del job
         if tries >= MAX_RUNS or not isinstance(error, EpochMismatchError | WrongInstanceError):
             raise error
 
     def apply(self, epoch: DurableEpoch) -> None:
-        """See `TaskRunner.apply`."""
         self._instances.update(homes_after(epoch.reports))
         if not self.apply_after_commit:
             return
@@ -85,15 +80,8 @@ class LocalEngine:
                 apply_commit(self.worker, planned, epoch.manifest.tasks[planned.task_id])
 
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
-        """See `Engine.run_background`."""
         del job
         return work(self.worker, planned, entry)
-
-    def cancel_background(self) -> None:
-        """See `Engine.cancel_background`."""
-
-    def close(self) -> None:
-        """See `Engine.close`."""
 
 
 def run_level(

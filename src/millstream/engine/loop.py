@@ -26,8 +26,6 @@ from millstream.maintenance.snapshots import pinned_epochs, storage_of
 from millstream.threads import with_timeout
 from millstream.topology.plan import Plan
 
-__all__ = ["EpochLoop"]
-
 _LONGEST_WAIT_S: Final = 10.0
 """So long a storage of snapshots may take to answer, and maintenance at work is waited for in the end."""
 

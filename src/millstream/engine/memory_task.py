@@ -15,8 +15,6 @@ from millstream.task.serde_book import SerdeBook
 from millstream.task.task import Task, TaskEnvironment, TaskResult, TaskState
 from millstream.topology.plan import SubTopology
 
-__all__ = ["MemoryTask", "stores_in_memory"]
-
 
 def stores_in_memory(
     sub: SubTopology, book: SerdeBook

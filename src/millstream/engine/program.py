@@ -18,8 +18,6 @@ from millstream.state.snapshots.storage import absolute_location
 from millstream.task.metrics import Metrics
 from millstream.topology.topology import Topology
 
-__all__ = ["Program", "make_worker"]
-
 
 @dataclass(frozen=True, slots=True)
 class Program:

@@ -16,10 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from millstream.state.changelog.follow import Progress
+from millstream.state.changelog.follow import Progress, RestoreListener
 from millstream.threads import repeated
-
-__all__ = ["RestoreNotes", "restores_in", "restores_told"]
 
 _PREFIX = ".restoring-"
 _EVERY_S = 0.25
@@ -27,8 +25,8 @@ _STALE_S = 60.0
 _ODD = re.compile(r"[^A-Za-z0-9._-]")
 
 
-class RestoreNotes:
-    """Implements `RestoreListener`: what takes no time leaves no note."""
+class RestoreNotes(RestoreListener):
+    """What takes no time leaves no note."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
@@ -37,11 +35,9 @@ class RestoreNotes:
         self._written: set[Path] = set()
 
     def on_start(self, progress: Progress) -> None:
-        """See `RestoreListener.on_start`."""
         self._due[self._note(progress)] = self._clock() + _EVERY_S
 
     def on_batch(self, progress: Progress) -> None:
-        """See `RestoreListener.on_batch`."""
         note = self._note(progress)
         if self._clock() >= self._due.get(note, 0.0):
             self._due[note] = self._clock() + _EVERY_S
@@ -52,11 +48,9 @@ class RestoreNotes:
                 temporary.replace(note)
 
     def on_end(self, progress: Progress) -> None:
-        """See `RestoreListener.on_end`."""
         self._forget(progress)
 
     def on_suspended(self, progress: Progress) -> None:
-        """See `RestoreListener.on_suspended`."""
         self._forget(progress)
 
     def _forget(self, progress: Progress) -> None:

@@ -17,8 +17,6 @@ from millstream.maintenance.background import BackgroundScheduler
 from millstream.maintenance.snapshot_schedule import SnapshotSchedule
 from millstream.maintenance.snapshots import snapshot_task, warn_of
 
-__all__ = ["Snapshots"]
-
 _PATIENCE_S: Final = 10.0
 """How long the end of an application waits for the snapshots at work, before it gives them up."""
 

@@ -8,8 +8,6 @@ from millstream.engine.api import DurableEpoch
 from millstream.topology.nodes import ProcessorNode
 from millstream.topology.plan import Plan
 
-__all__ = ["Ticks", "now_ms"]
-
 
 def now_ms() -> int:
     """The machine's clock in milliseconds."""

@@ -8,8 +8,6 @@ from typing import Any
 from millstream.engine.epoch_result import EpochResult
 from millstream.state.backends.api import NO_STATE, StoreSize
 
-__all__ = ["Totals"]
-
 
 class Totals:
     """Sums of committed epochs only: what was run in vain is not in them."""

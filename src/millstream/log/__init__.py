@@ -23,7 +23,8 @@ from millstream.log.api import (
     TopicPartition,
 )
 from millstream.log.blocks import SCHEMA, encode_blocks, record_batch
-from millstream.log.embedded.file_log import FileLog, Limits
+from millstream.log.embedded.file_log import FileLog
+from millstream.log.embedded.partition import Limits
 from millstream.log.partitioner import murmur2, partition_for_key, partitions_for_keys
 from millstream.log.producer import Producer
 

@@ -13,6 +13,7 @@ from typing import Final, Self
 
 import polars as pl
 
+from millstream.errors import InvalidTimestampError
 from millstream.log.api import Log, TopicPartition
 from millstream.log.blocks import record_batch
 from millstream.log.partitioner import partitions_for_keys
@@ -69,6 +70,13 @@ class Producer:
         partition: int | None = None,
     ) -> None:
         """Take a record; without ``timestamp`` it is from now, without ``partition`` its key decides."""
+        if timestamp is not None and timestamp < 0:
+            raise InvalidTimestampError(
+                f"A record for topic {self._topic!r} has the timestamp {timestamp}, which is negative. "
+                "Nothing of it was taken. Likely cause: a library that says so for a record without a time. "
+                "Remedy: leave the timestamp out, and the record is from now; or give its time in "
+                "milliseconds since 1970."
+            )
         self._keys.append(key)
         self._values.append(value)
         self._timestamps.append(self._now_ms() if timestamp is None else timestamp)

@@ -11,8 +11,6 @@ from typing import Final
 
 from millstream.commit.manifest_retention import Urgency
 
-__all__ = ["BackgroundScheduler"]
-
 _LOGGER = logging.getLogger("millstream")
 _RESTS_TIMES: Final = 4
 """How many times as long as it was at work it rests before it comes early."""

@@ -10,8 +10,6 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.log.api import SealedLog
 
-__all__ = ["collect"]
-
 
 def collect(storage: ApplicationStorage, log: SealedLog, chain: ManifestChain, head: Manifest) -> int:
     """Delete the sealed files that neither a topic, nor a task, nor a manifest that is kept needs; how many.

@@ -19,8 +19,6 @@ from millstream.state.stores.segments import dropped_by
 from millstream.topology.plan import Plan
 from millstream.types import Offset, Partition
 
-__all__ = ["Compaction"]
-
 
 @dataclass(frozen=True, slots=True)
 class Compaction:

@@ -43,8 +43,6 @@ from millstream.maintenance.retention import remove_manifests
 from millstream.topology.plan import Plan
 from millstream.types import Epoch
 
-__all__ = ["Maintenance", "MaintenanceReport", "maintain"]
-
 _LOGGER = logging.getLogger("millstream")
 MIN_ENTRIES = 256
 """A segment of a topic is closed to be merged when so many epochs have written to it."""

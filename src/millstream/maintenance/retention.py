@@ -13,8 +13,6 @@ from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.log.api import SealedLog, TopicPartition
 from millstream.types import Offset
 
-__all__ = ["PinnedEpochs", "remove_manifests", "retain"]
-
 
 @dataclass(frozen=True, slots=True)
 class PinnedEpochs:

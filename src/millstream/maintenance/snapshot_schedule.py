@@ -12,8 +12,6 @@ from millstream.state.snapshots.listing import newest_versions
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.types import Epoch, Version
 
-__all__ = ["SnapshotSchedule", "schedule_of"]
-
 _LOGGER = logging.getLogger("millstream")
 
 

@@ -22,13 +22,6 @@ from millstream.state.snapshots.manifest import SnapshotPlace
 from millstream.state.snapshots.storage import SnapshotStorage, absolute_location, open_storage
 from millstream.state.snapshots.taking import Outcome, SnapshotSettings, problems, take_snapshots
 
-__all__ = [
-    "pinned_epochs",
-    "snapshot_task",
-    "storage_of",
-    "warn_of",
-]
-
 _LOGGER = logging.getLogger("millstream")
 _LOCK_WAIT_MS: Final = 10_000
 """How long a snapshot waits for an epoch to let go of a task's stores: most epochs are shorter."""

@@ -17,8 +17,6 @@ from millstream.commit.epoch_job import EpochJob
 from millstream.state.local.cleaning import clean, remove_remains
 from millstream.state.local.directory import StateDirectory
 
-__all__ = ["clean_now_and_then"]
-
 _logger = logging.getLogger(__name__)
 _LONGEST_PAUSE_S: Final = 60.0
 

@@ -43,6 +43,9 @@ class Batch:
         None in sub-topologies where nothing ever has to be interleaved.
     ports
         On the way into an operator with several ports: the number of the one that each row came by.
+    latest
+        Versioned tables only: False for a row that is older than the latest one of its key. None if all are
+        the latest, as they are in all other tables.
     """
 
     keys: Column
@@ -53,6 +56,7 @@ class Batch:
     olds: Column | None = None
     order: Sequence[OrderKey] | None = None
     ports: Sequence[int] | None = None
+    latest: Sequence[bool] | None = None
     _length: int = field(init=False, repr=False, compare=False)
 
     def __init__(
@@ -65,6 +69,7 @@ class Batch:
         olds: Sequence[Any] | None = None,
         order: Sequence[OrderKey] | None = None,
         ports: Sequence[int] | None = None,
+        latest: Sequence[bool] | None = None,
     ) -> None:
         put = object.__setattr__
         put(self, "keys", keys if type(keys) is Column else Column(keys))
@@ -75,6 +80,7 @@ class Batch:
         put(self, "olds", olds if olds is None or type(olds) is Column else Column(olds))
         put(self, "order", order)
         put(self, "ports", ports)
+        put(self, "latest", latest)
         put(self, "_length", len(keys))
 
     def __len__(self) -> int:
@@ -91,7 +97,14 @@ class Batch:
     def with_columns(self, keys: Sequence[Any], values: Sequence[Any]) -> Batch:
         """The same rows with other keys and values, and without old values."""
         return Batch(
-            keys, values, self.timestamps, self.headers, self.origins, order=self.order, ports=self.ports
+            keys,
+            values,
+            self.timestamps,
+            self.headers,
+            self.origins,
+            order=self.order,
+            ports=self.ports,
+            latest=self.latest,
         )
 
     def in_rows(self) -> Batch:
@@ -114,6 +127,7 @@ class Batch:
             olds=None if self.olds is None else self.olds.take(taken),
             order=_picked(self.order, taken),
             ports=_picked(self.ports, taken),
+            latest=_picked(self.latest, taken),
         )
 
     def expand(self, parents: Sequence[int], keys: Sequence[Any] | None, values: Sequence[Any]) -> Batch:
@@ -158,6 +172,7 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
         olds=_chained_olds(batches),
         order=_chained([batch.order for batch in batches]),
         ports=_chained([batch.ports for batch in batches]),
+        latest=_chained_latest(batches),
     )
 
 
@@ -195,6 +210,12 @@ def _chained_olds(batches: Sequence[Batch]) -> Column | None:
     if all(batch.olds is None for batch in batches):
         return None
     return Column.concat([batch.olds or Column([None] * len(batch)) for batch in batches])
+
+
+def _chained_latest(batches: Sequence[Batch]) -> Sequence[bool] | None:
+    if all(batch.latest is None for batch in batches):
+        return None
+    return [latest for batch in batches for latest in (batch.latest or [True] * len(batch))]
 
 
 def _numbered(order: Sequence[OrderKey], parents: Sequence[int]) -> Iterable[OrderKey]:

@@ -18,6 +18,7 @@ from millstream.processors.operator import Operator, OperatorContext
 from millstream.processors.record_cache import PendingUpdates
 from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Cell, CellStore, Frozen
+from millstream.state.stores.versioned import VersionedKeyValueStore
 
 
 class Updates:
@@ -42,10 +43,13 @@ class Updates:
 
     def keep(self, keys: Container[bytes]) -> None:
         """Forget the updates of all other keys."""
-        kept = [place for place, key in enumerate(self.key_bytes) if key in keys]
+        self.keep_at([place for place, key in enumerate(self.key_bytes) if key in keys])
+
+    def keep_at(self, places: Sequence[int]) -> None:
+        """Forget the updates at all other places."""
         for name in self.__slots__:
             column = getattr(self, name)
-            setattr(self, name, [column[place] for place in kept])
+            setattr(self, name, [column[place] for place in places])
 
 
 class TableOperator(Operator):
@@ -85,21 +89,33 @@ class TableOperator(Operator):
                 self.context.failed(batch, row, error)
         return encoded, batch.take(kept)
 
+    def table_keys(self, cells: Sequence[bytes], keys: Column) -> Column:
+        """The table's keys of rows that were held back, by the keys of their cells and of the batch."""
+        del cells
+        return keys
+
     def cell_of(self, new: Any, timestamp: int) -> Cell:
         """The cell for a new value. Raises if the store's serde does not take it."""
-        return None if new is None else (self.store.frozen(new), timestamp)
+        return self.store.deleted(timestamp) if new is None else (self.store.frozen(new), timestamp)
 
     def current(self, cell: Cell) -> Any:
         """The value of a cell as a read of the store would give it: fresh, if it could be changed."""
         return None if cell is None else self.store.thawed(cell[0])
 
     def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
-        """Save the cells that the updates led to; hand the updates on, or keep them for the flush."""
-        self._save(batch, updates, cells)
+        """Save the cells that the updates led to; hand the updates on, or keep them for the flush.
+
+        A versioned store keeps every update, and those that it refuses do not go on.
+        """
+        latest: list[bool] | None = None
+        if isinstance(self.store, VersionedKeyValueStore):
+            latest = self._put_versions(self.store, updates)
+        else:
+            self.save(batch, updates, cells)
         if self.caching:
             self.hold_back(batch, updates)
             return None
-        changed = batch.take(updates.rows)
+        changed = batch if updates.rows == list(range(len(batch))) else batch.take(updates.rows)
         return Batch(
             keys=changed.keys,
             values=updates.news,
@@ -108,6 +124,7 @@ class TableOperator(Operator):
             origins=changed.origins,
             olds=updates.olds if self.send_old else None,
             order=changed.order,
+            latest=latest,
         )
 
     def flush(self) -> Batch | None:
@@ -116,6 +133,7 @@ class TableOperator(Operator):
         if not held:
             return None
         data, batch = _last_of_each(held)
+        batch = replace(batch, keys=self.table_keys(data, batch.keys))
         olds: list[Any] | None = None
         if self.send_old or None in batch.values:
             rows = zip(data, batch.values, strict=True)
@@ -137,7 +155,8 @@ class TableOperator(Operator):
             values = Column(list(map(self.store.thawed, values)))
         return replace(batch, values=values, olds=Column(olds or ()) if self.send_old else None)
 
-    def _save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
+    def save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
+        """Save cells. Updates whose value can't be kept fail, and are taken out of the updates."""
         try:
             self.store.save(cells)
         except ColumnError:
@@ -154,6 +173,17 @@ class TableOperator(Operator):
         # A value that can't be kept leaves its key as it was, and none of its updates goes on.
         updates.keep(good)
         self.store.save(good)
+
+    def _put_versions(self, store: VersionedKeyValueStore[Any, Any], updates: Updates) -> list[bool] | None:
+        """Keep the updates as versions. Which are the latest ones of their keys; None if all are."""
+        data = [None if new is None else store.encode_value(new) for new in updates.news]
+        valid_to = store.put_versions(updates.key_bytes, data, updates.timestamps)
+        kept = [place for place, until in enumerate(valid_to) if until != store.NOT_PUT]
+        if len(kept) < len(valid_to):
+            self.context.dropped(len(valid_to) - len(kept))
+            updates.keep_at(kept)
+        latest = [valid_to[place] == store.VALID_TO_UNDEFINED for place in kept]
+        return None if all(latest) else latest
 
     def hold_back(self, batch: Batch, updates: Updates) -> None:
         """Hold the last update of each key back until the flush."""

@@ -22,7 +22,8 @@ class TableGroupBy(Operator):
     """From each update of a table to retractions and additions by group.
 
     Same group before and after: one row with both values. Another group: the retraction first, then the
-    addition. A row that maps to no group or no value takes no part.
+    addition. A row that maps to no group or no value takes no part, nor does one of a versioned table that is
+    not the latest of its key.
     """
 
     def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
@@ -30,6 +31,8 @@ class TableGroupBy(Operator):
 
     def process(self, batch: Batch) -> Batch:
         """See `Operator.process`."""
+        if batch.latest is not None:
+            batch = batch.take([row for row, is_latest in enumerate(batch.latest) if is_latest])
         olds = olds_of(batch)
         lists, batch = collect(
             self.context,

@@ -229,4 +229,6 @@ class TableToStream(Operator):
 
     def process(self, batch: Batch) -> Batch:
         """See `Operator.process`."""
-        return batch if batch.olds is None else replace(batch, olds=None)
+        return (
+            batch if batch.olds is None and batch.latest is None else replace(batch, olds=None, latest=None)
+        )

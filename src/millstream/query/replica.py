@@ -38,8 +38,6 @@ from millstream.topology.plan import Plan, SubTopology
 from millstream.topology.stored_types import KeyValueTypes
 from millstream.types import Epoch, Offset, Partition, Version
 
-__all__ = ["Replica", "SessionReplica", "StoreReplica", "VersionedReplica", "WindowReplica"]
-
 
 class Replica(View):
     """One store over all its partitions, at the last commit. Its kind decides what it can be asked."""
@@ -149,7 +147,6 @@ class StoreReplica(Replica, KeyValueView):
     kinds = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
 
     def approximate_num_entries(self) -> int:
-        """See `ReadOnlyKeyValueStore.approximate_num_entries`."""
         with self._answering:
             self._refresh()
             return sum(store.approximate_num_entries() for store in self._stores)

@@ -16,8 +16,6 @@ import reprlib
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar, cast
 
-__all__ = ["BaseSerde", "Serde", "bind", "of", "serde_name"]
-
 T = TypeVar("T")
 
 _short = reprlib.Repr()

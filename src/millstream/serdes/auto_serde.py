@@ -29,8 +29,6 @@ from millstream.serdes.primitives import (
 )
 from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
-__all__ = ["INFERRED_SERDES", "Auto", "AutoSerde", "find_auto"]
-
 
 class _InferredJson(VerifiedJson[Any]):
     """Plain JSON, which must not show: the user did not choose it."""
@@ -155,7 +153,6 @@ class AutoSerde(BaseSerde[Any]):
         return self._require_inner().deserialize(data)
 
     def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
-        """Serialize a column."""
         kinds = {_LEARNED.get(kind) for kind in set(map(type, values)) if kind is not NoneType}
         if not kinds:
             return [None] * len(values)
@@ -167,7 +164,6 @@ class AutoSerde(BaseSerde[Any]):
         return column
 
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[Any]:
-        """Deserialize a column."""
         if all(data is None for data in column):
             return [None] * len(column)
         return self._require_inner().deserialize_many(column)

@@ -15,8 +15,6 @@ from typing import Any
 from millstream.serdes.api import BaseSerde
 from millstream.serdes.confluent_wire import framed, unframed
 
-__all__ = ["AvroSerde", "avro"]
-
 Schema = str | Mapping[str, Any] | Sequence[Any]
 """A schema as JSON text, as the objects that such text stands for, or the name of a simple type."""
 

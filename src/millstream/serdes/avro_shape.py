@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from millstream.serdes.avro_serde import AvroSerde
 
-__all__ = ["avro_incompatibility", "avro_shape"]
-
 _BARE: Final = "none"
 _OF_NO_BYTES: Final = frozenset({"doc", "aliases", "default", "order"})
 """What a schema may say that changes no byte of a value."""

@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 
 from millstream.serdes.primitives import BooleanSerde, BytesSerde, IntSerde, StringSerde
 
-__all__ = ["Readable", "readable_by"]
-
 Readable = Callable[[pa.Array], pa.Array]
 """From a column of bytes: which of them the serde reads. Nulls stay nulls."""
 

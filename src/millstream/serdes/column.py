@@ -12,8 +12,6 @@ from typing import TypeVar
 
 from millstream.serdes.api import BaseSerde, Serde, require_bytes
 
-__all__ = ["ColumnError", "deserialize_column", "serialize_column"]
-
 T = TypeVar("T")
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = ["framed", "unframed"]
-
 _PREFIX = struct.Struct(">bI")
 _MAGIC = 0
 

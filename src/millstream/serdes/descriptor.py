@@ -35,8 +35,6 @@ from millstream.serdes.protobuf_serde import ProtobufSerde
 from millstream.serdes.protobuf_shape import protobuf_incompatibility, protobuf_shape
 from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
-__all__ = ["SerdeDescriptor", "describe", "incompatibility", "with_inferred"]
-
 _AUTO: Final = "serdes.auto"
 _FIRST_VERSION: Final = "1"
 _STARTED: Final = "__main__"

@@ -7,8 +7,6 @@ from typing import Any, TypedDict, Unpack, overload
 from millstream.errors import DeserializationError, MixedTypesError, SerdeError, SerializationError
 from millstream.serdes.api import serde_name, short_repr
 
-__all__ = ["describe_bytes", "serde_failure"]
-
 _SHOWN_BYTES = 16
 _PRINTABLE = range(0x20, 0x7F)
 _MISSING: Any = object()

@@ -21,8 +21,6 @@ import msgspec
 from millstream.serdes.api import BaseSerde, short_repr
 from millstream.serdes.schema import describe_schema, schema_type
 
-__all__ = ["JsonSerde", "TypedJsonSerde"]
-
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -36,11 +34,9 @@ class DecodedJson(BaseSerde[T]):
         self._decode = decode
 
     def deserialize(self, data: bytes, /) -> T:
-        """Decode the value."""
         return self._decode(data)
 
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[T | None]:
-        """Decode a column."""
         decode = self._decode
         return [None if data is None else decode(data) for data in column]
 
@@ -53,7 +49,6 @@ class VerifiedJson(DecodedJson[T]):
         return _encode_verified(value, self._decode)
 
     def serialize_many(self, values: Sequence[T | None]) -> list[bytes | None]:
-        """Encode a column."""
         decode = self._decode
         return [None if value is None else _encode_verified(value, decode) for value in values]
 
@@ -102,11 +97,9 @@ class JsonSerde(DecodedJson[Any]):
         return TypedJsonSerde(schema)
 
     def serialize(self, value: Any, /) -> bytes:
-        """Encode the value."""
         return _encode(value)
 
     def serialize_many(self, values: Sequence[Any]) -> list[bytes | None]:
-        """Encode a column."""
         return [None if value is None else _encode(value) for value in values]
 
 

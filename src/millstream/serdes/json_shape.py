@@ -18,8 +18,6 @@ from msgspec import inspect
 
 from millstream.serdes.schema import describe_schema, schema_type
 
-__all__ = ["json_incompatibility", "json_shape"]
-
 _PARTS: Final = ("item_type", "item_types", "key_type", "value_type", "types")
 """Where a type has others inside."""
 _BY_POSITION: Final = (inspect.NamedTupleType,)

@@ -7,8 +7,6 @@ from typing import Self
 
 from millstream.serdes.api import BaseSerde, wrong_type
 
-__all__ = ["Mean", "MeanSerde"]
-
 _BYTES = struct.Struct(">dq")
 
 
@@ -43,13 +41,11 @@ class MeanSerde(BaseSerde[float]):
     exact_types = frozenset({Mean})
 
     def serialize(self, value: float, /) -> bytes:
-        """Pack total and count."""
         if not isinstance(value, Mean):
             raise wrong_type("Mean", value)
         return _BYTES.pack(value.total, value.count)
 
     def deserialize(self, data: bytes, /) -> Mean:
-        """Unpack total and count."""
         if len(data) != _BYTES.size:
             raise ValueError(f"expected {_BYTES.size} bytes, got {len(data)}")
         total, count = _BYTES.unpack(data)

@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from millstream.serdes.api import BaseSerde, Serde, bind, of, require_bytes, serde_name
 
-__all__ = ["NullableSerde", "nullable"]
-
 T = TypeVar("T")
 
 _NULL = b"\x00"
@@ -40,7 +38,6 @@ class NullableSerde(BaseSerde[T | None]):
         raise ValueError("expected a first byte 01, or the one byte 00 for None")
 
     def bind(self, name: str) -> NullableSerde[T]:
-        """Bind the inner serde."""
         return NullableSerde(bind(self.inner, name))
 
     def __repr__(self) -> str:

@@ -13,8 +13,6 @@ from uuid import UUID
 
 from millstream.serdes.api import BaseSerde, wrong_type
 
-__all__ = ["PRIMITIVES", "BooleanSerde", "BytesSerde", "FloatSerde", "IntSerde", "StringSerde", "UuidSerde"]
-
 N = TypeVar("N", int, float)
 
 _UUID_LENGTH = 36
@@ -35,23 +33,19 @@ class BytesSerde(BaseSerde[bytes]):
     exact_types = frozenset({bytes})
 
     def serialize(self, value: bytes, /) -> bytes:
-        """Return the bytes themselves."""
         if not isinstance(value, bytes):
             raise wrong_type("bytes", value)
         return value
 
     def deserialize(self, data: bytes, /) -> bytes:
-        """Return the bytes themselves."""
         return data
 
     def serialize_many(self, values: Sequence[bytes | None]) -> list[bytes | None]:
-        """Return the column as a list."""
         if set(map(type, values)) <= _BYTES_OR_NONE:
             return values if isinstance(values, list) else list(values)
         return super().serialize_many(values)
 
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[bytes | None]:
-        """Return the column as a list."""
         return column if isinstance(column, list) else list(column)
 
 
@@ -67,17 +61,14 @@ class StringSerde(BaseSerde[str]):
     exact_types = frozenset({str})
 
     def serialize(self, value: str, /) -> bytes:
-        """Encode the text."""
         if not isinstance(value, str):
             raise wrong_type("str", value)
         return value.encode()
 
     def deserialize(self, data: bytes, /) -> str:
-        """Decode the text."""
         return data.decode()
 
     def serialize_many(self, values: Sequence[str | None]) -> list[bytes | None]:
-        """Encode a column."""
         encode: Any = str.encode  # unbound, so that it refuses what is not a str
         try:
             return list(map(encode, values))
@@ -85,7 +76,6 @@ class StringSerde(BaseSerde[str]):
             return [None if value is None else encode(value) for value in values]
 
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[str | None]:
-        """Decode a column."""
         decode: Any = bytes.decode
         try:
             return list(map(decode, column))
@@ -109,14 +99,12 @@ class _NumberSerde(BaseSerde[N]):
         return self._struct.size
 
     def deserialize(self, data: bytes, /) -> N:
-        """Unpack the number."""
         if len(data) != self._struct.size:
             raise ValueError(f"expected {self._struct.size} bytes, got {len(data)}")
         number: N = self._struct.unpack(data)[0]
         return number
 
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[N | None]:
-        """Unpack a column."""
         unpack = self._struct.unpack
         return [None if data is None else unpack(data)[0] for data in column]
 
@@ -135,7 +123,6 @@ class IntSerde(_NumberSerde[int]):
     exact_types = frozenset({int})
 
     def serialize(self, value: int, /) -> bytes:
-        """Pack the number."""
         if not isinstance(value, int) or isinstance(value, bool):
             raise wrong_type("int", value)
         try:
@@ -144,7 +131,6 @@ class IntSerde(_NumberSerde[int]):
             raise ValueError(f"{_shown(value)} does not fit into {8 * self._struct.size} bits") from None
 
     def serialize_many(self, values: Sequence[int | None]) -> list[bytes | None]:
-        """Pack a column."""
         pack, slow = self._struct.pack, self.serialize
         if set(map(type, values)) == {int}:
             return list(map(pack, values))
@@ -153,7 +139,6 @@ class IntSerde(_NumberSerde[int]):
         ]
 
     def deserialize_many(self, column: Sequence[bytes | None]) -> list[int | None]:
-        """Unpack a column."""
         present: Any = column
         if None not in column and set(map(len, present)) == {self._struct.size}:
             return list(struct.unpack(f">{len(column)}{self._struct.format[1]}", b"".join(present)))
@@ -176,7 +161,6 @@ class FloatSerde(_NumberSerde[float]):
         self.exact_types = frozenset({float} if self.size == _DOUBLE_BYTES else ())
 
     def serialize(self, value: float, /) -> bytes:
-        """Pack the number."""
         if isinstance(value, float):
             return self._struct.pack(value)
         if not isinstance(value, int) or isinstance(value, bool):
@@ -190,7 +174,6 @@ class FloatSerde(_NumberSerde[float]):
         raise ValueError(f"{_shown(value)} has no exact float")
 
     def serialize_many(self, values: Sequence[float | None]) -> list[bytes | None]:
-        """Pack a column."""
         pack, slow = self._struct.pack, self.serialize
         return [
             pack(value) if type(value) is float else None if value is None else slow(value)
@@ -210,7 +193,6 @@ class BooleanSerde(BaseSerde[bool]):
     exact_types = frozenset({bool})
 
     def serialize(self, value: bool, /) -> bytes:  # noqa: FBT001 - the value is what is serialized
-        """Return one byte."""
         if value is True:
             return b"\x01"
         if value is False:
@@ -218,7 +200,6 @@ class BooleanSerde(BaseSerde[bool]):
         raise wrong_type("bool", value)
 
     def deserialize(self, data: bytes, /) -> bool:
-        """Read one byte."""
         if data == b"\x01":
             return True
         if data == b"\x00":
@@ -238,13 +219,11 @@ class UuidSerde(BaseSerde[UUID]):
     exact_types = frozenset({UUID})
 
     def serialize(self, value: UUID, /) -> bytes:
-        """Return the 36 characters."""
         if not isinstance(value, UUID):
             raise wrong_type("uuid.UUID", value)
         return str(value).encode("ascii")
 
     def deserialize(self, data: bytes, /) -> UUID:
-        """Parse the 36 characters."""
         if len(data) != _UUID_LENGTH:
             raise ValueError(f"expected the 36 characters of a UUID, got {len(data)} bytes")
         text = data.decode("ascii")

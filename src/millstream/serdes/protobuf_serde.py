@@ -12,9 +12,6 @@ from typing import Any, TypeVar
 from millstream.serdes.api import BaseSerde, wrong_type
 from millstream.serdes.confluent_wire import framed, unframed
 
-__all__ = ["ProtobufSerde", "protobuf"]
-
-
 M = TypeVar("M")
 
 
@@ -42,7 +39,6 @@ class ProtobufSerde(BaseSerde[M]):
         return type(self), (self.message, self.schema_id, self.indexes)
 
     def serialize(self, value: M, /) -> bytes:
-        """Encode the message."""
         if type(value) is not self.message:
             raise wrong_type(self.message.__name__, value)
         message: Any = value
@@ -50,7 +46,6 @@ class ProtobufSerde(BaseSerde[M]):
         return data if self.schema_id is None else framed(self.schema_id, self._indexes + data)
 
     def deserialize(self, data: bytes, /) -> M:
-        """Decode the message."""
         if self.schema_id is not None:
             # Messages of all versions are read alike, so whichever id it is will do.
             _, data = unframed(data)

@@ -12,8 +12,6 @@ from typing import Any
 
 from millstream.serdes.protobuf_serde import ProtobufSerde
 
-__all__ = ["protobuf_incompatibility", "protobuf_shape"]
-
 
 def protobuf_shape(serde: ProtobufSerde[Any]) -> str:
     """Describe the message of a serde, with all messages inside.

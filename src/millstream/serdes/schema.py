@@ -12,8 +12,6 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 
-__all__ = ["describe_schema", "schema_type"]
-
 _INT64_MAX = 2**63 - 1
 
 

@@ -13,8 +13,6 @@ from typing import TypeVar
 from millstream.record import MAX_TIME, Window, Windowed
 from millstream.serdes.api import BaseSerde, Serde, bind, of, require_bytes, serde_name, wrong_type
 
-__all__ = ["SessionWindowedSerde", "TimeWindowedSerde", "session_windowed", "time_windowed"]
-
 K = TypeVar("K")
 
 _START = struct.Struct(">q")
@@ -50,7 +48,6 @@ class TimeWindowedSerde(BaseSerde[Windowed[K]]):
         return Windowed(self.inner.deserialize(data[:split]), self._window_at(start))
 
     def bind(self, name: str) -> TimeWindowedSerde[K]:
-        """Bind the key's serde."""
         return TimeWindowedSerde(bind(self.inner, name), self.window_size_ms)
 
     def _window_at(self, start: int) -> Window:
@@ -80,7 +77,6 @@ class SessionWindowedSerde(BaseSerde[Windowed[K]]):
         return Windowed(self.inner.deserialize(data[:split]), Window(start, end))
 
     def bind(self, name: str) -> SessionWindowedSerde[K]:
-        """Bind the key's serde."""
         return SessionWindowedSerde(bind(self.inner, name))
 
     def __repr__(self) -> str:

@@ -11,29 +11,6 @@ from pathlib import Path
 from millstream.durable import DiskFullError, LockTimeoutError
 from millstream.errors import StoreError
 
-__all__ = [
-    "ChangelogCompactedError",
-    "ChangelogGapError",
-    "DamagedSnapshotError",
-    "DamagedStoreError",
-    "ScanInvalidatedError",
-    "SnapshotFormatError",
-    "SnapshotStorageError",
-    "StateDirectoryError",
-    "StateInUseError",
-    "StoreAheadError",
-    "StoreClosedError",
-    "StoreDiskFullError",
-    "StoreFormatError",
-    "StoreInUseError",
-    "TaskLockedError",
-    "UnsortedKeysError",
-    "ZombieTaskError",
-    "damaged_store",
-    "disk_full",
-    "unexplained",
-]
-
 
 class StoreClosedError(StoreError):
     """A store, or an open scan of it, was used after the store was closed."""

@@ -61,6 +61,10 @@ class Store:
         start, or from a session's end. By default as long as records can change it.
     retention_ms
         The same in milliseconds; give one of the two.
+    versioned
+        For tables without windows: keep the history of each key for so long (milliseconds or `timedelta`).
+        Then updates may come out of order: the latest by timestamp is the row's value. Such a store has no
+        cache.
 
     >>> from millstream import Store
     >>> Store("counts", caching=False).name
@@ -75,8 +79,14 @@ class Store:
     backend: Backend = None
     retention_ms: int | None = None
     retention: int | timedelta | None = field(default=None, repr=False, compare=False)
+    versioned: int | timedelta | None = None
 
     def __post_init__(self) -> None:
+        if self.versioned is not None and milliseconds(self.versioned) < 0:
+            raise TopologyError(
+                f"the store {self.name!r} keeps a history of {milliseconds(self.versioned)} ms. Remedy: "
+                "Store(versioned=...) of 0 or more milliseconds, or none for a store without history"
+            )
         if self.retention is None:
             return
         given = milliseconds(self.retention)

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from millstream.clock import milliseconds
 from millstream.config import StreamsConfig
-from millstream.engine.memory import MemoryApplication, MemoryRecord
+from millstream.engine.memory import MemoryApplication, MemoryRecord, RecordQueue
 from millstream.errors import DriverClosedError, MillstreamError, UnknownStoreError
 from millstream.record import Headers
 from millstream.serdes import Serde
@@ -34,7 +33,7 @@ V = TypeVar("V")
 S = TypeVar("S", bound=StateStore[Any])
 
 
-class _OldestFirst:
+class _OldestFirst(RecordQueue):
     """Records that wait, one epoch each: always the oldest head first; topics with equal heads take turns."""
 
     def __init__(self) -> None:
@@ -45,11 +44,9 @@ class _OldestFirst:
         return bool(self._waiting)
 
     def put(self, topic: str, rows: Iterable[MemoryRecord]) -> None:
-        """See `RecordQueue.put`."""
         self._waiting.setdefault(topic, deque()).extend(rows)
 
     def take(self) -> Sequence[RawBatch]:
-        """See `RecordQueue.take`."""
         waiting = self._waiting
         if not waiting:
             return ()  # the clock ticks
@@ -68,7 +65,6 @@ class _OldestFirst:
         return (RawBatch(topic, 0, (offset,), (record.key,), (record.value,), (record.timestamp,), headers),)
 
     def clear(self) -> None:
-        """See `RecordQueue.clear`."""
         self._waiting.clear()
 
 
@@ -81,16 +77,20 @@ class TopologyTestDriver:
         True: every commit is followed by a new task, as on a cluster, where a processor's own fields
         last no longer than an epoch. Run your tests once this way to find out what should be in a store.
 
-    >>> from millstream import Record, StreamsBuilder, serdes
+    >>> from millstream import StreamsBuilder, serdes
     >>> from millstream.testing import TopologyTestDriver
     >>> builder = StreamsBuilder()
-    >>> builder.stream("lines", value=serdes.string).map_values(str.upper).to("shouts")
+    >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
+    >>> clicks.group_by_key().count(store="counts").to_stream().to("clicks-of-users")
     >>> with TopologyTestDriver(builder.build()) as driver:
-    ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
-    ...     shouts = driver.output_topic("shouts", key=serdes.bytes, value=serdes.string)
-    ...     lines.pipe(None, "to the river", timestamp=5)
-    ...     shouts.read()
-    Record(key=None, value='TO THE RIVER', timestamp=5, headers=())
+    ...     driver.store("counts").put("ann", 10)
+    ...     driver.input_topic("clicks", key=serdes.string, value=serdes.string).pipe("ann", "buy", 5)
+    ...     driver.output_topic("clicks-of-users", key=serdes.string, value=serdes.int64).read()
+    ...     driver.store("counts").get("ann"), driver.timestamped_store("counts").get("ann")
+    ...     driver.store_names(), driver.produced_topic_names()
+    Record(key='ann', value=11, timestamp=5, headers=())
+    (11, ValueAndTimestamp(value=11, timestamp=5))
+    (['counts'], {'clicks-of-users'})
     """
 
     def __init__(
@@ -151,17 +151,7 @@ class TopologyTestDriver:
         return TestInputTopic(name, key, value, self._pipe, first, auto_advance_ms)
 
     def output_topic(self, name: str, *, key: Serde[K], value: Serde[V]) -> TestOutputTopic[K, V]:
-        """A topic to read results from.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.input_topic("lines", key=serdes.string, value=serdes.string).pipe("k", "river")
-        ...     driver.output_topic("lengths", key=serdes.string, value=serdes.int64).read_values()
-        [5]
-        """
+        """A topic to read results from."""
         self._check_open()
 
         def records() -> deque[MemoryRecord]:
@@ -188,46 +178,21 @@ class TopologyTestDriver:
         self._check_open()
         step_ms = milliseconds(by_ms)
         if step_ms < 0:
-            message = f"the wall clock can't go back by {-step_ms} ms"
-            raise MillstreamError(message)
+            raise MillstreamError(f"the wall clock can't go back by {-step_ms} ms")
         self._now += step_ms
         self._application.run_epoch(tick=True)
         self._complete()
 
     def store(self, name: str) -> Any:
-        """A store, to look into and to set up. Timestamped key-value stores show plain values.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
-        >>> counts = clicks.group_by_key().count(store="counts")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.store("counts").put("ann", 10)
-        ...     driver.input_topic("clicks", key=serdes.string, value=serdes.string).pipe("ann", "buy")
-        ...     driver.store("counts").get("ann")
-        11
-        """
+        """A store, to look into and to set up. Timestamped key-value stores show plain values."""
         store = self._find_store(name)
         return PlainValues(store, lambda: self._now) if isinstance(store, TimestampedKeyValueStore) else store
 
     def timestamped_store(self, name: str) -> TimestampedKeyValueStore[Any]:
-        """A timestamped key-value store, with timestamps.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
-        >>> counts = clicks.group_by_key().count(store="counts")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.input_topic("clicks", key=serdes.string, value=serdes.string).pipe("ann", "buy", 5)
-        ...     driver.timestamped_store("counts").get("ann")
-        ValueAndTimestamp(value=1, timestamp=5)
-        """
+        """A timestamped key-value store, with timestamps."""
         store = self._find_store(name)
         if not isinstance(store, TimestampedKeyValueStore):
-            message = f"store {name!r} keeps no timestamps: use driver.store({name!r})"
-            raise UnknownStoreError(message)
+            raise UnknownStoreError(f"store {name!r} keeps no timestamps: use driver.store({name!r})")
         return store
 
     def window_store(self, name: str) -> WindowStore[Any, Any] | PlainWindows:
@@ -300,32 +265,12 @@ class TopologyTestDriver:
         return self._store_of_kind(name, VersionedKeyValueStore, "versioned")
 
     def store_names(self) -> list[str]:
-        """The names of all stores.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> clicks = builder.stream("clicks", key=serdes.string, value=serdes.string)
-        >>> counts = clicks.group_by_key().count(store="counts")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.store_names()
-        ['counts']
-        """
+        """The names of all stores."""
         self._check_open()
         return sorted(name for task in self._application.tasks for name in task.stores)
 
     def produced_topic_names(self) -> set[str]:
-        """The topics that something was written to, repartitions included.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.input_topic("lines", key=serdes.string, value=serdes.string).pipe("k", "river")
-        ...     driver.produced_topic_names()
-        {'lengths'}
-        """
+        """The topics that something was written to, repartitions included."""
         self._check_open()
         return set(self._application.outputs)
 
@@ -350,12 +295,7 @@ class TopologyTestDriver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _pipe(
@@ -369,11 +309,10 @@ class TopologyTestDriver:
                 for source in task.sub.sources
                 for name in (source.topics or ([source.pattern.pattern] if source.pattern else ()))
             )
-            message = (
+            raise MillstreamError(
                 f"no source of the topology reads topic {topic!r}. "
                 f"Sources read: {', '.join(known) or 'nothing'}"
             )
-            raise MillstreamError(message)
         self._queue.put(topic, (MemoryRecord(key, value, timestamp, headers),))
         self._complete()
 
@@ -385,8 +324,7 @@ class TopologyTestDriver:
     def _store_of_kind(self, name: str, kind: type[S], what: str) -> S:
         store = self._find_store(name)
         if not isinstance(store, kind):
-            message = f"store {name!r} is no {what} store: use driver.store({name!r})"
-            raise UnknownStoreError(message)
+            raise UnknownStoreError(f"store {name!r} is no {what} store: use driver.store({name!r})")
         return store
 
     def _find_store(self, name: str) -> StateStore[Any]:
@@ -395,12 +333,10 @@ class TopologyTestDriver:
             if name in task.stores:
                 return task.stores[name]
         known = ", ".join(self.store_names()) or "none"
-        message = f"the topology has no store {name!r}. Stores are: {known}"
-        raise UnknownStoreError(message)
+        raise UnknownStoreError(f"the topology has no store {name!r}. Stores are: {known}")
 
     def _check_open(self) -> None:
         if self._closed:
-            message = (
+            raise DriverClosedError(
                 "the TopologyTestDriver is closed. Remedy: use it inside its with block, or before close()"
             )
-            raise DriverClosedError(message)

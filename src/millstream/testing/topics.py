@@ -22,7 +22,7 @@ Pipe = Callable[[str, bytes | None, bytes | None, int, Headers], None]
 class TestInputTopic(Generic[K, V]):
     """A topic to pipe records into. Made by `TopologyTestDriver.input_topic`.
 
-    >>> from millstream import StreamsBuilder, serdes
+    >>> from millstream import Record, StreamsBuilder, serdes
     >>> from millstream.testing import TopologyTestDriver
     >>> builder = StreamsBuilder()
     >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
@@ -30,8 +30,19 @@ class TestInputTopic(Generic[K, V]):
     ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
     ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
     ...     lines.pipe("k", "to the river")
-    ...     lengths.read_values()
-    [12]
+    ...     lines.advance_time(60_000)
+    ...     lines.pipe("k", "to sea")
+    ...     lines.pipe("k", "at sea", timestamp=70_000, headers=(("page", b"1"),))
+    ...     lines.pipe_all([("k", "to"), ("k", "the river")], start_ms=80_000, advance_ms=10)
+    ...     lines.pipe_all([Record("k", "on and on", timestamp=90_000)])
+    ...     for length in lengths.read_all():
+    ...         print(length.value, length.timestamp, length.headers)
+    12 0 ()
+    6 60000 ()
+    6 70000 (('page', b'1'),)
+    2 80000 ()
+    9 80010 ()
+    9 90000 ()
     """
 
     __test__ = False  # pytest: not a test class
@@ -60,17 +71,6 @@ class TestInputTopic(Generic[K, V]):
 
         Without a timestamp the record gets the topic's own clock, which then advances by
         `auto_advance_ms`.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
-        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
-        ...     lines.pipe("k", "to the river", timestamp=5, headers=(("page", b"1"),))
-        ...     lengths.read()
-        Record(key='k', value=12, timestamp=5, headers=(('page', b'1'),))
         """
         if timestamp is None:
             timestamp = self._start_ms() if self._next_ms is None else self._next_ms
@@ -90,20 +90,7 @@ class TestInputTopic(Generic[K, V]):
         start_ms: int | None = None,
         advance_ms: int = 0,
     ) -> None:
-        """Send many records: pairs of key and value, or `Record`s with timestamps of their own.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
-        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
-        ...     lines.pipe_all([("k", "to"), ("k", "the river")], start_ms=5, advance_ms=10)
-        ...     lines.pipe_all([Record("k", "on and on", timestamp=99)])
-        ...     [(record.value, record.timestamp) for record in lengths.read_all()]
-        [(2, 5), (9, 15), (9, 99)]
-        """
+        """Send many records: pairs of key and value, or `Record`s with timestamps of their own."""
         for number, record in enumerate(records):
             if isinstance(record, Record):
                 self.pipe(record.key, record.value, record.timestamp, record.headers)
@@ -112,21 +99,7 @@ class TestInputTopic(Generic[K, V]):
                 self.pipe(record[0], record[1], timestamp)
 
     def advance_time(self, by_ms: int) -> None:
-        """Move the topic's own clock.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
-        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
-        ...     lines.pipe("k", "to the")
-        ...     lines.advance_time(60_000)
-        ...     lines.pipe("k", "river")
-        ...     [record.timestamp for record in lengths.read_all()]
-        [0, 60000]
-        """
+        """Move the topic's own clock."""
         now = self._start_ms() if self._next_ms is None else self._next_ms
         self._next_ms = now + by_ms
 
@@ -141,9 +114,17 @@ class TestOutputTopic(Generic[K, V]):
     >>> with TopologyTestDriver(builder.build()) as driver:
     ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
     ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
-    ...     lines.pipe_all([("k", "to the"), ("k", "river")])
-    ...     len(lengths), lengths.read().value, len(lengths)
-    (2, 6, 1)
+    ...     lines.pipe_all([("a", "to"), ("b", "the"), ("a", "river")])
+    ...     len(lengths), lengths.read(), len(lengths)
+    ...     [(record.key, record.value) for record in lengths.read_all()], lengths.is_empty()
+    ...     lines.pipe_all([("a", "to"), ("b", "the"), ("a", "river")])
+    ...     lengths.read_values()
+    ...     lines.pipe_all([("a", "to"), ("b", "the"), ("a", "river")])
+    ...     lengths.read_latest()
+    (3, Record(key='a', value=2, timestamp=0, headers=()), 2)
+    ([('b', 3), ('a', 5)], True)
+    [2, 3, 5]
+    {'a': 5, 'b': 3}
     """
 
     __test__ = False  # pytest: not a test class
@@ -157,90 +138,26 @@ class TestOutputTopic(Generic[K, V]):
         self._records = records
 
     def read(self) -> Record[K, V]:
-        """The next record.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
-        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
-        ...     lines.pipe("k", "river", timestamp=5)
-        ...     lengths.read()
-        Record(key='k', value=5, timestamp=5, headers=())
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     driver.output_topic("lengths", key=serdes.string, value=serdes.int64).read()
-        Traceback (most recent call last):
-        millstream.errors.MillstreamError: topic 'lengths' has no record left to read
-        """
+        """The next record."""
         records = self._records()
         if not records:
-            message = f"topic {self.name!r} has no record left to read"
-            raise MillstreamError(message)
+            raise MillstreamError(f"topic {self.name!r} has no record left to read")
         return self._decode(records.popleft())
 
     def read_all(self) -> list[Record[K, V]]:
-        """All records that were not read yet.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
-        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
-        ...     lines.pipe("k", "river", timestamp=5)
-        ...     lengths.read_all(), lengths.read_all()
-        ([Record(key='k', value=5, timestamp=5, headers=())], [])
-        """
+        """All records that were not read yet."""
         return [self.read() for _ in range(len(self._records()))]
 
     def read_values(self) -> list[V]:
-        """The values of all records that were not read yet.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
-        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
-        ...     lines.pipe_all([("k", "to the"), ("k", "river")])
-        ...     lengths.read_values()
-        [6, 5]
-        """
+        """The values of all records that were not read yet."""
         return [record.value for record in self.read_all()]
 
     def read_latest(self) -> dict[K, V]:
-        """The last value of each key among the records that were not read yet.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
-        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
-        ...     lines.pipe_all([("a", "to"), ("b", "the"), ("a", "river")])
-        ...     lengths.read_latest()
-        {'a': 5, 'b': 3}
-        """
+        """The last value of each key among the records that were not read yet."""
         return {record.key: record.value for record in self.read_all()}
 
     def is_empty(self) -> bool:
-        """Whether everything was read.
-
-        >>> from millstream import StreamsBuilder, serdes
-        >>> from millstream.testing import TopologyTestDriver
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines", value=serdes.string).map_values(len).to("lengths")
-        >>> with TopologyTestDriver(builder.build()) as driver:
-        ...     lines = driver.input_topic("lines", key=serdes.string, value=serdes.string)
-        ...     lengths = driver.output_topic("lengths", key=serdes.string, value=serdes.int64)
-        ...     lengths.is_empty()
-        True
-        """
+        """Whether everything was read."""
         return not self._records()
 
     def __len__(self) -> int:

@@ -3,7 +3,8 @@
 A stream with a new key is repartitioned by each operator that needs its records together: two aggregations
 move every record twice. Where nothing in between changes values, one repartition behind the operator that
 changed the key does for all of them. Its topic has the name of the first one. The rules, and what they do to
-merged streams, are Kafka's; unlike in Kafka 4.1.0, a processor of the user's own counts as changing values.
+merged streams, are Kafka's; unlike in Kafka 4.1.0, a processor of the user's own counts as changing values,
+and repartitions may be behind the same operator between (Kafka refuses to build that).
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ def _merge(graph: Graph, anchor: GraphNode, repartitions: list[RepartitionNode])
     single.priority = anchor.priority
     for node in repartitions:
         child = _child_on_the_way(node, anchor)
-        assert child is not None  # the anchor was found above the repartition
-        single.attach(child)
-        anchor.detach(child)
+        if child is not None:  # else it was moved with a repartition before, on the same way
+            single.attach(child)
+            anchor.detach(child)
         parents = list(node.parents)
         for below in list(node.children):
             node.detach(below)

@@ -31,6 +31,7 @@ def _does_for_a_changelog(node: TableSourceNode) -> bool:
     return (
         node.state.stored
         and store.logging
+        and store.versioned is None
         and node.timestamp_extractor in (None, fail_on_invalid_timestamp)
         and readable_by(store.key) is not None
         and readable_by(store.value) is not None

@@ -18,7 +18,7 @@ from millstream.commit.manifest import TaskEntry
 from millstream.commit.reports import EpochMismatchError, WrongInstanceError
 from millstream.commit.source_times import TimesRequest, read_times
 from millstream.durable import DiskFullError
-from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
 from millstream.engine.program import Program
 from millstream.engine.spark.failures import SparkGoneError, given_up, not_started
 from millstream.engine.spark.job import run_epoch_job
@@ -36,8 +36,6 @@ from millstream.engine.spark.stage_function import MakeWorker, assign
 from millstream.engine.spark.warmup import warm_up
 from millstream.errors import MillstreamError
 
-__all__ = ["SparkEngine"]
-
 _LOGGER = logging.getLogger("millstream")
 
 T = TypeVar("T")
@@ -54,8 +52,8 @@ _RUN_AGAIN: Final = (
 _POOL: Final = "millstream-background"
 
 
-class SparkEngine:
-    """Implements `millstream.engine.api.Engine`. If `spark` is None, it makes a session and ends it."""
+class SparkEngine(Engine):
+    """Runs tasks on Spark. If `spark` is None, it makes a session and ends it."""
 
     def __init__(self, program: Program, spark: Any) -> None:
         self._program = program
@@ -70,7 +68,6 @@ class SparkEngine:
 
     @property
     def instances(self) -> Mapping[str, str]:
-        """See `TaskRunner.instances`."""
         return self._instances
 
     @property
@@ -100,7 +97,6 @@ class SparkEngine:
             warm_up(self._context, self._slots, self._make_worker, self._application_id)
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
-        """See `TaskRunner.run_tasks`."""
         context, slots, make_worker = self._running()
         return run_epoch_job(context, slots, job, make_worker)
 
@@ -125,7 +121,6 @@ class SparkEngine:
         return times
 
     def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
-        """See `TaskRunner.failed`."""
         self._check_goes_on(f"Epoch {job.epoch} of application {job.application_id!r}", error, tries)
 
     def _check_goes_on(self, what: str, error: Exception, tries: int) -> None:
@@ -152,7 +147,6 @@ class SparkEngine:
         return done[0]
 
     def cancel_background(self) -> None:
-        """See `Engine.cancel_background`."""
         with suppress(Py4JError, OSError):  # Spark may be gone
             self._running()[0].cancelJobGroup(self._background)
 

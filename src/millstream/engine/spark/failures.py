@@ -7,8 +7,6 @@ import re
 from millstream.engine.api import EpochFailedError
 from millstream.errors import MillstreamError
 
-__all__ = ["SparkGoneError", "WorkersNotReadyError", "given_up", "not_ready", "not_started"]
-
 _PYTHON_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*$", re.MULTILINE)
 _LONGEST = 2_000
 _GO_ON = (

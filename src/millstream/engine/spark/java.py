@@ -23,8 +23,6 @@ from pathlib import Path
 from millstream.durable import ensure_private_folder
 from millstream.errors import ConfigError
 
-__all__ = ["ensure_java", "find_java"]
-
 _OLDEST = 17
 _VERSION = re.compile(r'version "(\d+)')
 _MODULE = "--add-modules=jdk.incubator.vector"

@@ -8,8 +8,6 @@ from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import Failed, MakeWorker, Passed, Stage, assign
 
-__all__ = ["run_epoch_job"]
-
 
 def run_epoch_job(
     context: SparkContext, slots: Slots, job: EpochJob, make_worker: MakeWorker

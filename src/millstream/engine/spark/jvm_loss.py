@@ -15,8 +15,6 @@ from py4j import clientserver, java_gateway
 from py4j.protocol import Py4JNetworkError
 from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 
-__all__ = ["log_jvm_loss_at_debug"]
-
 _LOGGER = logging.getLogger("millstream")
 _LOSS: Final = (Py4JNetworkError, OSError, EOFError)
 

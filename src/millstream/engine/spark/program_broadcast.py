@@ -18,8 +18,6 @@ from millstream.commit.worker import Worker
 from millstream.engine.program import Program, make_worker
 from millstream.task.metrics import Metrics
 
-__all__ = ["broadcast", "pack", "unpack"]
-
 _MOST_WORKERS = 16
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 _WORKERS: dict[str, Worker] = {}

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from millstream.durable import LockTimeoutError, ensure_private_folder, held_lock
 
-__all__ = ["java_options", "scratch_folder", "scratch_settings"]
-
 _LOCK = "lock"
 _PATIENCE_MS = 30_000
 _LONGEST_SOCKET_FOLDER = 60

@@ -20,8 +20,6 @@ from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.scratch import java_options, scratch_settings
 from millstream.errors import ConfigError
 
-__all__ = ["check_context", "context_of", "forget_dead_context", "is_alive", "make_context"]
-
 SETTINGS: dict[str, str] = {
     # A task that is killed and run again must not meet its old self in the task's directory.
     "spark.task.reaper.enabled": "true",
@@ -160,8 +158,7 @@ def context_of(spark: Any) -> SparkContext:
     """The context of a session, or a context itself."""
     context = getattr(spark, "sparkContext", spark)
     if not isinstance(context, SparkContext):
-        message = f"spark={spark!r} is neither a SparkSession nor a SparkContext"
-        raise ConfigError(message)
+        raise ConfigError(f"spark={spark!r} is neither a SparkSession nor a SparkContext")
     return context
 
 

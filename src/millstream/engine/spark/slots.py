@@ -13,8 +13,6 @@ from pyspark import SparkContext, StorageLevel
 
 from millstream.errors import MillstreamError
 
-__all__ = ["Slots", "own_slot"]
-
 
 def own_slot(slot: int) -> int:
     """The partitioner: a slot's number is its partition. One function object, for it is its identity."""

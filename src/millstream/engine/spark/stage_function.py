@@ -16,8 +16,6 @@ from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.types import Attempt
 
-__all__ = ["Failed", "Passed", "Stage", "assign"]
-
 
 @dataclass(frozen=True, slots=True)
 class Passed:

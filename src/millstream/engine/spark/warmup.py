@@ -15,8 +15,6 @@ from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import MakeWorker
 from millstream.errors import MillstreamError
 
-__all__ = ["warm_up"]
-
 
 def warm_up(context: SparkContext, slots: Slots, make_worker: MakeWorker, application_id: str) -> None:
     """Make a worker wherever there is a slot. What is wrong with such a place is raised as it was there."""

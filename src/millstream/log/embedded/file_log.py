@@ -23,8 +23,6 @@ processes.
 Why it is built like this: docs/design/0002-embedded-log.md.
 """
 
-# ruff: noqa: D102  # Log and SealedLog describe the methods
-
 from __future__ import annotations
 
 import threading
@@ -79,8 +77,6 @@ from millstream.types import Offset, Partition
 
 _FEW_WORKS: Final = 2
 _MOST_THREADS: Final = 8
-__all__ = ["FileLog", "Limits"]
-
 MARKER: Final = "millstream-log"
 TOPICS: Final = "topics"
 _MARKER: Final = FrameKind(b"MSLG", version=1, max_bytes=4096)

@@ -27,14 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from millstream.durable import (
-    Chunk,
-    LockTimeoutError,
-    disk_errors_named,
-    held_lock,
-    opened,
-    write_all,
-)
+from millstream.durable import Chunk, LockTimeoutError, disk_errors_named, held_lock, opened, write_all
 from millstream.log.api import Beyond, TopicConfig
 from millstream.log.blocks import MAX_SPAN, encode_blocks, encode_sparse_block, summary
 from millstream.log.embedded.compaction import (

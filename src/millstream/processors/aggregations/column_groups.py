@@ -23,6 +23,7 @@ from millstream.processors.aggregations.groups import key_type
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.processors.table import TableOperator, Updates
+from millstream.serdes import Serde
 from millstream.serdes.columns import CannotError, codec_of, codec_to_write, learn
 from millstream.serdes.columns.primitive_codecs import big_endian
 from millstream.state.stores.cell_store import CellStore
@@ -44,15 +45,20 @@ _TIMESTAMP_BYTES: Final = 8
 _PLAIN: Final[dict[type, pl.DataType]] = {int: pl.Int64(), str: pl.String(), bytes: pl.Binary()}
 
 
-def fold_in_columns(table: TableOperator, batch: Batch, aggregation: Aggregation) -> bool:
-    """Fold plain keys and values into a cached table. False if it can't: nothing has happened then."""
+def fold_in_columns(
+    table: TableOperator, batch: Batch, aggregation: Aggregation, key_serde: Serde[Any]
+) -> bool:
+    """Fold plain keys and values into a cached table. False if it can't: nothing has happened then.
+
+    `key_serde` leads from the keys of the batch to those of the cells.
+    """
     form = aggregation.columns
     if has_partials(batch.values) and aggregation.partials is not None:
         form = aggregation.partials.columns
     if form is None:
         return False
     try:
-        groups = ColumnGroups(form, _plain_rows(form, batch, table.store), table.store, each=False)
+        groups = ColumnGroups(form, _plain_rows(form, batch, table.store, key_serde), table.store, each=False)
         groups.save(table.store)
     except FAILURES:  # row by row it fails again, and it is known where
         table.context.fell_back("columns", len(batch))
@@ -61,9 +67,9 @@ def fold_in_columns(table: TableOperator, batch: Batch, aggregation: Aggregation
     return True
 
 
-def _plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any]) -> pl.DataFrame:
+def _plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any], key_serde: Serde[Any]) -> pl.DataFrame:
     """Rows whose keys and values Python could compare as well as columns can. Raises if they are others."""
-    values, kind = batch.values, key_type(batch.keys, store.key_serde)
+    values, kind = batch.values, key_type(batch.keys, key_serde)
     if kind is None or kind is int:
         raise CannotError("keys that may be equal without having the same bytes")
     if has_partials(values):
@@ -73,7 +79,7 @@ def _plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any]) -> pl.Dat
     folded = operand(form, values, None)
     if not any(folded.dtype == _PLAIN.get(exact) for exact in store.exact_types):
         raise CannotError(f"{folded.dtype} in a store of other values")
-    return rows_by_key(store.key_serde, batch, folded, _PLAIN[kind])
+    return rows_by_key(key_serde, batch, folded, _PLAIN[kind])
 
 
 def rows_by_key(
@@ -157,6 +163,8 @@ def _before(form: ColumnForm, frame: pl.DataFrame, keys: pl.Series, store: CellS
 
 def load_cells(store: CellStore[Any], keys: list[bytes]) -> tuple[Sequence[Any] | pl.Series, pl.Series]:
     """Values and timestamps of distinct keys in ascending order; None where there is nothing."""
+    if store.has_versions:
+        raise CannotError("versions, which are written one by one")
     codec = codec_of(store.value_serde)
     if codec is None or codec.dtype is None:
         cells = list(store.load(keys).values())

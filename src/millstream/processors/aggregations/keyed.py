@@ -10,16 +10,19 @@ column form, too, large batches are done in columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, takewhile
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 from millstream.processors.aggregations.aggregation import Aggregation, Fold, PartialAggregate, has_partials
 from millstream.processors.aggregations.groups import Groups, group_rows
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, are_many
 from millstream.processors.table import TableOperator, Updates, drop_nulls
+from millstream.serdes import Serde, serialize_column
 from millstream.state.stores.cell_store import Cell
 
 __all__ = ["KeyedAggregation"]
@@ -46,12 +49,26 @@ class KeyedAggregation(TableOperator):
             if self._fold_groups(batch):
                 return None
             self.context.fell_back("partials", len(batch))
-        fold = self._fold_of(batch.values)
-        keys, batch = self.with_key_bytes(batch)
+        updates, batch, cells = self.folded(*self.with_key_bytes(batch))
+        return self.write(batch, updates, cells)
+
+    def folded(
+        self, keys: list[bytes], batch: Batch, records: Sequence[int] | None = None
+    ) -> tuple[Updates, Batch, dict[bytes, Cell]]:
+        """Fold rows into the cells of some keys; what changed, and nothing is written yet.
+
+        Several rows in turn may stand for one record, by the numbers in `records`: one that fails is left out
+        from there on.
+        """
         cells = self.store.load_frozen(keys)
         run = self._fold_to_last if self.caching else self._fold_each
-        updates = run(fold, batch, keys, cells)
-        return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
+        updates = run(self._fold_of(batch.values), batch, keys, cells, records)
+        return updates, batch, {key: cells[key] for key in updates.key_bytes}
+
+    @property
+    def group_serde(self) -> Serde[Any]:
+        """From what rows are grouped by to the keys of their cells."""
+        return self.store.key_serde
 
     def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
         """See `TableOperator.write`."""
@@ -78,7 +95,7 @@ class KeyedAggregation(TableOperator):
         # Only tasks need Polars: programs that are built, and not run, do without.
         from millstream.processors.aggregations.column_groups import fold_in_columns  # noqa: PLC0415
 
-        return fold_in_columns(self, batch, self.aggregation)
+        return fold_in_columns(self, batch, self.aggregation, self.group_serde)
 
     def _fold_groups(self, batch: Batch) -> bool:
         """Fold what stands for all rows of a key. False if that can't be done: nothing has happened then."""
@@ -89,11 +106,11 @@ class KeyedAggregation(TableOperator):
             aggregation = aggregation.partials or aggregation
             batch = batch.with_values([value.value for value in batch.values])
         try:
-            groups = group_rows(batch, self.store.key_serde, aggregation)
+            groups = group_rows(batch, self.group_serde, aggregation)
             if groups is None:
                 return False
             last = batch.take(groups.rows)
-            keys = self.store.encode_keys(last.keys)
+            keys = cast("list[bytes]", serialize_column(self.group_serde, last.keys))
             updates = self._merged(keys, groups)
         except Exception:  # noqa: BLE001 - row by row it fails again, and then it is known where
             return False
@@ -134,7 +151,14 @@ class KeyedAggregation(TableOperator):
 
         return fold_either
 
-    def _fold_each(self, fold: Fold, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
+    def _fold_each(
+        self,
+        fold: Fold,
+        batch: Batch,
+        keys: list[bytes],
+        cells: dict[bytes, Cell],
+        records: Sequence[int] | None,
+    ) -> Updates:
         """Fold, with an update for every row."""
         updates = Updates()
         add, current, cell_of = updates.add, self.current, self.cell_of
@@ -155,10 +179,18 @@ class KeyedAggregation(TableOperator):
                     add(row, key, new, old, time)
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self.context.failed(batch, row, error)
+                _skip_record(rows, records, row)
             else:
                 return updates
 
-    def _fold_to_last(self, fold: Fold, batch: Batch, keys: list[bytes], cells: dict[bytes, Cell]) -> Updates:
+    def _fold_to_last(
+        self,
+        fold: Fold,
+        batch: Batch,
+        keys: list[bytes],
+        cells: dict[bytes, Cell],
+        records: Sequence[int] | None,
+    ) -> Updates:
         """Fold, with one update per key, at its last row: what a cached table remembers anyway."""
         last: dict[bytes, int] = {}
         thawed, cell_of = self.store.thawed, self.cell_of
@@ -176,6 +208,7 @@ class KeyedAggregation(TableOperator):
                     last[key] = row
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self.context.failed(batch, row, error)
+                _skip_record(rows, records, row)
             else:
                 break
         updates = Updates()
@@ -184,3 +217,10 @@ class KeyedAggregation(TableOperator):
             new, time = (None, batch.timestamps[row]) if cell is None else cell
             updates.add(row, key, new, None, time)
         return updates
+
+
+def _skip_record(rows: Iterator[Any], records: Sequence[int] | None, failed: int) -> None:
+    """Leave out the other rows of a record that failed at one of them."""
+    if records is not None:
+        more = takewhile(records[failed].__eq__, islice(records, failed + 1, None))
+        deque(islice(rows, sum(1 for _ in more)), maxlen=0)

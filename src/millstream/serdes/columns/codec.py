@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["CannotError", "Codec"]
-
 
 class CannotError(Exception):
     """A codec can't do a column: go through it value by value."""

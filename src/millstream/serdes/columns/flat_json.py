@@ -14,8 +14,6 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
-__all__ = ["FlatPattern"]
-
 _NUMBER: Final = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
 _VALUES: Final[dict[pl.DataType, str]] = {
     pl.String(): r'"([^"\\\x00-\x1f]*)"',

@@ -22,8 +22,6 @@ from millstream.serdes.columns.flat_json import FlatPattern
 from millstream.serdes.columns.types import canonical, is_json
 from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde, decode_json
 
-__all__ = ["AnyJsonCodec", "JsonCodec", "typed_json_codec"]
-
 _PYTHON: dict[Any, pl.DataType] = {
     str: pl.String(),
     int: pl.Int64(),
@@ -56,7 +54,6 @@ class JsonCodec(Codec):
         self.dtype = shape.dtype
 
     def decode(self, data: pl.Series) -> pl.Series:
-        """See `Codec.decode`."""
         text = data.cast(pl.String, strict=True)
         first = text.drop_nulls().head(1).to_list()
         if not first:
@@ -82,7 +79,6 @@ class JsonCodec(Codec):
         return pl.Series(values, dtype=self.dtype, strict=True)
 
     def encode(self, values: pl.Series) -> pl.Series:
-        """See `Codec.encode`."""
         if not _same_fields(values.dtype, self.dtype):
             require(values, self.dtype)
         if _any(_bad(pl.col("value"), self._shape), values).any():
@@ -96,11 +92,9 @@ class AnyJsonCodec(Codec):
     dtype = None
 
     def decode(self, data: pl.Series) -> pl.Series:
-        """See `Codec.decode`."""
         raise CannotError(f"{len(data)} values of JSON without a schema")
 
     def encode(self, values: pl.Series) -> pl.Series:
-        """See `Codec.encode`."""
         if not is_json(values.dtype):
             raise CannotError(f"{values.dtype} in JSON")
         return encode_json(values, JsonSerde())

@@ -12,8 +12,6 @@ import pyarrow as pa
 
 from millstream.serdes.columns.codec import CannotError, Codec, require
 
-__all__ = ["BOOLEAN", "BYTES", "STRING", "big_endian", "float_codec", "int_codec"]
-
 _SIGNED = {2: pl.Int16(), 4: pl.Int32(), 8: pl.Int64()}
 _FLOATS = {4: pl.Float32(), 8: pl.Float64()}
 _BYTES = {1: "b", 2: "h", 4: "i", 8: "q"}
@@ -30,11 +28,9 @@ class PrimitiveCodec(Codec):
     write: Convert
 
     def decode(self, data: pl.Series) -> pl.Series:
-        """See `Codec.decode`."""
         return self.read(data)
 
     def encode(self, values: pl.Series) -> pl.Series:
-        """See `Codec.encode`."""
         require(values, self.dtype)
         return self.write(values)
 

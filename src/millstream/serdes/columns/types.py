@@ -12,8 +12,6 @@ from typing import Any
 
 import polars as pl
 
-__all__ = ["canonical", "is_json", "kind_of"]
-
 _PLAIN: dict[pl.DataType, str] = {
     pl.String(): "str",
     pl.Int64(): "int",

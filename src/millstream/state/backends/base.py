@@ -22,17 +22,6 @@ from millstream.durable import ensure_private_folder
 from millstream.state.backends.folder import StoreFolder, whole_folder
 from millstream.state.errors import ScanInvalidatedError, StoreClosedError, UnsortedKeysError
 
-__all__ = [
-    "NO_STATE",
-    "Backend",
-    "Entry",
-    "KeyRange",
-    "Row",
-    "StoreSize",
-    "check_ascending",
-    "closed_on_error",
-]
-
 _PINNED: Final = ".pinned"
 _FIRST_PAGE_ROWS: Final = 32
 """Most scans are short: a few windows of a key, one session."""

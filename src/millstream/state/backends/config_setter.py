@@ -13,8 +13,6 @@ from typing import Any
 
 from millstream.errors import ConfigError
 
-__all__ = ["ConfigSetter", "config_setter"]
-
 ConfigSetter = Callable[[str, Any, Any], None]
 """Gets a store's name, its `rocksdict.Options` and `rocksdict.BlockBasedOptions`, and may change them."""
 

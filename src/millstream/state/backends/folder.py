@@ -29,18 +29,6 @@ from millstream.durable import ensure_private_folder, is_temporary, read_bounded
 from millstream.durable.layer import FILE_MODE, FOLDER_MODE
 from millstream.state.errors import DamagedStoreError, StoreFormatError, StoreInUseError
 
-__all__ = [
-    "FORMAT_FILE",
-    "Format",
-    "StoreFolder",
-    "check_snapshot",
-    "make_private",
-    "refuse_if_not_empty",
-    "restored_folder",
-    "store_folder",
-    "whole_folder",
-]
-
 FORMAT_FILE: Final = "FORMAT"
 _FORMAT_MAX_BYTES: Final = 4096
 _PARTIAL: Final = ".partial"

@@ -22,8 +22,6 @@ from operator import itemgetter
 
 from millstream.state.backends.base import Entry, Row
 
-__all__ = ["decode_key", "decode_rows", "encode_entries", "encode_key", "encode_keys"]
-
 _ZERO = b"\0"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["after_prefix", "disjoint"]
-
 
 def after_prefix(prefix: bytes) -> bytes | None:
     r"""The smallest key above all keys that begin with the prefix; None if there is none.

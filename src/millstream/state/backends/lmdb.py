@@ -52,8 +52,6 @@ from millstream.state.backends.lmdb_environment import (
 from millstream.state.backends.lmdb_tables import Part, open_tables, pages_of, tables_of
 from millstream.state.backends.segment_parts import grouped, is_dropped_whole, ranges_of_parts
 
-__all__ = ["LmdbBackend", "LmdbSupplier"]
-
 _NAME: Final = "lmdb"
 _FORMAT: Final = 1
 _MOST_SEGMENTS: Final = 1000

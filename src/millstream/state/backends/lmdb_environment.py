@@ -20,17 +20,6 @@ from millstream.durable.layer import FILE_MODE
 from millstream.errors import StoreError
 from millstream.state.errors import StoreInUseError, damaged_store, disk_full, unexplained
 
-__all__ = [
-    "DATA_FILE",
-    "begin",
-    "check_whole",
-    "errors_named",
-    "grow",
-    "open_environment",
-    "room",
-    "write_to_the_end",
-]
-
 DATA_FILE: Final = "data.mdb"
 _DAMAGE: Final = (
     lmdb.CorruptedError,

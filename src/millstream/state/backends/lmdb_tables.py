@@ -18,8 +18,6 @@ from millstream.state.backends.key_encoding import decode_rows, encode_entries, 
 from millstream.state.backends.long_keys import LongKeyTree, short_key_bytes
 from millstream.state.backends.segment_parts import UNNAMED
 
-__all__ = ["Part", "open_tables", "pages_of", "tables_of"]
-
 _MAX_KEY_BYTES: Final = 511
 """Part of the format: what LMDB takes where it was not compiled otherwise."""
 _SHORT_KEY_BYTES: Final = short_key_bytes(_MAX_KEY_BYTES)

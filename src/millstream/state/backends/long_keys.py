@@ -39,8 +39,6 @@ from typing import Final, Protocol
 from millstream.state.backends.base import Row
 from millstream.state.backends.key_encoding import decode_key, encode_key
 
-__all__ = ["LongKeyTree", "short_key_bytes"]
-
 _ROOT_LINK: Final = b"\1\1"
 _NODE_LINK: Final = b"\0"
 _NODE_BYTES: Final = 8

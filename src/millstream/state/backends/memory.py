@@ -38,8 +38,6 @@ from millstream.state.backends.folder import (
 from millstream.state.backends.segment_parts import UNNAMED, grouped, is_dropped_whole, ranges_of_parts
 from millstream.state.errors import DamagedStoreError
 
-__all__ = ["MemoryBackend", "MemorySupplier"]
-
 _NAME: Final = "memory"
 _FORMAT: Final = 1
 _FEW: Final = 64

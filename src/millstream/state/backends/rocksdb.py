@@ -58,8 +58,6 @@ from millstream.state.backends.key_encoding import decode_rows, encode_entries, 
 from millstream.state.backends.rocksdb_journals import damaged_journal
 from millstream.state.errors import StoreInUseError, damaged_store, disk_full, unexplained
 
-__all__ = ["ConfigSetter", "RocksDbBackend", "RocksDbSupplier"]
-
 _NAME: Final = "rocksdb"
 _FORMAT: Final = 1
 _MARKER_KEY: Final = b""

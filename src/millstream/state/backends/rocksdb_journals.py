@@ -11,8 +11,6 @@ import struct
 from pathlib import Path
 from typing import Final
 
-__all__ = ["damaged_journal"]
-
 _BLOCK: Final = 32 << 10
 _HEADER: Final = struct.Struct("<IHB")
 """Checksum, length, kind."""

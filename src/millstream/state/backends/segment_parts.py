@@ -13,8 +13,6 @@ from typing import Final, TypeVar
 from millstream.state.backends.base import KeyRange
 from millstream.state.backends.key_ranges import after_prefix
 
-__all__ = ["UNNAMED", "PartRange", "grouped", "is_dropped_whole", "ranges_of_parts"]
-
 T = TypeVar("T")
 
 UNNAMED: Final = b""

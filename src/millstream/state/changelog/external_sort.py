@@ -25,8 +25,6 @@ from millstream.durable import disk_errors_named, ensure_private_folder
 from millstream.state.changelog.rows import last_of_each_key, sorted_as_columns
 from millstream.state.stores.overlay import Entry
 
-__all__ = ["SortedRuns", "sorted_runs"]
-
 _BLOCK_ROWS: Final = 4096
 _BLOCK_BYTES: Final = 1 << 20
 """A block of a run ends with whichever of the two it reaches first."""

@@ -36,19 +36,6 @@ from millstream.state.stores.overlay import Entry
 from millstream.state.stores.segments import NOTE_KEY, apply_changes, dropped_by
 from millstream.types import Offset, Version
 
-__all__ = [
-    "NO_LISTENER",
-    "Progress",
-    "RestoreListener",
-    "StorePosition",
-    "Target",
-    "follow",
-    "half_restored",
-    "position_of",
-    "refuse_newer",
-    "reported",
-]
-
 BATCH_ROWS: Final = 250_000
 BATCH_BYTES: Final = 64 << 20
 """A batch is held in memory: it ends with whichever of the two it reaches first."""

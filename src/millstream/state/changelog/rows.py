@@ -20,8 +20,6 @@ from millstream.state.specs import StoreKind
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.written_columns import WrittenColumns
 
-__all__ = ["changelog_rows", "changelog_topic", "entries_of", "last_of_each_key", "sorted_as_columns"]
-
 _TIMESTAMP: Final = struct.Struct(">q")
 _MANY: Final = 100_000
 """From so many rows on it pays to sort columns and not objects."""

@@ -29,8 +29,6 @@ from millstream.state.changelog.rows import changelog_topic
 from millstream.state.specs import StoreBuilder
 from millstream.types import Offset, Partition
 
-__all__ = ["StoreStart", "target_of"]
-
 
 class StoreStart(msgspec.Struct, frozen=True):
     """How a store began that has its source topic for a changelog."""

@@ -28,8 +28,6 @@ from millstream.state.local.directory import (
     TaskDirectory,
 )
 
-__all__ = ["LocalTask", "clean", "local_tasks", "remove_remains"]
-
 
 @dataclass(frozen=True, slots=True)
 class LocalTask:

@@ -54,25 +54,6 @@ from millstream.errors import StoreError
 from millstream.state.errors import StateDirectoryError, TaskLockedError
 from millstream.types import Offset, Version
 
-__all__ = [
-    "CHECKPOINT_FILE",
-    "LOCK_FILE",
-    "REMOVED",
-    "RESTORING_FOLDER",
-    "REWRITTEN_FOLDER",
-    "SNAPSHOTS_FOLDER",
-    "SORTING_FOLDER",
-    "Checkpoint",
-    "LockOwner",
-    "StateDirectory",
-    "TaskDirectory",
-    "boot_id",
-    "existing_state_directory",
-    "note_log",
-    "noted_log",
-    "open_state_directory",
-]
-
 _INSTANCE_FILE: Final = ".instance"
 _LOG_FILE: Final = ".log"
 LOCK_FILE: Final = ".lock"

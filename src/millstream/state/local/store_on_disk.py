@@ -27,8 +27,6 @@ from millstream.state.backends.api import Adopting, Backend, BackendSupplier, Co
 from millstream.state.backends.base import closed_on_error
 from millstream.state.local.directory import REWRITTEN_FOLDER, TaskDirectory
 
-__all__ = ["StoreOnDisk"]
-
 _LOGGER = logging.getLogger("millstream")
 
 

@@ -45,16 +45,6 @@ from millstream.state.stores.overlay import Entry
 from millstream.state.stores.segments import SEGMENT_BYTES
 from millstream.types import Offset, Partition, Version
 
-__all__ = [
-    "LocalChanges",
-    "NewerStores",
-    "TaskVersion",
-    "open_task_stores",
-    "supplier_of",
-    "versions_on_disk",
-]
-
-
 LocalChanges = Callable[[str, Version, Version], list[list[Entry]] | None]
 """Writes of an unlogged store after one version up to another; None if they are not to be had."""
 

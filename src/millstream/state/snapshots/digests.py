@@ -18,8 +18,6 @@ import msgspec
 from millstream.durable import temporary_name
 from millstream.state.snapshots.manifest import StoredFile
 
-__all__ = ["Digests", "copied"]
-
 
 class _Known(msgspec.Struct, frozen=True, array_like=True):
     inode: int

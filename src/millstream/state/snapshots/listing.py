@@ -9,8 +9,6 @@ from millstream.state.snapshots.manifest import ManifestName, SnapshotPlace
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.types import Version
 
-__all__ = ["Listing", "listing", "manifests", "newest_versions", "retained_versions"]
-
 
 @dataclass(frozen=True, slots=True)
 class Listing:

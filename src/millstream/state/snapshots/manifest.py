@@ -18,8 +18,6 @@ from millstream.state.errors import DamagedSnapshotError, SnapshotFormatError
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.types import Version
 
-__all__ = ["ManifestName", "Snapshot", "SnapshotPlace", "StoredFile", "read_snapshot"]
-
 KIND: Final = FrameKind(b"MSSN", version=1, max_bytes=64 << 20)
 _NAME: Final = re.compile(r"manifests/(\d{20})-(\w*)")
 _FILE_NAME: Final = re.compile(r"\w[\w.+-]{0,254}")

@@ -40,8 +40,6 @@ from millstream.state.snapshots.manifest import (
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.types import Offset, Version
 
-__all__ = ["Restorer"]
-
 _LOGGER = logging.getLogger("millstream")
 _BEFORE_ALL: Final = Offset(-1)
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

@@ -36,15 +36,6 @@ from millstream.durable import (
 from millstream.errors import ConfigError
 from millstream.state.errors import SnapshotStorageError
 
-__all__ = [
-    "ArrowStorage",
-    "FolderStorage",
-    "SnapshotStorage",
-    "absolute_location",
-    "chunks_of",
-    "open_storage",
-]
-
 _CHUNK_BYTES: Final = 1 << 20
 _SCHEMES: Final = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "mock")
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -70,18 +61,16 @@ class SnapshotStorage(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FolderStorage:
+class FolderStorage(SnapshotStorage):
     """A folder that all hosts of the application see, or the disk of the only one."""
 
     root: Path
     files: FileLayer = OS_FILES
 
     def shown(self, name: str) -> str:
-        """See :meth:`SnapshotStorage.shown`."""
         return str(self.root / name)
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """See :meth:`SnapshotStorage.sizes`."""
         base = self.root / folder
         found: dict[str, int] = {}
         with _named(self.shown(folder)):
@@ -94,19 +83,16 @@ class FolderStorage:
         return found
 
     def put(self, name: str, chunks: Iterable[Chunk]) -> None:
-        """See :meth:`SnapshotStorage.put`."""
         path = self.root / name
         with _named(str(path)), disk_errors_named(path):
             ensure_private_folder(path.parent, files=self.files)
             replace_durably(path, chunks, files=self.files)
 
     def read(self, name: str) -> Iterator[bytes]:
-        """See :meth:`SnapshotStorage.read`."""
         with _named(self.shown(name)):
             yield from chunks_of(self.root / name)
 
     def delete(self, name: str) -> None:
-        """See :meth:`SnapshotStorage.delete`."""
         path = self.root / name
         with _named(str(path)):
             if path.exists():
@@ -118,7 +104,7 @@ class FolderStorage:
                 sync_folder(path.parent, files=self.files)
 
 
-class ArrowStorage:
+class ArrowStorage(SnapshotStorage):
     """Any file system of pyarrow: an object store, HDFS. It is opened when it is first used."""
 
     def __init__(self, location: str, opened: tuple[fs.FileSystem, str] | None = None) -> None:
@@ -127,11 +113,9 @@ class ArrowStorage:
         self._opened = opened
 
     def shown(self, name: str) -> str:
-        """See :meth:`SnapshotStorage.shown`."""
         return f"{self._label}/{name}"
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """See :meth:`SnapshotStorage.sizes`."""
         with self._at(folder) as (filesystem, path):
             infos = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
         return {
@@ -141,7 +125,6 @@ class ArrowStorage:
         }
 
     def put(self, name: str, chunks: Iterable[Chunk]) -> None:
-        """See :meth:`SnapshotStorage.put`."""
         with self._at(name) as (filesystem, path):
             filesystem.create_dir(path.rpartition("/")[0], recursive=True)
             with filesystem.open_output_stream(path) as stream:
@@ -149,13 +132,11 @@ class ArrowStorage:
                     stream.write(chunk)
 
     def read(self, name: str) -> Iterator[bytes]:
-        """See :meth:`SnapshotStorage.read`."""
         with self._at(name) as (filesystem, path), filesystem.open_input_stream(path) as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 yield chunk
 
     def delete(self, name: str) -> None:
-        """See :meth:`SnapshotStorage.delete`."""
         with self._at(name) as (filesystem, path):
             if filesystem.get_file_info(path).type != fs.FileType.NotFound:
                 filesystem.delete_file(path)

@@ -21,19 +21,13 @@ from millstream.errors import MillstreamError
 from millstream.state.backends.api import Backend
 from millstream.state.backends.folder import FORMAT_FILE, Format
 from millstream.state.changelog.follow import StorePosition, position_of
-from millstream.state.errors import (
-    DamagedSnapshotError,
-    SnapshotFormatError,
-    SnapshotStorageError,
-)
+from millstream.state.errors import DamagedSnapshotError, SnapshotFormatError, SnapshotStorageError
 from millstream.state.local.directory import LOCK_FILE, SNAPSHOTS_FOLDER, TaskDirectory
 from millstream.state.snapshots.digests import Digests
 from millstream.state.snapshots.listing import Listing, listing
 from millstream.state.snapshots.manifest import KIND, ManifestName, Snapshot, SnapshotPlace, read_snapshot
 from millstream.state.snapshots.storage import SnapshotStorage, chunks_of
 from millstream.types import Version
-
-__all__ = ["Outcome", "SnapshotSettings", "take_snapshots"]
 
 _NOTHING: Final = Version(0)
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from millstream.record import ValueAndTimestamp
 from millstream.serdes import Serde, deserialize_column, serialize_column
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.store import StateStore
 from millstream.state.stores.written_columns import WrittenColumns
-
-__all__ = ["Cell", "CellStore", "Frozen", "TimestampedStore"]
 
 K = TypeVar("K")
 
@@ -60,6 +58,14 @@ class CellStore(StateStore[K]):
     [1]
     """
 
+    has_versions: ClassVar[bool] = False
+    """Whether what a cell was before it was written is kept, too."""
+
+    def deleted(self, timestamp: int) -> Cell:
+        """What is written in place of a cell to delete it."""
+        del timestamp
+        return None
+
     @property
     def cell_key_serde(self) -> Serde[Any]:
         """From the keys of the table to the keys of its cells."""
@@ -77,11 +83,9 @@ class CellStore(StateStore[K]):
         """Like `load`, but what a user's function might change in place stays bytes: see `Frozen`."""
         if self.exact_types:
             return self.load(keys)
-        unpack = _TIMESTAMP.unpack_from
-        return {
-            key: None if data is None else (Frozen(data[8:]), unpack(data)[0])
-            for key, data in self._read(keys).items()
-        }
+        found = self._read(keys)
+        cells = iter(self._frozen_cells([data for data in found.values() if data is not None]))
+        return {key: None if data is None else next(cells) for key, data in found.items()}
 
     def load_committed(self, keys: Iterable[bytes]) -> dict[bytes, Cell]:
         """The cell of each distinct key, as of the end of the last epoch."""
@@ -144,6 +148,13 @@ class CellStore(StateStore[K]):
         if Frozen not in set(map(type, values)):
             return serialize_column(self.value_serde, values)  # type: ignore[return-value]
         return [self.encode_value(value) for value in values]
+
+    def _frozen_cells(self, encoded: Sequence[bytes]) -> list[tuple[Any, int]]:
+        """Cells whose values nobody can change."""
+        bodies = [data[8:] for data in encoded]
+        values = deserialize_column(self.value_serde, bodies) if self.exact_types else map(Frozen, bodies)
+        unpack = _TIMESTAMP.unpack_from
+        return list(zip(values, [unpack(data)[0] for data in encoded], strict=True))
 
     def _cells(self, found: Mapping[bytes, bytes | None]) -> dict[bytes, Cell]:
         present = [data for data in found.values() if data is not None]

@@ -17,8 +17,6 @@ from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.read_only import ReadOnlyKeyValueStore
 from millstream.state.stores.store import StateStore
 
-__all__ = ["KeyValueStore", "TimestampedKeyValueStore"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 P = TypeVar("P")
@@ -42,7 +40,6 @@ class KeyValueStore(StateStore[K], ReadOnlyKeyValueStore[K, V]):
     """
 
     def get(self, key: K) -> V | None:
-        """See `ReadOnlyKeyValueStore.get`."""
         data = self.overlay.get(self._key_bytes(key))
         return None if data is None else self._decode(data)
 
@@ -68,20 +65,16 @@ class KeyValueStore(StateStore[K], ReadOnlyKeyValueStore[K, V]):
         return current
 
     def range(self, start: K | None, end: K | None) -> KeyValueIterator[K, V]:
-        """See `ReadOnlyKeyValueStore.range`."""
         return self._pairs(self.overlay.scan(*self._bounds(start, end)))
 
     def reverse_range(self, start: K | None, end: K | None) -> KeyValueIterator[K, V]:
-        """See `ReadOnlyKeyValueStore.reverse_range`."""
         return self._pairs(self.overlay.scan_reverse(*self._bounds(start, end)))
 
     def prefix_scan(self, prefix: P, prefix_serde: Serde[P]) -> KeyValueIterator[K, V]:
-        """See `ReadOnlyKeyValueStore.prefix_scan`."""
         start = prefix_serde.serialize(prefix)
         return self._pairs(self.overlay.scan(start, after_prefix(start)))
 
     def approximate_num_entries(self) -> int:
-        """See `ReadOnlyKeyValueStore.approximate_num_entries`."""
         return self.overlay.approximate_count()
 
     def _pairs(self, entries: Iterator[tuple[bytes, bytes]]) -> KeyValueIterator[K, V]:

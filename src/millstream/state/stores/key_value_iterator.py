@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Generic, Self, TypeVar
-
-__all__ = ["KeyValueIterator"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -32,12 +29,7 @@ class KeyValueIterator(Generic[K, V]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

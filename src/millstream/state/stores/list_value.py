@@ -14,8 +14,6 @@ from typing import Final, Generic, TypeVar
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.store import StateStore
 
-__all__ = ["ListValueStore"]
-
 K = TypeVar("K")
 V = TypeVar("V")
 

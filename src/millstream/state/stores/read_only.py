@@ -14,13 +14,6 @@ from millstream.record import MAX_TIME, VersionedRecord, Windowed
 from millstream.serdes import Serde
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 
-__all__ = [
-    "ReadOnlyKeyValueStore",
-    "ReadOnlySessionStore",
-    "ReadOnlyVersionedKeyValueStore",
-    "ReadOnlyWindowStore",
-]
-
 K = TypeVar("K")
 V = TypeVar("V")
 P = TypeVar("P")

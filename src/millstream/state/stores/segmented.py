@@ -24,8 +24,6 @@ from millstream.state.stores.segments import (
 )
 from millstream.state.stores.store import StateStore
 
-__all__ = ["SegmentedStore"]
-
 K = TypeVar("K")
 
 
@@ -79,8 +77,7 @@ class SegmentedStore(StateStore[K]):
 
     def _checked_time(self, time: int, what: str) -> int:
         if time < 0:
-            message = f"store {self.name!r}: {what} is {time}, but time begins at 0"
-            raise StoreError(message)
+            raise StoreError(f"store {self.name!r}: {what} is {time}, but time begins at 0")
         return time
 
     def _changes(self) -> Sequence[Entry]:

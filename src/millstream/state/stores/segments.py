@@ -31,16 +31,6 @@ from millstream.state.backends.api import Backend, KeyRange
 from millstream.state.errors import DamagedStoreError
 from millstream.state.stores.overlay import Entry
 
-__all__ = [
-    "NOTE_KEY",
-    "SEGMENT_BYTES",
-    "UNKNOWN_TIME",
-    "Note",
-    "apply_changes",
-    "dropped_by",
-    "segment_prefix",
-]
-
 SEGMENT_BYTES: Final = 8
 NOTE_KEY: Final = b""
 UNKNOWN_TIME: Final = -1

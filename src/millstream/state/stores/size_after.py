@@ -9,8 +9,6 @@ from millstream.state.backends.api import StoreSize
 from millstream.state.stores.overlay import CommittedReader
 from millstream.state.stores.written_columns import Entry, WrittenColumns
 
-__all__ = ["size_after"]
-
 _LOOKED_UP: Final = 2_000
 """So many written keys are looked up at most, which takes a millisecond or two: more are judged by these."""
 

@@ -14,8 +14,6 @@ from millstream.serdes import Serde, serde_failure
 from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry, Overlay
 
-__all__ = ["StateStore", "changes_of", "epoch_committed", "forget_epoch"]
-
 K = TypeVar("K")
 
 
@@ -39,8 +37,7 @@ class StateStore(Generic[K]):
 
     def _key_bytes(self, key: K) -> bytes:
         if key is None:
-            message = f"store {self.name!r}: the key is None, but every entry of a store needs a key"
-            raise StoreError(message)
+            raise StoreError(f"store {self.name!r}: the key is None, but every entry of a store needs a key")
         try:
             return self.key_serde.serialize(key)
         except Exception as error:

@@ -18,18 +18,17 @@ a deletion is in that of its own time, because after the retention nobody can wr
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from millstream.record import VersionedRecord
 from millstream.state.backends.key_ranges import after_prefix
+from millstream.state.stores.cell_store import Cell, CellStore
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.read_only import ReadOnlyVersionedKeyValueStore
 from millstream.state.stores.segmented import SegmentedStore
 from millstream.state.stores.segments import SEGMENT_BYTES
-
-__all__ = ["VersionedKeyValueStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -50,8 +49,8 @@ class _Version:
     data: bytes | None
 
 
-class VersionedKeyValueStore(SegmentedStore[K], ReadOnlyVersionedKeyValueStore[K, V]):
-    """Values by key and time.
+class VersionedKeyValueStore(SegmentedStore[K], CellStore[K], ReadOnlyVersionedKeyValueStore[K, V]):
+    """Values by key and time. As a store of cells it reads the latest versions.
 
     >>> from millstream import serdes, stores
     >>> from millstream.state.backends.memory import MemoryBackend
@@ -85,19 +84,33 @@ class VersionedKeyValueStore(SegmentedStore[K], ReadOnlyVersionedKeyValueStore[K
         retention, and was not kept.
         """
         self._checked_time(timestamp, "the timestamp of a version")
-        row = self._key_bytes(key)
-        data = self._encode(value)
-        if timestamp < self._horizon():
-            self.expired_puts += 1
-            return self.NOT_PUT
-        self._observe(timestamp)
-        latest = self.overlay.get(_LATEST + row)
-        deleted = self._deletion(row) if latest is None else None
-        newest = _time_of(latest) if latest is not None else deleted
-        if newest is None or timestamp >= newest:
-            self._replace_latest(row, latest, deleted, timestamp, data)
-            return self.VALID_TO_UNDEFINED
-        return self._insert(row, newest, timestamp, data)
+        return self.put_versions((self._key_bytes(key),), (self._encode(value),), (timestamp,))[0]
+
+    def put_versions(
+        self, rows: Sequence[bytes], data: Sequence[bytes | None], timestamps: Sequence[int]
+    ) -> list[int]:
+        """Write versions that are encoded already, one after the other; what `put` gives, for each."""
+        latest = self._read(rows)
+        newest = _Newest(
+            self, {row: None if found is None else _time_of(found) for row, found in latest.items()}
+        )
+        valid_to: list[int] = []
+        for row, value, timestamp in zip(rows, data, timestamps, strict=True):
+            if not newest.accepts(timestamp):
+                self.expired_puts += 1
+                valid_to.append(self.NOT_PUT)
+                continue
+            self._observe(timestamp)
+            since = newest.since(row)
+            if since is not None and timestamp < since:
+                valid_to.append(self._insert(row, since, timestamp, value))
+                continue
+            before = latest[row]
+            self._replace_latest(row, before, since if before is None else None, timestamp, value)
+            newest.replace(row, timestamp, is_deletion=value is None)
+            latest[row] = None if value is None else _TIME.pack(timestamp) + value
+            valid_to.append(self.VALID_TO_UNDEFINED)
+        return valid_to
 
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
         """Delete a key from a time on. The version that was valid then, or None.
@@ -108,7 +121,6 @@ class VersionedKeyValueStore(SegmentedStore[K], ReadOnlyVersionedKeyValueStore[K
         return None if self.put(key, None, timestamp) == self.NOT_PUT else found
 
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
-        """See `ReadOnlyVersionedKeyValueStore.get`."""
         row = self._key_bytes(key)
         latest = self.overlay.get(_LATEST + row)
         if latest is not None and (as_of is None or _time_of(latest) <= as_of):
@@ -119,7 +131,6 @@ class VersionedKeyValueStore(SegmentedStore[K], ReadOnlyVersionedKeyValueStore[K
         return None if version is None or version.data is None else self._record(version, version.data)
 
     def versions(self, key: K, time_from: int, time_to: int) -> list[VersionedRecord[V]]:
-        """See `ReadOnlyVersionedKeyValueStore.versions`."""
         row = self._key_bytes(key)
         first = max(time_from, self._horizon())
         found = [
@@ -132,7 +143,6 @@ class VersionedKeyValueStore(SegmentedStore[K], ReadOnlyVersionedKeyValueStore[K
         return found if latest is None or latest.timestamp > time_to else [*found, latest]
 
     def all(self) -> KeyValueIterator[K, VersionedRecord[V]]:
-        """See `ReadOnlyVersionedKeyValueStore.all`."""
         rows = self.overlay.scan(_LATEST, after_prefix(_LATEST))
         return KeyValueIterator(
             (
@@ -198,11 +208,39 @@ class VersionedKeyValueStore(SegmentedStore[K], ReadOnlyVersionedKeyValueStore[K
             if len(found) == length:
                 yield _version(found, data)
 
-    def _deletion(self, row: bytes) -> int | None:
-        """Since when a key without a latest version is deleted; None if nothing is known of it."""
+    def deletions(self, rows: Iterable[bytes]) -> dict[bytes, int]:
+        """Since when keys without a latest version are deleted, of those that are known to be."""
         segments = self._segments(self._horizon(), self._note.observed)
-        found = self.overlay.get_many([segment + _DELETED + row for segment in segments])
-        return next((_time_of(data) for data in found.values() if data is not None), None)
+        places = {segment + _DELETED + row: row for row in rows for segment in segments}
+        found = self.overlay.get_many(places) if places else {}
+        return {places[place]: _time_of(data) for place, data in found.items() if data is not None}
+
+    def segment_number(self, time: int) -> int:
+        """The number of the segment of a time."""
+        return time // self._note.interval_ms
+
+    # As a store of cells.
+
+    has_versions: ClassVar[bool] = True
+
+    @property
+    def exact_types(self) -> frozenset[type]:
+        """See `CellStore.exact_types`: none, so a value that can't be kept is found at its own record."""
+        return frozenset()
+
+    def deleted(self, timestamp: int) -> Cell:
+        """See `CellStore.deleted`: a deletion, too, has a time."""
+        return None, timestamp
+
+    def load_frozen(self, keys: Iterable[bytes]) -> dict[bytes, Cell]:
+        """See `CellStore.load_frozen`: only what becomes the latest version of its key changes the answer."""
+        found = super().load_frozen(keys)
+        times = {row: None if cell is None else cell[1] for row, cell in found.items()}
+        return _LatestCells(found, _Newest(self, times))
+
+    def _read(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        found = self.overlay.get_many([_LATEST + key for key in keys])
+        return {row[SEGMENT_BYTES:]: data for row, data in found.items()}
 
     def _put_version(self, row: bytes, version: _Version) -> None:
         head = _HEAD.pack(version.valid_to, version.data is not None)
@@ -220,6 +258,60 @@ class VersionedKeyValueStore(SegmentedStore[K], ReadOnlyVersionedKeyValueStore[K
 
     def _record(self, version: _Version, data: bytes) -> VersionedRecord[V]:
         return VersionedRecord(self._decode(data), version.valid_from, version.valid_to)
+
+
+class _Newest:
+    """How far time and some keys have come, while versions are written one after the other."""
+
+    __slots__ = ("_deleted", "_observed", "_store", "_times")
+
+    def __init__(self, store: VersionedKeyValueStore[Any, Any], latest: Mapping[bytes, int | None]) -> None:
+        """`latest` has the times of the keys' latest versions; a key that is deleted has none."""
+        self._store = store
+        self._observed = store.observed_time
+        self._times = dict(latest)
+        deletions = store.deletions(row for row, time in latest.items() if time is None)
+        self._times.update(deletions)
+        self._deleted = set(deletions)
+
+    def accepts(self, timestamp: int) -> bool:
+        """Whether a version is new enough to be kept. If it is, time has come as far."""
+        if timestamp < self._horizon():
+            return False
+        self._observed = max(self._observed, timestamp)
+        return True
+
+    def since(self, row: bytes) -> int | None:
+        """When the latest version of a key began; None if nothing is known of it."""
+        since, segment = self._times[row], self._store.segment_number
+        forgotten = since is not None and row in self._deleted and segment(since) < segment(self._horizon())
+        return None if forgotten else since
+
+    def replace(self, row: bytes, timestamp: int, *, is_deletion: bool) -> None:
+        """A key has a new latest version."""
+        self._times[row] = timestamp
+        (self._deleted.add if is_deletion else self._deleted.discard)(row)
+
+    def _horizon(self) -> int:
+        return max(self._observed - self._store.retention_ms, 0)
+
+
+class _LatestCells(dict[bytes, Cell]):
+    """The latest version of some keys, as a batch changes them in memory before it is written."""
+
+    def __init__(self, cells: Mapping[bytes, Cell], newest: _Newest) -> None:
+        super().__init__(cells)
+        self._newest = newest
+
+    def __setitem__(self, row: bytes, cell: Cell) -> None:
+        assert cell is not None  # a deletion has a time, too
+        value, timestamp = cell
+        if not self._newest.accepts(timestamp):
+            return
+        since = self._newest.since(row)
+        if since is None or timestamp >= since:
+            self._newest.replace(row, timestamp, is_deletion=value is None)
+            super().__setitem__(row, None if value is None else cell)
 
 
 def _time_of(data: bytes) -> int:

@@ -22,18 +22,6 @@ from millstream.state.stores.read_only import (
 )
 from millstream.state.stores.store import StateStore
 
-__all__ = [
-    "GlobalStore",
-    "KeyValueView",
-    "SessionView",
-    "VersionedView",
-    "View",
-    "WindowView",
-    "global_store",
-    "plain",
-    "plain_pairs",
-]
-
 P = TypeVar("P")
 
 Pairs = KeyValueIterator[Any, Any]
@@ -56,23 +44,18 @@ class KeyValueView(View, ReadOnlyKeyValueStore[Any, Any]):
     """A view of key-value stores."""
 
     def get(self, key: Any) -> Any:
-        """See `ReadOnlyKeyValueStore.get`."""
         return self._one(lambda store: store.get(key))
 
     def range(self, start: Any, end: Any) -> Pairs:
-        """See `ReadOnlyKeyValueStore.range`."""
         return self._pairs(lambda store: store.range(start, end))
 
     def reverse_range(self, start: Any, end: Any) -> Pairs:
-        """See `ReadOnlyKeyValueStore.reverse_range`."""
         return self._pairs(lambda store: store.reverse_range(start, end))
 
     def prefix_scan(self, prefix: P, prefix_serde: Serde[P]) -> Pairs:
-        """See `ReadOnlyKeyValueStore.prefix_scan`."""
         return self._pairs(lambda store: store.prefix_scan(prefix, prefix_serde))
 
     def approximate_num_entries(self) -> int:
-        """See `ReadOnlyKeyValueStore.approximate_num_entries`."""
         count: int = self._one(lambda store: store.approximate_num_entries())
         return count
 
@@ -85,21 +68,17 @@ class WindowView(View, ReadOnlyWindowStore[Any, Any]):
     @overload
     def fetch(self, key: Any, time_from: int, time_to: int) -> KeyValueIterator[int, Any]: ...
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """See `ReadOnlyWindowStore.fetch`."""
         if time_to is None:
             return self._one(lambda store: store.fetch(key, time_from))
         return self._pairs(lambda store: store.fetch(key, time_from, time_to))
 
     def backward_fetch(self, key: Any, time_from: int, time_to: int) -> KeyValueIterator[int, Any]:
-        """See `ReadOnlyWindowStore.backward_fetch`."""
         return self._pairs(lambda store: store.backward_fetch(key, time_from, time_to))
 
     def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> WindowedPairs:
-        """See `ReadOnlyWindowStore.fetch_range`."""
         return self._pairs(lambda store: store.fetch_range(key_from, key_to, time_from, time_to))
 
     def backward_fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> WindowedPairs:
-        """See `ReadOnlyWindowStore.backward_fetch_range`."""
         return self._pairs(lambda store: store.backward_fetch_range(key_from, key_to, time_from, time_to))
 
 
@@ -107,21 +86,17 @@ class SessionView(View, ReadOnlySessionStore[Any, Any]):
     """A view of session stores."""
 
     def fetch_session(self, key: Any, start: int, end: int) -> Any:
-        """See `ReadOnlySessionStore.fetch_session`."""
         return self._one(lambda store: store.fetch_session(key, start, end))
 
     def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> WindowedPairs:
-        """See `ReadOnlySessionStore.find_sessions`."""
         return self._pairs(lambda store: store.find_sessions(key, earliest_end, latest_start))
 
     def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> WindowedPairs:
-        """See `ReadOnlySessionStore.backward_find_sessions`."""
         return self._pairs(lambda store: store.backward_find_sessions(key, earliest_end, latest_start))
 
     def find_sessions_range(
         self, key_from: Any, key_to: Any, earliest_end: int, latest_start: int
     ) -> WindowedPairs:
-        """See `ReadOnlySessionStore.find_sessions_range`."""
         return self._pairs(
             lambda store: store.find_sessions_range(key_from, key_to, earliest_end, latest_start)
         )
@@ -129,7 +104,6 @@ class SessionView(View, ReadOnlySessionStore[Any, Any]):
     def backward_find_sessions_range(
         self, key_from: Any, key_to: Any, earliest_end: int, latest_start: int
     ) -> WindowedPairs:
-        """See `ReadOnlySessionStore.backward_find_sessions_range`."""
         return self._pairs(
             lambda store: store.backward_find_sessions_range(key_from, key_to, earliest_end, latest_start)
         )
@@ -139,16 +113,13 @@ class VersionedView(View, ReadOnlyVersionedKeyValueStore[Any, Any]):
     """A view of versioned stores."""
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord[Any] | None:
-        """See `ReadOnlyVersionedKeyValueStore.get`."""
         found: VersionedRecord[Any] | None = self._one(lambda store: store.get(key, as_of))
         return found
 
     def versions(self, key: Any, time_from: int, time_to: int) -> list[VersionedRecord[Any]]:
-        """See `ReadOnlyVersionedKeyValueStore.versions`."""
         return self._one(lambda store: store.versions(key, time_from, time_to) or None) or []
 
     def all(self) -> KeyValueIterator[Any, VersionedRecord[Any]]:
-        """See `ReadOnlyVersionedKeyValueStore.all`."""
         return self._pairs(lambda store: store.all())
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar, overload
 
 from millstream.record import MAX_TIME, ValueAndTimestamp, Window, Windowed
 from millstream.serdes import Serde, time_windowed
 from millstream.state.specs import StoreBuilder
-from millstream.state.stores.cell_store import TimestampedStore
+from millstream.state.stores.cell_store import Cell, TimestampedStore
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.overlay import Overlay
 from millstream.state.stores.read_only import ReadOnlyWindowStore
@@ -133,5 +133,34 @@ class TimestampedWindowStore(
         """See `CellStore.cell_key_serde`."""
         return time_windowed(self.key_serde, self.window_size_ms)
 
+    def start_of(self, cell_key: bytes) -> int:
+        """Where the window of a cell starts."""
+        start: int = _START.unpack_from(cell_key, len(cell_key) - _START.size)[0]
+        return start
+
+    def window_of(self, cell_key: bytes) -> Window:
+        """The window of a cell."""
+        start = self.start_of(cell_key)
+        return Window(start, min(start + self.window_size_ms, MAX_TIME))
+
+    def load_between(self, first_start: int, last_start: int) -> dict[bytes, Cell]:
+        """The cells of all keys whose windows start between two times, both inclusive."""
+        rows = self._rows_of_keys(Direction.FORWARD, (None, None), first_start, last_start)
+        return self._cells({key + _START.pack(start): data for key, start, _, data in rows})
+
+    def cells_of(
+        self, keys: Iterable[bytes], first_start: int, last_start: int
+    ) -> dict[bytes, dict[int, tuple[Any, int]]]:
+        """The cells of some keys, given as bytes, whose windows start between two times, by key and start.
+
+        Values that a user's function might change in place stay bytes: see `Frozen`.
+        """
+        rows = list(self._rows_of_each(keys, first_start, last_start))
+        frozen = self._frozen_cells([data for _, _, _, data in rows])
+        found: dict[bytes, dict[int, tuple[Any, int]]] = {}
+        for (key, start, _, _), cell in zip(rows, frozen, strict=True):
+            found.setdefault(key, {})[start] = cell
+        return found
+
     def _place(self, cell_key: bytes) -> tuple[bytes, tuple[int, int]]:
-        return cell_key[:-8], (_START.unpack_from(cell_key, len(cell_key) - 8)[0], 0)
+        return cell_key[: -_START.size], (self.start_of(cell_key), 0)

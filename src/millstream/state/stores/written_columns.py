@@ -7,8 +7,6 @@ from typing import overload
 
 import pyarrow as pa
 
-__all__ = ["Entry", "WrittenColumns"]
-
 Entry = tuple[bytes, bytes | None]
 """A key and its new value, or None for a delete."""
 

@@ -28,7 +28,15 @@ public final class Oracle {
             StoreCases.cases(),
             ProcessorApiCases.cases(),
             ProgramCases.cases(),
-            OddCases.cases())
+            OddCases.cases(),
+            WindowCases.cases(),
+            SlidingCases.cases(),
+            SessionCases.cases(),
+            EmitCases.cases(),
+            SuppressCases.cases(),
+            WindowedCogroupCases.cases(),
+            VersionedTableCases.cases(),
+            TimestampCases.cases())
         .flatMap(List::stream)
         .toList();
 

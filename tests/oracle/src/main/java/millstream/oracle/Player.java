@@ -95,8 +95,10 @@ final class Player {
     @SuppressWarnings("unchecked")
     private static <K, V> void pipe(
             TopologyTestDriver driver, String topic, Type<K> key, Type<V> value, Case.Pipe pipe) {
-        driver.createInputTopic(topic, key.serializer(), value.serializer()).pipeInput(
-            new TestRecord<>((K) pipe.key(), (V) pipe.value(), pipe.headers(), pipe.timestamp()));
+        // The time comes from the input topic, because a test record takes none that is negative.
+        driver.createInputTopic(
+                topic, key.serializer(), value.serializer(), Instant.ofEpochMilli(pipe.timestamp()), Duration.ZERO)
+            .pipeInput(new TestRecord<>((K) pipe.key(), (V) pipe.value(), pipe.headers()));
     }
 
     private void writeOutputs(Queue<ProducerRecord<byte[], byte[]>> produced) {
@@ -163,6 +165,9 @@ final class Player {
         config.put(StreamsConfig.STATE_DIR_CONFIG, stateDirectory.resolve(test.name).toString());
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+        // Kafka looks for closed windows and for unmatched records of joins once a second. Here: with every record.
+        config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0L);
+        config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0L);
         return config;
     }
 }

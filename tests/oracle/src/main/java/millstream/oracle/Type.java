@@ -6,6 +6,8 @@ import org.apache.kafka.common.serialization.Deserializer;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.serialization.Serializer;
+import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.WindowedSerdes;
 
 /** A serde under the name that the fixtures and the Python side use for it. */
 final class Type<T> implements Serde<T> {
@@ -25,6 +27,17 @@ final class Type<T> implements Serde<T> {
         this.serde = serde;
     }
 
+    /** Keys of time windows and of sliding windows: all of one size. */
+    static <K> Type<Windowed<K>> timeWindowed(Type<K> key, long sizeMs) {
+        return new Type<>("time_windowed(" + key.name + ',' + sizeMs + ')',
+            new WindowedSerdes.TimeWindowedSerde<>(key.serde, sizeMs));
+    }
+
+    /** Keys of sessions. */
+    static <K> Type<Windowed<K>> sessionWindowed(Type<K> key) {
+        return new Type<>("session_windowed(" + key.name + ')', new WindowedSerdes.SessionWindowedSerde<>(key.serde));
+    }
+
     String name() {
         return name;
     }
@@ -39,10 +52,14 @@ final class Type<T> implements Serde<T> {
         return serde.deserializer();
     }
 
-    /** A value as a JSON literal; bytes are hexadecimal, a UUID is its text. */
+    /** A value as a JSON literal; bytes are hexadecimal, a UUID is its text, a windowed key is an object. */
     static String literal(Object value) {
         if (value == null || value instanceof Number || value instanceof Boolean) {
             return String.valueOf(value);
+        }
+        if (value instanceof Windowed<?> windowed) {
+            return "{\"key\": " + literal(windowed.key()) + ", \"start\": " + windowed.window().start()
+                + ", \"end\": " + windowed.window().end() + '}';
         }
         return quoted(value instanceof byte[] bytes ? HexFormat.of().formatHex(bytes) : value.toString());
     }

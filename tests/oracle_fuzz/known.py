@@ -1,0 +1,89 @@
+"""Where Millstream differs from Kafka on purpose, and how a case keeps clear of it.
+
+`docs/kafka_streams_map.md` explains each of them to users. A case goes through `agreed` before it is played,
+on both sides, so a difference that is found is never one of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.oracle_fuzz.build import build
+from tests.oracle_fuzz.spec import Case, Step
+
+from millstream.errors import MillstreamError
+from millstream.topology.plan import Plan
+
+_FIRST_HAS_NO_OLD_VALUE = {"aggregation", "cogroup"}
+_TABLE_OPERATORS = {"table_filter", "table_map_values", "suppress"}
+
+
+def agreed(case: Case) -> Case:
+    """The same case without what Kafka and Millstream see differently."""
+    return replace(case, steps=tuple(_with_caches_in_front_of_groups(case)))
+
+
+def _with_caches_in_front_of_groups(case: Case) -> list[Step]:
+    """The first update of an uncached aggregation has no old value.
+
+    In Kafka it has the initializer's value, which nobody ever got; a `group_by` of the table subtracts it.
+    With a cache both agree.
+    """
+    cached: set[int] = set()
+    wanted: set[int] = set()
+    for step in reversed(case.steps):
+        if step["op"] == "table_group_by":
+            wanted.update(step["of"])
+        elif step["id"] in wanted and step["op"] in _TABLE_OPERATORS:
+            wanted.update(step["of"])
+        elif step["id"] in wanted and step["op"] in _FIRST_HAS_NO_OLD_VALUE:
+            cached.add(step["id"])
+    return [_cached(step) if step["id"] in cached else step for step in case.steps]
+
+
+def _cached(step: Step) -> Step:
+    return {**step, "store": {**step["store"], "cached": True, "versioned": None}}
+
+
+def is_fault(refusal: str | None) -> bool:
+    """Whether Kafka 4.1.0 refuses a topology by a fault of its own."""
+    # Two repartitions behind the same operator, with optimisation.
+    return refusal is not None and "Found a null keyChangingChild node" in refusal
+
+
+def has_ties(case: Case) -> bool:
+    """Whether one record can lead to records in two repartitions that one task reads.
+
+    They have the same timestamp, so nothing says which is first. Kafka's driver begins with the one that was
+    written first; here a task always begins with the same one.
+    """
+    try:
+        plan = build(case, lambda *_: None).plan()
+    except MillstreamError:
+        return False  # other checks tell of it
+    for sub in plan.subtopologies:
+        origins = [
+            _origins(plan, topic, frozenset())
+            for source in sub.sources
+            for topic in source.topics
+            if topic in plan.repartition_topics
+        ]
+        if any(one & other for place, one in enumerate(origins) for other in origins[:place]):
+            return True
+    return False
+
+
+def _origins(plan: Plan, topic: str, behind: frozenset[str]) -> frozenset[str]:
+    """The topics of the log that records of a topic come from."""
+    if topic not in plan.repartition_topics:
+        return frozenset([topic])
+    if topic in behind:
+        return frozenset()
+    fronts = {
+        front
+        for sub in plan.subtopologies
+        if any(sink.topic == topic for sink in sub.sinks)
+        for source in sub.sources
+        for front in source.topics
+    }
+    return frozenset().union(*(_origins(plan, front, behind | {topic}) for front in fronts))

@@ -1,0 +1,85 @@
+"""The ways in which a case is played: with caches and without, in rows and columns, one by one and at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.oracle_fuzz.build import build, build_in_columns, has_columns
+from tests.oracle_fuzz.known import agreed, is_fault
+from tests.oracle_fuzz.ours import play, play_at_once
+from tests.oracle_fuzz.results import Results, difference
+from tests.oracle_fuzz.spec import Case
+
+Play = Callable[[Case], Results]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way of playing a case on our side."""
+
+    name: str
+    play: Play
+    caches: bool = True
+    at_once: bool = False
+    columns: bool = False
+
+
+VARIANTS = (
+    Variant("rows", lambda case: play(case, build)),
+    Variant("columns", lambda case: play(case, build_in_columns), columns=True),
+    Variant("new tasks after each commit", lambda case: play(case, build, fresh_tasks=True)),
+    Variant("rows, uncached", lambda case: play(case, build), caches=False),
+    Variant("columns, uncached", lambda case: play(case, build_in_columns), caches=False, columns=True),
+    Variant("rows at once", lambda case: play_at_once(case, build), caches=False, at_once=True),
+    Variant(
+        "rows at once, as if many",
+        lambda case: play_at_once(case, build, as_if_many=True),
+        caches=False,
+        at_once=True,
+    ),
+    Variant(
+        "columns at once, as if many",
+        lambda case: play_at_once(case, build_in_columns, as_if_many=True),
+        caches=False,
+        at_once=True,
+        columns=True,
+    ),
+)
+BY_NAME = {variant.name: variant for variant in VARIANTS}
+
+
+def played(case: Case, variant: Variant) -> Case:
+    """The case as a variant plays it."""
+    return agreed(case if variant.caches else case.uncached())
+
+
+def differs(case: Case, variant: Variant, kafka: Play) -> str | None:
+    """What differs if a case is played in one way, None if nothing does."""
+    if variant.columns and not has_columns(case):
+        return None
+    case = played(case, variant)
+    expected = kafka(case)
+    if is_fault(expected.refused):
+        return None
+    if variant.at_once:
+        if expected.error is not None or case.has_caches() or not _keeps_its_order(case):
+            return None
+        expected = expected.in_one()
+    return difference(_ours(case, variant), expected)
+
+
+def _ours(case: Case, variant: Variant) -> Results:
+    try:
+        return variant.play(case)
+    except Exception as error:  # noqa: BLE001 - whatever it is, Kafka did not do it
+        return Results(refused=f"{type(error).__name__}: {error}")
+
+
+def _keeps_its_order(case: Case) -> bool:
+    """Whether each task reads one topic only: then it takes records in the order in which they came."""
+    try:
+        plan = build(case, lambda *_: None).plan()
+    except Exception:  # noqa: BLE001 - other variants tell of it
+        return False
+    return all(sum(len(source.topics) for source in sub.sources) == 1 for sub in plan.subtopologies)
