@@ -51,11 +51,16 @@ class Picture:
 
 
 PICTURES = (
-    Picture("tumbling", TimeWindows(10, grace=5), (("a", 2), ("b", 7), ("c", 13), ("d", 9), ("e", 28), ("f", 19))),
+    Picture(
+        "tumbling", TimeWindows(10, grace=5), (("a", 2), ("b", 7), ("c", 13), ("d", 9), ("e", 28), ("f", 19))
+    ),
     Picture("hopping", TimeWindows(10, advance=5), (("a", 2), ("b", 7), ("c", 13), ("d", 24))),
     Picture("sliding", SlidingWindows(10, grace=20), (("a", 12), ("b", 17), ("c", 31)), inclusive=True),
     Picture(
-        "session", SessionWindows(5, grace=5), (("a", 3), ("b", 7), ("c", 18), ("d", 12), ("e", 33)), inclusive=True
+        "session",
+        SessionWindows(5, grace=8),
+        (("a", 3), ("b", 7), ("c", 17), ("d", 12), ("e", 35), ("f", 20)),
+        inclusive=True,
     ),
 )
 
@@ -71,7 +76,11 @@ class Outcome:
 def outcome(picture: Picture) -> Outcome:
     """Send the records through the library."""
     builder = StreamsBuilder()
-    windowed: Any = builder.stream("in", key=serdes.string, value=serdes.string).group_by_key().windowed_by(picture.windows)
+    windowed: Any = (
+        builder.stream("in", key=serdes.string, value=serdes.string)
+        .group_by_key()
+        .windowed_by(picture.windows)
+    )
     store = Store("seen", caching=False, value=serdes.string)
     functions: tuple[Any, ...] = (str, lambda _key, value, seen: "".join(sorted(seen + value)))
     if isinstance(picture.windows, SessionWindows):
@@ -115,12 +124,16 @@ def drawn(picture: Picture, found: Outcome) -> str:
     placed = lanes(found.windows)
     height = TOP + LANE * (max(placed.values(), default=0) + 1)
     axis = height + 22
-    parts = [_window(window, TOP + LANE * lane, found.windows[window], picture) for window, lane in placed.items()]
+    parts = [
+        _window(window, TOP + LANE * lane, found.windows[window], picture) for window, lane in placed.items()
+    ]
     parts.append(f'<line class="axis" x1="{_x(0)}" y1="{axis}" x2="{_x(END)}" y2="{axis}"/>')
     for tick in range(0, END, 5):
         parts.append(f'<line class="axis" x1="{_x(tick)}" y1="{axis}" x2="{_x(tick)}" y2="{axis + 4}"/>')
         parts.append(f'<text class="small" x="{_x(tick)}" y="{axis + 16}" text-anchor="middle">{tick}</text>')
-    parts += [_record(value, timestamp, axis, is_late=value in found.late) for value, timestamp in picture.records]
+    parts += [
+        _record(value, timestamp, axis, is_late=value in found.late) for value, timestamp in picture.records
+    ]
     width = _x(END) + RIGHT
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {axis + 26}" width="{width}" role="img">'
