@@ -1,7 +1,7 @@
-"""Draws the pictures of docs/windows.md: records on a time line, and the windows that the library puts them into.
+"""Draws the pictures of docs/windows.md: records on a time line, and the windows that they come into.
 
-Run it with `python docs/pictures/windows.py`; the SVG files beside it are written anew. Nothing is drawn by hand:
-each record goes through a `TopologyTestDriver`, and what is drawn is what came out.
+Run it with `python docs/pictures/windows.py`; the SVG files beside it are written anew. Nothing is drawn by
+hand: each record goes through a `TopologyTestDriver`, and what is drawn is what came out.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ def drawn(picture: Picture, found: Outcome) -> str:
     ]
     width = _x(END) + RIGHT
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {axis + 26}" width="{width}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {axis + 26}" width="{width}" '
+        'role="img">'
         f"<title>{picture.name} windows</title><style>{STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
     )
 
@@ -154,7 +155,8 @@ def _window(window: Window, y: int, records: str, picture: Picture) -> str:
     anchor = "middle" if inside else "start"
     return (
         f'<rect class="window" x="{x}" y="{y}" width="{width}" height="{LANE - 6}" rx="4"/>'
-        f'<text x="{at:g}" y="{y + 14}" text-anchor="{anchor}">{records} <tspan class="small">{label}</tspan></text>'
+        f'<text x="{at:g}" y="{y + 14}" text-anchor="{anchor}">{records} '
+        f'<tspan class="small">{label}</tspan></text>'
     )
 
 
