@@ -297,7 +297,7 @@ def window_filter(b: StreamsBuilder) -> None:
 
 @dsl
 def window_map_values_with_key(b: StreamsBuilder) -> None:
-    texts = _counts(b).map_values(lambda k, v: f"{k.key}{k.window.start}={v}")
+    texts = _counts(b).map_values_with_key(lambda k, v: f"{k.key}{k.window.start}={v}")
     texts.to_stream().to("out", key=IN_TENS, value=serdes.string)
 
 

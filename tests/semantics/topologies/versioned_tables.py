@@ -109,7 +109,7 @@ def versioned_table_map_values_with_versioned_store(b: StreamsBuilder) -> None:
 
 @dsl
 def versioned_table_chain(b: StreamsBuilder) -> None:
-    texts = _table(b).filter(lambda k, v: v > 2).map_values(lambda k, v: f"{k}{v}")
+    texts = _table(b).filter(lambda k, v: v > 2).map_values_with_key(lambda k, v: f"{k}{v}")
     texts.filter_not(lambda k, v: v == "a7").to_stream().to("out", **WORDS)
 
 
