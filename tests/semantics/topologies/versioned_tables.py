@@ -18,7 +18,9 @@ HISTORY_OF_TABLES = {
     "versioned_table_equal_timestamps": 100,
     "versioned_table_tombstones": 100,
     "versioned_table_near_zero": 100,
+    "versioned_table_latest_outlives_history": 10,
     "versioned_table_random": 15,
+    "versioned_table_minutes_random": 100_000,
 }
 
 HISTORY_OF_COUNTS = {
