@@ -23,7 +23,7 @@ from millstream import (
 IN_TENS = in_windows(10)
 ON_CLOSE = EmitStrategy.on_window_close()
 
-COUNTED = {
+COUNTED: dict[str, TimeWindows | SlidingWindows] = {
     "emit_tumbling_at_its_end": TimeWindows(10),
     "emit_tumbling_when_grace_is_over": TimeWindows(10, grace=5),
     "emit_tumbling_several_at_once": TimeWindows(10, grace=20),

@@ -21,7 +21,7 @@ from millstream import (
 IN_TENS = in_windows(10)
 UNTIL_CLOSED = Suppressed.until_window_closes()
 
-CLOSING = {
+CLOSING: dict[str, TimeWindows | SlidingWindows] = {
     "suppress_until_tumbling_closes": TimeWindows(10),
     "suppress_until_grace_is_over": TimeWindows(10, grace=5),
     "suppress_until_hopping_closes": TimeWindows(10, advance=5, grace=2),
