@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from millstream import KTable, Store, StreamsBuilder, Suppressed, serdes
+from millstream import KTable, SessionWindows, Store, StreamsBuilder, Suppressed, Topology, serdes
 from millstream.errors import ProcessingError, TopologyError
 from millstream.testing import TopologyTestDriver
+from millstream.topology.nodes import ProcessorNode
 
 NUMBERS: dict[str, Any] = {"key": serdes.string, "value": serdes.int64}
 UNCACHED = Store("rows", caching=False)
@@ -103,7 +104,7 @@ def test_a_table_without_windows_has_none_to_wait_for() -> None:
     [
         (
             lambda: Suppressed.until_time_limit(timedelta(seconds=-1)),
-            "the limit of Suppressed.until_time_limit is -1000 ms. Remedy: give 0 or more milliseconds",
+            "limit of Suppressed is -1000 ms. Remedy: give 0 or more milliseconds",
         ),
         (
             lambda: Suppressed.until_window_closes(max_records=-1),
@@ -137,3 +138,53 @@ def test_a_full_buffer_ends_the_application() -> None:
         "bound is max_records=1. Likely cause: more rows are open at a time than expected, or stream "
         "time stands still. Remedy: raise the bound, or leave it out: the buffer is in a store, not in memory"
     )
+
+
+def final_sessions(driver: TopologyTestDriver) -> list[tuple[str, int, int, int]]:
+    """Key, start, end and count of the sessions that have left."""
+    out = driver.output_topic("out", key=serdes.session_windowed(serdes.string), value=serdes.int64)
+    return [
+        (record.key.key, record.key.window.start, record.key.window.end, record.value)
+        for record in out.read_all()
+        if record.key is not None and record.value is not None
+    ]
+
+
+def sessions(suppressed: Suppressed) -> Topology:
+    builder = StreamsBuilder()
+    counts = builder.stream("in", **NUMBERS).group_by_key().windowed_by(SessionWindows(10, grace=5)).count()
+    counts.suppress(suppressed).to_stream().to("out", value=serdes.int64)
+    return builder.build()
+
+
+@pytest.mark.parametrize("fresh_tasks", [False, True])
+def test_a_session_leaves_once_when_grace_and_gap_are_over(fresh_tasks: bool) -> None:
+    topology = sessions(Suppressed.until_window_closes())
+    with TopologyTestDriver(topology, fresh_tasks=fresh_tasks) as driver:
+        source = driver.input_topic("in", **NUMBERS)
+        for timestamp in (0, 10, 24):
+            source.pipe("a", 1, timestamp=timestamp)
+        assert final_sessions(driver) == []
+        source.pipe("b", 1, timestamp=25)
+        assert final_sessions(driver) == [("a", 0, 10, 2)]
+
+
+@pytest.mark.parametrize("fresh_tasks", [False, True])
+def test_a_session_leaves_by_the_clock_if_no_records_come(fresh_tasks: bool) -> None:
+    topology = sessions(Suppressed.until_window_closes(after_idle=timedelta(seconds=1)))
+    with TopologyTestDriver(topology, fresh_tasks=fresh_tasks, start_ms=500) as driver:
+        source = driver.input_topic("in", **NUMBERS)
+        source.pipe("a", 1, timestamp=0)
+        driver.advance_wall_clock(999)
+        source.pipe("a", 1, timestamp=4)
+        driver.advance_wall_clock(999)
+        assert final_sessions(driver) == []
+        driver.advance_wall_clock(1)
+        assert final_sessions(driver) == [("a", 0, 4, 2)]
+
+
+def test_only_a_table_that_closes_by_the_clock_asks_for_ticks() -> None:
+    for after_idle, expected in ((None, []), (10, ["KTABLE-SUPPRESS-0000000003"])):
+        nodes = sessions(Suppressed.until_window_closes(after_idle=after_idle)).graph.nodes.values()
+        asking = [node.name for node in nodes if isinstance(node, ProcessorNode) and node.spec.may_schedule]
+        assert asking == expected
