@@ -19,7 +19,7 @@ from typing import Any, Final
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column
+from millstream.processors.columns.column import Column, are_many
 from millstream.processors.operator import OperatorContext
 from millstream.processors.table import Updates, drop_null_keys, drop_nulls
 from millstream.processors.windows.session_rows import Merger, Session, SessionRows, SessionRules, Update
@@ -73,6 +73,9 @@ class SessionAggregation(KeyedAggregation):
         """See `Operator.process`."""
         drop = drop_nulls if self.aggregation.skips_nulls else drop_null_keys
         batch = drop(self.context, batch)
+        combines = self.caching and self.aggregation.combiner is not None
+        if combines and are_many(len(batch)) and self._fold_columns(batch):
+            return None
         return self.fold_rows(batch) if len(batch) else None
 
     def fold_rows(self, batch: Batch) -> Batch | None:
@@ -99,6 +102,12 @@ class SessionAggregation(KeyedAggregation):
             self._hold(batch, last)
             return None
         return self._updated(batch, done.updates)
+
+    def _fold_columns(self, batch: Batch) -> bool:
+        """See `KeyedAggregation._fold_columns`."""
+        from millstream.processors.windows.session_columns import fold_in_columns  # noqa: PLC0415 - imports Polars
+
+        return fold_in_columns(self, batch)
 
     def flush(self) -> Batch | None:
         """See `Operator.flush`."""
