@@ -94,7 +94,7 @@ class SessionWindows:
     grace_ms: int
 
     def __init__(self, gap: int | timedelta, grace: int | timedelta = 0) -> None:
-        object.__setattr__(self, "gap_ms", _positive("the gap of session windows", gap))
+        object.__setattr__(self, "gap_ms", _not_negative("the gap of session windows", gap))
         object.__setattr__(self, "grace_ms", _not_negative("the grace of windows", grace))
 
 

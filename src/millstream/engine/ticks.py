@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
+from millstream.clock import now_ms
 from millstream.engine.api import DurableEpoch
 from millstream.topology.nodes import ProcessorNode
 from millstream.topology.plan import Plan
-
-
-def now_ms() -> int:
-    """The machine's clock in milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 class Ticks:
