@@ -347,7 +347,7 @@ class _Generator:
         if self.chance(0.4):
             least = windows["size"] * (2 if windows["kind"] == "sliding" else 1) + windows["grace"]
             retention = least + self.rng.choice((0, 1, 10, 100, _DAY_MS))
-            self.durations |= {retention}
+            self.durations |= {retention} if retention < _DAY_MS else set()
             return {**store, "retention": retention}
         return store
 

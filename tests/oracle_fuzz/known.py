@@ -26,8 +26,29 @@ _TABLE_OPERATORS = {"table_filter", "table_map_values", "suppress"}
 
 def agreed(case: Case) -> Case:
     """The same case without what Kafka and Millstream see differently."""
-    steps = _with_caches_in_front_of_groups(case)
-    return replace(case, steps=tuple(_with_retention_behind_a_cache(step) for step in steps))
+    # A processor changes values: Kafka 4.1.0 forgets that, and puts a repartition in front of it (KAFKA-19668).
+    optimization = "none" if "process" in case.ops() else case.optimization
+    steps = _with_serdes_in_front_of_suppress(_with_caches_in_front_of_groups(case.steps))
+    return replace(
+        case,
+        steps=tuple(_with_retention_behind_a_cache(step) for step in steps),
+        optimization=optimization,
+    )
+
+
+def _with_serdes_in_front_of_suppress(steps: list[Step]) -> list[Step]:
+    """What has no serde goes through `serdes.auto`. Kafka would ask for a default serde."""
+    wanted: set[int] = set()
+    for step in reversed(steps):
+        if step["op"] == "suppress" or (step["id"] in wanted and step["op"] == "table_filter"):
+            wanted.update(step["of"])
+    unnamed = {"named": False, "cached": True, "retention": None, "versioned": None}
+    return [
+        {**step, "store": unnamed}
+        if step["id"] in wanted and step["op"] == "table_map_values" and step["store"] is None
+        else step
+        for step in steps
+    ]
 
 
 def _with_retention_behind_a_cache(step: Step) -> Step:
@@ -40,7 +61,7 @@ def _with_retention_behind_a_cache(step: Step) -> Step:
     return {**step, "store": {**step["store"], "retention": _DAY_MS}}
 
 
-def _with_caches_in_front_of_groups(case: Case) -> list[Step]:
+def _with_caches_in_front_of_groups(steps: tuple[Step, ...]) -> list[Step]:
     """The first update of an uncached aggregation has no old value.
 
     In Kafka it has the initializer's value, which nobody ever got; a `group_by` of the table subtracts it.
@@ -48,14 +69,14 @@ def _with_caches_in_front_of_groups(case: Case) -> list[Step]:
     """
     cached: set[int] = set()
     wanted: set[int] = set()
-    for step in reversed(case.steps):
+    for step in reversed(steps):
         if step["op"] == "table_group_by":
             wanted.update(step["of"])
         elif step["id"] in wanted and step["op"] in _TABLE_OPERATORS:
             wanted.update(step["of"])
         elif step["id"] in wanted and step["op"] in _FIRST_HAS_NO_OLD_VALUE:
             cached.add(step["id"])
-    return [_cached(step) if step["id"] in cached else step for step in case.steps]
+    return [_cached(step) if step["id"] in cached else step for step in steps]
 
 
 def _cached(step: Step) -> Step:
