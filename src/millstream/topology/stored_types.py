@@ -15,8 +15,6 @@ from millstream.serdes import bytes as raw_bytes
 from millstream.serdes.descriptor import SerdeDescriptor, describe
 from millstream.topology.plan import Plan
 
-__all__ = ["KeyValueTypes", "StoredTypes", "stored_types"]
-
 
 class KeyValueTypes(msgspec.Struct, frozen=True, omit_defaults=True):
     """The serdes of a store or topic."""
