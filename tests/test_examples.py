@@ -69,16 +69,27 @@ def test_the_word_count_prints_the_counts_that_another_way_of_counting_gives(enc
     assert f"{words.total()} words, {len(words)} of them different" in printed
 
 
-def test_the_shops_took_in_what_their_orders_say() -> None:
+def printed_by(example: str) -> str:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "shop_totals.py")],
+        [sys.executable, str(ROOT / "examples" / example)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         check=True,
         timeout=60,
     )
-    rows = re.findall(r"(\w+)\s*[│|]\s*(\d+\.\d+)", done.stdout.decode())
+    return done.stdout.decode()
+
+
+def test_the_shops_took_in_what_their_orders_say() -> None:
+    rows = re.findall(r"(\w+)\s*[│|]\s*(\d+\.\d+)", printed_by("shop_totals.py"))
     assert rows == [("harbour", "5.00"), ("north", "7.50"), ("south", "18.50")]
+
+
+def test_each_minute_that_was_too_hot_raises_one_alarm() -> None:
+    printed = printed_by("sensor_alarms.py")
+    rows = re.findall(r"(\w+)\s*[│|]\s*(\d+)\s*[│|]\s*(\d+\.\d+)", printed)
+    assert rows == [("boiler", "0", "82.0"), ("boiler", "1", "90.0")]
+    assert "1 reading came too late" in printed
 
 
 def test_the_readme_shows_the_word_count_in_few_lines() -> None:

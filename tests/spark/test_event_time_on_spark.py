@@ -1,4 +1,4 @@
-"""Event time on Spark: timestamps of one's own are extracted by a job of their own, before an epoch is cut."""
+"""Event time on Spark: timestamps of one's own are extracted by a job before an epoch is cut."""
 
 from __future__ import annotations
 

@@ -251,6 +251,7 @@ class CommitCoordinator:
             inferred_types=self.head.inferred_types,
             partition_counts=dict(self.counts),
             default_partitions=self._settings.default_partitions,
+            caught_up=not self._sources.has_backlog,
             compacted=self._sources.compacted_where_stores_begin(cut, self.head),
             enforced=self._sources.enforced,
         )

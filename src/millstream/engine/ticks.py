@@ -12,7 +12,8 @@ class Ticks:
     """Says when an epoch should move the wall clock.
 
     Only processors and transformers of the user's own can schedule punctuators, and they do so when they are
-    opened. So there is a first tick that opens them all; later ones come while a task says so.
+    opened; and windows can close by the clock. So there is a first tick that opens all tasks; later ones come
+    while a task says so.
     """
 
     def __init__(self, plan: Plan, tick_ms: int) -> None:

@@ -126,6 +126,10 @@ class TimestampedWindowStore(
     ValueAndTimestamp(value=1, timestamp=7)
     >>> store.load(store.encode_keys([Windowed("ann", Window(0, 10))]))
     {b'ann\x00\x00\x00\x00\x00\x00\x00\x00': (1, 7)}
+    >>> store.cells_of([b"ann", b"bob"], 0, 5)
+    {b'ann': {0: (1, 7)}}
+    >>> [(store.start_of(cell), store.window_of(cell)) for cell in store.load_between(0, 5)]
+    [(0, Window(start=0, end=10))]
     """
 
     @property
