@@ -20,7 +20,7 @@ from millstream import (
     serdes,
 )
 
-IN_WINDOWS = {
+IN_WINDOWS: dict[str, tuple[TimeWindows | SlidingWindows, Store]] = {
     "windowed_cogroup": (TimeWindows(10), word_windows("all")),
     "windowed_cogroup_with_grace": (TimeWindows(10, grace=5), word_windows("all", KEEP)),
     "windowed_cogroup_uncached": (

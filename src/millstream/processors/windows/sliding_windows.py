@@ -40,9 +40,11 @@ class SlidingWindowAggregation(WindowedTable):
         caching: bool,
         send_old: bool,
         on_close: bool,
+        after_idle_ms: int | None = None,
     ) -> None:
         # Both ends are inclusive: a window takes records at the very time of its end and grace.
-        closes = CloseRule(windows.difference_ms, windows.grace_ms + 1) if on_close else None
+        rule = CloseRule(windows.difference_ms, windows.grace_ms + 1, after_idle_ms=after_idle_ms)
+        closes = rule if on_close else None
         super().__init__(store, aggregation, closes, caching=caching, send_old=send_old)
         self.windows = windows
 
