@@ -267,7 +267,7 @@ class ColumnBuilding(Building):
     """Expressions instead of functions, where values are numbers and keys are strings."""
 
     def has_columns(self, step: Step) -> bool:
-        return step["from"] == _IN_COLUMNS
+        return bool(step["from"] == _IN_COLUMNS)
 
     def filter(self, step: Step) -> Any:
         if not self.has_columns(step):

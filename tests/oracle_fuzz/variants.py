@@ -1,4 +1,4 @@
-"""The ways in which a case is played: with caches and without, in rows and columns, one by one and at once."""
+"""The ways in which a case is played: with caches or without, in rows or columns, one by one or at once."""
 
 from __future__ import annotations
 
