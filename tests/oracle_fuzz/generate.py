@@ -35,8 +35,20 @@ _WEIGHTS = {
     "to_stream": 3,
     "suppress": 2,
 }
+_THEMES: dict[str, dict[str, int]] = {
+    "streams": {},
+    "tables": {
+        "table_filter": 2,
+        "table_map_values": 2,
+        "table_aggregation": 3,
+        "aggregation": 2,
+        "to_table": 2,
+    },
+    "windows": {"aggregation": 8, "cogroup": 4, "suppress": 5},
+}
+"""What a case is about: how many times more often some operators are drawn."""
 _STREAM_SHARE = 0.65
-_KINDS = ("time", "time", "time", "sliding", "sliding", "session", "session", "unlimited")
+_KINDS = (*["time"] * 4, *["sliding"] * 3, *["session"] * 4, "unlimited")
 _DAY_MS = 86_400_000
 OWN = {"sum", "min", "max"}
 """Kafka has no such aggregations; ours do not look at records without a value, in windows either."""
@@ -88,15 +100,18 @@ class _Generator:
         self.tables: list[_Handle] = []
         self.table_groups: list[_Handle] = []
         self.durations: set[int] = {10}
-        self.windows_share = rng.choice((0.0, 0.5, 0.9))
+        self.theme = rng.choice(("streams", "tables", "windows", "windows"))
+        self.windows_share = 0.95 if self.theme == "windows" else 0.3
 
     def draw(self) -> list[Step]:
         for number in range(self.rng.choice((1, 1, 1, 2, 2, 3))):
             self.add_source(number)
-        weights = {name: weight * self.rng.choice((0, 1, 1, 3)) for name, weight in _WEIGHTS.items()}
-        names = [name for name, weight in weights.items() if weight] or ["aggregation"]
+        more = _THEMES[self.theme]
+        weights = [
+            weight * more.get(name, 1) * self.rng.choice((0, 1, 1, 3)) for name, weight in _WEIGHTS.items()
+        ]
         for _ in range(self.rng.randint(1, 7)):
-            chosen = self.rng.choices(names, [weights.get(name, 1) for name in names])[0]
+            chosen = self.rng.choices(list(_WEIGHTS), weights)[0] if any(weights) else "aggregation"
             getattr(self, f"add_{chosen}")()
         self.add_sinks()
         return self.steps
@@ -239,7 +254,8 @@ class _Generator:
     def add_process(self) -> None:
         stream = self.stream()
         fixed_key = stream.key != "string" or self.chance(0.5)
-        self.next_stream("process", stream, (stream.key, "int64"), fixed_key=fixed_key)
+        every = self.rng.choice((None, 50, 1000))
+        self.next_stream("process", stream, (stream.key, "int64"), fixed_key=fixed_key, every=every)
 
     # Aggregations of streams.
 
@@ -314,6 +330,8 @@ class _Generator:
         else:
             ends = windows["kind"] != "unlimited"
             self.tables.append(_Handle(step, (_key_type(windows), value), windowed=ends))
+            if self.chance(0.25):
+                self.suppress(self.tables[-1])
 
     def windows(self, group: _Handle) -> dict[str, Any] | None:
         if group.key != "string" or not self.chance(self.windows_share):
@@ -407,8 +425,10 @@ class _Generator:
 
     def add_suppress(self) -> None:
         table = self.table()
-        if table.versioned:
-            return
+        if not table.versioned:
+            self.suppress(table)
+
+    def suppress(self, table: _Handle) -> None:
         until_closed = table.windowed and self.chance(0.7)
         bounded = self.chance(0.15 if until_closed else 0.5)
         step = self.add(
