@@ -128,6 +128,8 @@ class TimestampedWindowStore(
     {b'ann\x00\x00\x00\x00\x00\x00\x00\x00': (1, 7)}
     """
 
+    window_bytes = _START.size
+
     @property
     def cell_key_serde(self) -> Serde[Any]:
         """See `CellStore.cell_key_serde`."""
