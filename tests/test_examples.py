@@ -84,6 +84,13 @@ def test_the_visits_are_those_that_the_clicks_make() -> None:
     ]
 
 
+def test_each_minute_that_was_too_hot_raises_one_alarm() -> None:
+    printed = run_example(ROOT / "examples" / "sensor_alarms.py")
+    rows = re.findall(r"(\w+)\s*[│|]\s*(\d+)\s*[│|]\s*(\d+\.\d+)", printed)
+    assert rows == [("boiler", "0", "82.0"), ("boiler", "1", "90.0")]
+    assert "1 reading came too late" in printed
+
+
 def test_the_readme_shows_the_word_count_in_few_lines() -> None:
     assert len(readme_program().splitlines()) <= MOST_LINES
 

@@ -47,7 +47,7 @@ class TaskState:
     stream_time: int = UNKNOWN_TIME
     partition_times: Mapping[tuple[str, int], int] = field(default_factory=dict)
     punctuations: Mapping[ScheduleKey, int] = field(default_factory=dict)
-    operator_times: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    operator_times: Mapping[str, tuple[int, int, int, int]] = field(default_factory=dict)
     """Per operator of windows, the fields of its `OperatorTimes`."""
 
 
@@ -270,9 +270,9 @@ class Task:
 
         return start_again
 
-    def _remembered_times(self) -> dict[str, tuple[int, int, int]]:
+    def _remembered_times(self) -> dict[str, tuple[int, int, int, int]]:
         return {
-            node: (times.observed, times.emitted, times.active)
+            node: (times.observed, times.emitted, times.active, times.open_until)
             for node, times in sorted(self._operator_times.items())
             if times != OperatorTimes()
         }
@@ -375,5 +375,5 @@ class Task:
         )
 
 
-def _operator_times(kept: Mapping[str, tuple[int, int, int]]) -> dict[str, OperatorTimes]:
+def _operator_times(kept: Mapping[str, tuple[int, int, int, int]]) -> dict[str, OperatorTimes]:
     return {node: OperatorTimes(*times) for node, times in kept.items()}

@@ -13,7 +13,7 @@ from millstream.state.specs import StoreBuilder
 from millstream.state.stores.cell_store import CellStore
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.segmented import SegmentedStore
-from millstream.state.stores.segments import segment_prefix
+from millstream.state.stores.segments import UNKNOWN_TIME, segment_prefix
 from millstream.state.stores.window_key_schema import (
     KeyBounds,
     Rows,
@@ -124,11 +124,15 @@ class WindowedCellStore(WindowedStore[K], CellStore[K]):
         """The bytes of the key alone, and the two numbers of the row."""
         raise NotImplementedError
 
+    def gone_until(self, observed: int) -> int:
+        """Cells of this time and before are not there any more, when a time has been observed."""
+        return max(observed - self.retention_ms, UNKNOWN_TIME)
+
     def _read(self, keys: Iterable[bytes]) -> Mapping[bytes, bytes | None]:
-        return self._by_cell(keys, self._expired_until(), super()._read)
+        return self._by_cell(keys, self.gone_until(self._note.observed), super()._read)
 
     def _read_committed(self, keys: Iterable[bytes]) -> Mapping[bytes, bytes | None]:
-        return self._by_cell(keys, self._expired_until_before(), super()._read_committed)
+        return self._by_cell(keys, self.gone_until(self._note_before.observed), super()._read_committed)
 
     def _by_cell(
         self,
@@ -148,11 +152,14 @@ class WindowedCellStore(WindowedStore[K], CellStore[K]):
         entries: list[Entry] = []
         row_of, time_of = self._row_of(), self._time_of
         by_key = isinstance(self._rows, RowsByKey)
-        observed, retention = self._note.observed, self.retention_ms
+        observed = self._note.observed
+        gone = self.gone_until(observed)
         for cell_key, data in cells:
             time = self._checked_time(time_of(cell_key), "the time of a window")
-            observed = max(observed, time)
-            if time <= observed - retention:
+            if time > observed:
+                observed = time
+                gone = self.gone_until(observed)
+            if time <= gone:
                 self.expired_puts += 1
             elif by_key:
                 entries.append((row_of(time, cell_key), data))
