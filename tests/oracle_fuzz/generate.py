@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.oracle_fuzz.functions import Function
 from tests.oracle_fuzz.inputs import random_actions
-from tests.oracle_fuzz.known import has_ties
+from tests.oracle_fuzz.known import is_open
 from tests.oracle_fuzz.spec import Case, Step
 
 import millstream
@@ -60,7 +60,6 @@ class _Handle:
     value: str
     windowed: bool = False
     """Its windows have an end that suppression can wait for."""
-    suppressed: bool = False
     versioned: bool = False
 
     @property
@@ -73,7 +72,7 @@ def random_case(seed: int) -> Case:
     rng = random.Random(f"oracle fuzz {seed}")
     while True:
         case = _drawn(rng)
-        if not has_ties(case):
+        if not is_open(case):
             return case
 
 
@@ -347,7 +346,7 @@ class _Generator:
         if self.chance(0.4):
             least = windows["size"] * (2 if windows["kind"] == "sliding" else 1) + windows["grace"]
             retention = least + self.rng.choice((0, 1, 10, 100, _DAY_MS))
-            self.durations |= {retention}
+            self.durations |= {retention} if retention < _DAY_MS else set()
             return {**store, "retention": retention}
         return store
 
@@ -376,7 +375,7 @@ class _Generator:
         store = self.store(optional=True)
         step = self.add(op, parent.id, types=[parent.key, made], store=store, **parameters)
         self.tables.append(
-            _Handle(step, parent.key, made, parent.windowed, parent.suppressed, parent.versioned)
+            _Handle(step, parent.key, made, parent.windowed, parent.versioned)
         )
 
     def add_table_filter(self) -> None:
@@ -393,8 +392,6 @@ class _Generator:
     def add_table_aggregation(self) -> None:
         if not self.table_groups or self.chance(0.7):
             table = self.table()
-            if table.suppressed:  # see known.py
-                return
             types = ["string", self.value_type()]
             key, value = self.new_key(), self.new_value(types[1])
             named = self.chance(0.5)
@@ -430,7 +427,7 @@ class _Generator:
             max_records=self.rng.choice((1, 2, 3, 8)) if bounded else None,
             when_full="shut-down" if self.chance(0.2) else "emit-early",
         )
-        self.tables.append(_Handle(step, *table.types, table.windowed, suppressed=True))
+        self.tables.append(_Handle(step, *table.types, table.windowed))
 
     # Ends.
 

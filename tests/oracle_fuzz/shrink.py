@@ -69,7 +69,7 @@ def candidates(case: Case) -> Iterator[Case]:
 
 
 def _fewer_actions(case: Case) -> Iterator[Case]:
-    size = len(case.actions) // 2
+    size = (len(case.actions) + 1) // 2
     while size:
         # From the end: what comes behind the difference is not needed.
         for start in reversed(range(0, len(case.actions), size)):

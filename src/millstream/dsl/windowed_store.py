@@ -46,6 +46,8 @@ def windowed_store(
         )
     kept = replace(store, retention_ms=given, retention=None, caching=store.caching and not on_close)
     if isinstance(windows, SessionWindows):
+        # A session whose end is just as long ago is still open: it must be there when it closes.
+        kept = replace(kept, retention_ms=max(given, least + on_close))
         return Materialized.of(graph, kept, prefix, StoreKind.SESSION, time_ordered=on_close)
     kind = StoreKind.TIMESTAMPED_WINDOW
     return Materialized.of(graph, kept, prefix, kind, _size_ms(windows), time_ordered=on_close)

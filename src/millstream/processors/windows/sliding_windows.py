@@ -178,7 +178,7 @@ class _SlidingRows:
         self._update(row, windows, 0, first)
 
     def _visible(self, windows: _KeyWindows, first: int, last: int) -> list[int]:
-        return windows.between(max(first, self._store_time - self._table.store.retention_ms + 1), last)
+        return windows.between(max(first, self._table.store.gone_until(self._store_time) + 1), last)
 
     def _update(
         self, row: int, windows: _KeyWindows, start: int, cell: Cell, *, is_new: bool = False
