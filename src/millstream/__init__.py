@@ -19,6 +19,7 @@ from millstream.dsl.kstream import KStream
 from millstream.dsl.ktable import GlobalKTable, KTable
 from millstream.dsl.session_windowed import SessionWindowedKStream
 from millstream.dsl.windowed import TimeWindowedKStream
+from millstream.dsl.windowed_cogrouped import SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
 from millstream.processors.api import (
     Cancellable,
     FixedKeyProcessor,
@@ -88,6 +89,7 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "SessionStore",
+    "SessionWindowedCogroupedKStream",
     "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
@@ -99,6 +101,7 @@ __all__ = [
     "StreamsConfig",
     "Suppressed",
     "TimeOrderedBuffer",
+    "TimeWindowedCogroupedKStream",
     "TimeWindowedKStream",
     "TimeWindows",
     "TimestampedKeyValueStore",

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, Self, TypeVar
 
+from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import check_not_run
 from millstream.config import StreamsConfig, check_application_id
@@ -28,7 +29,6 @@ from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
 from millstream.engine.restore_notes import restores_in, restores_told
 from millstream.engine.spark.engine import SparkEngine
-from millstream.engine.ticks import now_ms
 from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
 from millstream.log import open_log

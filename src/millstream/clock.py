@@ -1,7 +1,8 @@
-"""Durations: milliseconds, or `datetime.timedelta`."""
+"""Times and durations: milliseconds, or `datetime.timedelta`."""
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 
@@ -12,3 +13,8 @@ def milliseconds(duration: int | timedelta) -> int:
     (2000, 5)
     """
     return duration if isinstance(duration, int) else duration // timedelta(milliseconds=1)
+
+
+def now_ms() -> int:
+    """The machine's clock. For coordinators and logs: tasks read the clock of their epoch."""
+    return time.time_ns() // 1_000_000

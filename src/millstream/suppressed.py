@@ -20,26 +20,46 @@ WhenFull: TypeAlias = Literal["emit-early", "shut-down"]
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """What `KTable.suppress` holds back. Made by `until_window_closes` or `until_time_limit`."""
+    """What `KTable.suppress` holds back. Made by `until_window_closes` or `until_time_limit`.
+
+    >>> from millstream import Suppressed
+    >>> Suppressed.until_time_limit(5_000).max_records is None
+    True
+    """
 
     limit_ms: int | None
     """How long an update waits, by stream time; None: until its window closes."""
     max_records: int | None
     max_bytes: int | None
     when_full: WhenFull
+    after_idle_ms: int | None = None
+    """After so long without a record the wall clock moves stream time on; None: only records do."""
 
     @classmethod
-    def until_window_closes(cls, max_records: int | None = None, max_bytes: int | None = None) -> Suppressed:
+    def until_window_closes(
+        cls,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+        *,
+        after_idle: int | timedelta | None = None,
+    ) -> Suppressed:
         """One result per window: the final one, when no record can change it any more.
 
         None goes on before its time: if more windows wait than the bounds allow, the application ends.
         Without bounds as many wait as there are; they are in a store, not in memory.
 
+        Only records move time on, so the last windows of a topic that has gone quiet stay open. With
+        `after_idle` (milliseconds or a `timedelta`) they close by the clock: after so long without a record,
+        stream time goes on as the wall clock does. A window that has closed this way stays closed: updates of
+        it that come later are dropped, and counted as late.
+
         >>> from millstream import Suppressed
         >>> Suppressed.until_window_closes(max_records=1_000).when_full
         'shut-down'
         """
-        return cls(None, _bound("max_records", max_records), _bound("max_bytes", max_bytes), "shut-down")
+        idle_ms = None if after_idle is None else _not_negative("after_idle", after_idle)
+        records, size = _bound("max_records", max_records), _bound("max_bytes", max_bytes)
+        return cls(None, records, size, "shut-down", idle_ms)
 
     @classmethod
     def until_time_limit(
@@ -60,18 +80,20 @@ class Suppressed:
         >>> Suppressed.until_time_limit(timedelta(seconds=5), max_records=10).limit_ms
         5000
         """
-        limit_ms = milliseconds(limit)
-        if limit_ms < 0:
-            raise TopologyError(
-                f"the limit of Suppressed.until_time_limit is {limit_ms} ms. Remedy: give 0 or more "
-                "milliseconds"
-            )
+        limit_ms = _not_negative("limit", limit)
         if when_full not in ("emit-early", "shut-down"):
             raise TopologyError(
                 f"Suppressed.until_time_limit can't do {when_full!r} when it is full. Remedy: 'emit-early' "
                 "to send the oldest updates on, or 'shut-down' to end the application"
             )
         return cls(limit_ms, _bound("max_records", max_records), _bound("max_bytes", max_bytes), when_full)
+
+
+def _not_negative(what: str, duration: int | timedelta) -> int:
+    found = milliseconds(duration)
+    if found < 0:
+        raise TopologyError(f"{what} of Suppressed is {found} ms. Remedy: give 0 or more milliseconds")
+    return found
 
 
 def _bound(what: str, number: int | None) -> int | None:

@@ -21,7 +21,8 @@ from millstream.commit.sealed_file import read_sealed
 from millstream.commit.worker import Worker
 from millstream.engine.local import LocalEngine
 from millstream.failpoints import InjectedCrash
-from millstream.log import FileLog, Log, TopicPartition, record_batch
+from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.log.api import Log
 from millstream.state.local.directory import open_state_directory
 from millstream.task.metrics import Metrics
 from millstream.types import Offset, Partition

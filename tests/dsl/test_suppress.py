@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from millstream import KTable, Store, StreamsBuilder, Suppressed, serdes
+from millstream import KTable, SessionWindows, Store, StreamsBuilder, Suppressed, Topology, serdes
 from millstream.errors import ProcessingError, TopologyError
 from millstream.testing import TopologyTestDriver
 
@@ -103,7 +103,7 @@ def test_a_table_without_windows_has_none_to_wait_for() -> None:
     [
         (
             lambda: Suppressed.until_time_limit(timedelta(seconds=-1)),
-            "the limit of Suppressed.until_time_limit is -1000 ms. Remedy: give 0 or more milliseconds",
+            "limit of Suppressed is -1000 ms. Remedy: give 0 or more milliseconds",
         ),
         (
             lambda: Suppressed.until_window_closes(max_records=-1),
@@ -137,3 +137,32 @@ def test_a_full_buffer_ends_the_application() -> None:
         "bound is max_records=1. Likely cause: more rows are open at a time than expected, or stream "
         "time stands still. Remedy: raise the bound, or leave it out: the buffer is in a store, not in memory"
     )
+
+
+def final_sessions(driver: TopologyTestDriver) -> list[tuple[str, int, int, int]]:
+    """Key, start, end and count of the sessions that have left."""
+    out = driver.output_topic("out", key=serdes.session_windowed(serdes.string), value=serdes.int64)
+    return [
+        (record.key.key, record.key.window.start, record.key.window.end, record.value)
+        for record in out.read_all()
+        if record.key is not None and record.value is not None
+    ]
+
+
+def sessions(suppressed: Suppressed) -> Topology:
+    builder = StreamsBuilder()
+    counts = builder.stream("in", **NUMBERS).group_by_key().windowed_by(SessionWindows(10, grace=5)).count()
+    counts.suppress(suppressed).to_stream().to("out", value=serdes.int64)
+    return builder.build()
+
+
+@pytest.mark.parametrize("fresh_tasks", [False, True])
+def test_a_session_leaves_once_when_grace_and_gap_are_over(fresh_tasks: bool) -> None:
+    topology = sessions(Suppressed.until_window_closes())
+    with TopologyTestDriver(topology, fresh_tasks=fresh_tasks) as driver:
+        source = driver.input_topic("in", **NUMBERS)
+        for timestamp in (0, 10, 24):
+            source.pipe("a", 1, timestamp=timestamp)
+        assert final_sessions(driver) == []
+        source.pipe("b", 1, timestamp=25)
+        assert final_sessions(driver) == [("a", 0, 10, 2)]

@@ -10,13 +10,9 @@ import pytest
 from tests.log.sealing import sealed_range
 
 from millstream.durable.layer import OsFileLayer
-from millstream.log import (
-    FileLog,
-    Limits,
-    SealedRange,
-    TopicPartition,
-    record_batch,
-)
+from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.log.api import SealedRange
+from millstream.log.embedded.partition import Limits
 from millstream.record import Headers
 from millstream.types import Offset, Partition
 

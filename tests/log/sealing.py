@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from millstream.log import SealedRange, Stamp, encode_blocks
+from millstream.log.api import SealedRange, Stamp
+from millstream.log.blocks import encode_blocks
 from millstream.types import Epoch
 
 

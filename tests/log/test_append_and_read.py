@@ -12,7 +12,8 @@ import pytest
 
 from millstream.durable import UnsafeFolderError
 from millstream.errors import InvalidTimestampError
-from millstream.log import FileLog, Log, SealedLog, TimestampType, TopicConfig, TopicPartition, record_batch
+from millstream.log import FileLog, TimestampType, TopicConfig, TopicPartition, record_batch
+from millstream.log.api import Log, SealedLog
 from millstream.log.errors import (
     DamagedLogError,
     InvalidTopicError,

@@ -17,21 +17,12 @@ from tests.log.sealing import sealed_range
 from tests.simulation.faulty_files import FaultyFiles
 
 from millstream import failpoints
-from millstream.log import (
-    FileLog,
-    Limits,
-    LogRecordBatch,
-    SealedRange,
-    Stamp,
-    TimestampType,
-    TopicConfig,
-    TopicPartition,
-    record_batch,
-)
-from millstream.log.api import Beyond
+from millstream.log import FileLog, LogRecordBatch, TimestampType, TopicConfig, TopicPartition, record_batch
+from millstream.log.api import Beyond, SealedRange, Stamp
 from millstream.log.blocks import encode_sparse_block
 from millstream.log.embedded import index
 from millstream.log.embedded.index import current_segments
+from millstream.log.embedded.partition import Limits
 from millstream.log.embedded.segment import SegmentName
 from millstream.types import Epoch, Offset, Partition
 

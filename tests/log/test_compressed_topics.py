@@ -11,9 +11,10 @@ import msgspec
 import pytest
 from tests.log.conftest import WithoutSync
 
-from millstream.log import FileLog, Limits, TopicConfig, TopicPartition, record_batch
+from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.blocks import BlockHeader, decode_header
 from millstream.log.embedded import log_cleaner, partition
+from millstream.log.embedded.partition import Limits
 from millstream.types import Offset, Partition
 
 WHERE = TopicPartition("t", Partition(0))

@@ -19,7 +19,9 @@ import pytest
 from tests.simulation.faulty_files import FaultyFiles
 
 from millstream import failpoints
-from millstream.log import FileLog, Limits, SealedRange
+from millstream.log import FileLog
+from millstream.log.api import SealedRange
+from millstream.log.embedded.partition import Limits
 from millstream.types import Offset
 
 if TYPE_CHECKING:

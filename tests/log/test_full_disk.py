@@ -11,7 +11,8 @@ import pytest
 from tests.simulation.faulty_files import FaultyFiles
 
 from millstream.durable import Chunk, DiskFullError
-from millstream.log import FileLog, Limits
+from millstream.log import FileLog
+from millstream.log.embedded.partition import Limits
 
 if TYPE_CHECKING:
     from tests.log.conftest import Kit

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from millstream.durable import create_exclusive
-from millstream.log import FileLog, Limits, SealedRange, Stamp, TopicPartition, encode_blocks, record_batch
+from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.log.api import SealedRange, Stamp
+from millstream.log.blocks import encode_blocks
+from millstream.log.embedded.partition import Limits
 from millstream.types import Epoch, Offset, Partition
 
 WHERE = TopicPartition("t", Partition(0))

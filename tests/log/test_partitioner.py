@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.log import murmur2, partition_for_key, partitions_for_keys
-from millstream.log.partitioner import murmur2_column
+from millstream.log.partitioner import murmur2, murmur2_column, partition_for_key, partitions_for_keys
 
 # From org.apache.kafka.common.utils.UtilsTest.testMurmur2, as Java's signed int.
 KAFKA_VECTORS = {

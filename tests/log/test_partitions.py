@@ -7,7 +7,8 @@ from tests.log.conftest import Kit
 from tests.simulation.faulty_files import FaultyFiles
 
 from millstream.durable import DiskFullError
-from millstream.log import FileLog, Limits, Producer, TopicPartition
+from millstream.log import FileLog, Producer, TopicPartition
+from millstream.log.embedded.partition import Limits
 from millstream.log.errors import InvalidTopicError, UnknownTopicError
 from millstream.types import Partition
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.errors import ConfigError
-from millstream.log import FileLog, Producer, TopicConfig, TopicPartition, open_log, partition_for_key
+from millstream.log import FileLog, Producer, TopicConfig, TopicPartition, open_log
+from millstream.log.partitioner import partition_for_key
 from millstream.types import Offset, Partition
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.log import FileLog, Publication, PublishResult, TopicConfig, TopicPartition
+from millstream.log import FileLog, TopicConfig, TopicPartition
+from millstream.log.api import Publication, PublishResult
 from millstream.log.errors import DamagedLogError, InvalidPublicationError, OffsetOutOfRangeError
 from millstream.types import Epoch, Offset, Partition
 

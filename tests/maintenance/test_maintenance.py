@@ -20,7 +20,8 @@ from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import ManifestChain
 from millstream.commit.worker import apply_commit
-from millstream.log import FileLog, Limits, TopicConfig, TopicPartition, record_batch
+from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
+from millstream.log.embedded.partition import Limits
 from millstream.maintenance.maintenance import maintain
 from millstream.query.replica import StoreReplica
 from millstream.state.backends import supplier

@@ -27,6 +27,7 @@ from millstream import (
 )
 
 _IN_COLUMNS = ["string", "int64"]
+_COLUMN_WINDOWS: set[str] = set()
 _COLUMN_OPERATORS = {"filter", "filter_not", "map", "map_values", "flat_map_values", "select_key", "group_by"}
 
 Seen = Callable[[str, Any, Any], None]
@@ -46,10 +47,14 @@ def build_in_columns(case: Case, seen: Seen) -> Topology:
 def has_columns(case: Case) -> bool:
     """Whether any of a case's operators has an expression."""
     return any(
-        step.get("from") == _IN_COLUMNS
-        and (step["op"] in _COLUMN_OPERATORS or step.get("number") is not None)
+        step.get("from") == _IN_COLUMNS and (step["op"] in _COLUMN_OPERATORS or _sums_columns(step))
         for step in case.steps
     )
+
+
+def _sums_columns(step: Step) -> bool:
+    windows = step.get("windows")
+    return step.get("number") is not None and (windows is None or windows["kind"] in _COLUMN_WINDOWS)
 
 
 class Building:
@@ -300,7 +305,7 @@ class ColumnBuilding(Building):
         return self.parent(step).group_by(expressions.new_key(step["key"]), **self.grouped(step))
 
     def aggregation(self, step: Step) -> Any:
-        if step["number"] is None or not self.has_columns(step):
+        if not _sums_columns(step) or not self.has_columns(step):
             return super().aggregation(step)
         return super().aggregation({**step, "number": {**step["number"], "expression": True}})
 

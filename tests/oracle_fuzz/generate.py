@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.oracle_fuzz.functions import Function
 from tests.oracle_fuzz.inputs import random_actions
-from tests.oracle_fuzz.known import has_ties
+from tests.oracle_fuzz.known import is_open
 from tests.oracle_fuzz.spec import Case, Step
 
 import millstream
@@ -44,8 +44,10 @@ _HAS_COGROUP_WINDOWS = hasattr(millstream.dsl.cogrouped.CogroupedKStream, "windo
 _HAS_SUPPRESS = hasattr(millstream.KTable, "suppress")
 _HAS_VERSIONS = "versioned" in inspect.signature(millstream.Store).parameters
 _STREAM_SHARE = 0.65
-_KINDS = ("time", "time", "time", "session", "session", "unlimited")
+_KINDS = ("time", "time", "time", "sliding", "sliding", "session", "session", "unlimited")
 _DAY_MS = 86_400_000
+OWN = {"sum", "min", "max"}
+"""Kafka has no such aggregations; ours do not look at records without a value, in windows either."""
 INT_FOLDS = ("sum", "mix", "mix", "max", "min", "last", "minus")
 
 
@@ -58,7 +60,6 @@ class _Handle:
     value: str
     windowed: bool = False
     """Its windows have an end that suppression can wait for."""
-    suppressed: bool = False
     versioned: bool = False
 
     @property
@@ -71,7 +72,7 @@ def random_case(seed: int) -> Case:
     rng = random.Random(f"oracle fuzz {seed}")
     while True:
         case = _drawn(rng)
-        if not has_ties(case):
+        if not is_open(case):
             return case
 
 
@@ -265,9 +266,18 @@ class _Generator:
         assert found is not None
         return found
 
+    def group_of_values(self) -> _Handle:
+        """A grouped stream without None among its values."""
+        stream = self.stream()
+        value = self.value_type()
+        self.next_stream("map_values", stream, [stream.key, value], value=self.new_value(value, null=0))
+        values = self.streams[-1]
+        step = self.add("group_by_key", values.id, types=values.types, named=False, **{"from": values.types})
+        return _Handle(step, *values.types)
+
     def add_aggregation(self) -> None:
-        group = self.group()
         how = self.rng.choice(("count", "count", "reduce", "aggregate", "aggregate", "sum", "min", "max"))
+        group = self.group() if how not in OWN else self.group_of_values()
         value = {"reduce": group.value, "aggregate": self.value_type()}.get(how, "int64")
         numbers = self.new_value("int64", null=0) | {"key": False}
         windows = self.windows(group)
@@ -279,7 +289,7 @@ class _Generator:
             how=how,
             fold=self.fold(value),
             merger=self.fold(value),
-            number=numbers if how in {"sum", "min", "max"} else None,
+            number=numbers if how in OWN else None,
             windows=windows,
             emit=emit,
             store=self.windowed_store(windows, emit),
@@ -336,7 +346,7 @@ class _Generator:
         if self.chance(0.4):
             least = windows["size"] * (2 if windows["kind"] == "sliding" else 1) + windows["grace"]
             retention = least + self.rng.choice((0, 1, 10, 100, _DAY_MS))
-            self.durations |= {retention}
+            self.durations |= {retention} if retention < _DAY_MS else set()
             return {**store, "retention": retention}
         return store
 
@@ -365,7 +375,7 @@ class _Generator:
         store = self.store(optional=True)
         step = self.add(op, parent.id, types=[parent.key, made], store=store, **parameters)
         self.tables.append(
-            _Handle(step, parent.key, made, parent.windowed, parent.suppressed, parent.versioned)
+            _Handle(step, parent.key, made, parent.windowed, parent.versioned)
         )
 
     def add_table_filter(self) -> None:
@@ -382,8 +392,6 @@ class _Generator:
     def add_table_aggregation(self) -> None:
         if not self.table_groups or self.chance(0.7):
             table = self.table()
-            if table.suppressed:  # see known.py
-                return
             types = ["string", self.value_type()]
             key, value = self.new_key(), self.new_value(types[1])
             named = self.chance(0.5)
@@ -419,7 +427,7 @@ class _Generator:
             max_records=self.rng.choice((1, 2, 3, 8)) if bounded else None,
             when_full="shut-down" if self.chance(0.2) else "emit-early",
         )
-        self.tables.append(_Handle(step, *table.types, table.windowed, suppressed=True))
+        self.tables.append(_Handle(step, *table.types, table.windowed))
 
     # Ends.
 

@@ -69,7 +69,7 @@ def candidates(case: Case) -> Iterator[Case]:
 
 
 def _fewer_actions(case: Case) -> Iterator[Case]:
-    size = len(case.actions) // 2
+    size = (len(case.actions) + 1) // 2
     while size:
         # From the end: what comes behind the difference is not needed.
         for start in reversed(range(0, len(case.actions), size)):
@@ -108,6 +108,8 @@ def _bypassed(case: Case, gone: Step) -> Case:
 def _simpler(parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for name, value in parameters.items():
         for simple in _SIMPLER.get(name, ()):
+            if name == "how" and parameters["types"][1] != "int64":
+                continue
             if name == "store" and parameters["op"] not in _STORE_IS_OPTIONAL:
                 continue
             if _is_simpler(name, simple, value):

@@ -23,6 +23,9 @@ class Notes:
 
     node = "node"
     task_id = "0_0"
+    caught_up = True
+    now = 0
+    """The wall clock."""
 
     def __init__(self, children: Sequence[str] = ()) -> None:
         self.children = tuple(children)
@@ -34,6 +37,9 @@ class Notes:
         self.times = OperatorTimes()
         self.late_rows: list[int] = []
         self.table: Any = open_store(TABLE, self.backend, serdes.string, serdes.json)
+
+    def wall_clock(self) -> int:
+        return self.now
 
     def store(self, name: str) -> Any:
         assert name == "table"

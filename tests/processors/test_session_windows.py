@@ -379,4 +379,4 @@ def test_any_input_in_any_batches_gives_what_the_oracle_gives(
                 sessions.restart()
         assert sessions.sent == oracle.sent
         assert sessions.notes.stored() == oracle.visible()
-    assert len(sessions.notes.late_rows) == oracle.late
+    assert (len(sessions.notes.late_rows), sessions.notes.failures) == (oracle.late, [])

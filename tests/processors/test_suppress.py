@@ -251,3 +251,85 @@ def test_whoever_takes_old_values_back_has_what_was_sent(rows: list[tuple[str, i
         for sent_key, value, old, _ in [] if out is None else updates_of(out):
             assert old == sent.get(sent_key)
             sent[sent_key] = value
+
+
+def closing(after_idle: int = 60, duration: int = 5) -> tuple[Suppress, Notes]:
+    """An operator whose windows close by the clock, at wall clock 1000, with a window [0, 10) open at 9."""
+    operator, notes = suppressing(Suppressed.until_window_closes(after_idle=after_idle), duration)
+    notes.now = 1000
+    operator.process(updates((at(0), 1, None, 9)))
+    return operator, notes
+
+
+def test_a_window_closes_when_no_record_has_come_for_long_enough() -> None:
+    operator, notes = closing()
+    notes.now = 1059
+    assert operator.flush() is None
+    notes.now = 1060
+    assert updates_of(operator.flush()) == [(at(0), 1, None, 9)]
+    assert notes.times.observed == 69
+
+
+def test_stream_time_moves_on_by_the_clock_and_not_further() -> None:
+    operator, notes = closing(after_idle=2, duration=5)
+    left = []
+    for now in (1002, 1005, 1006):
+        notes.now = now
+        left.append((operator.flush() is not None, notes.times.observed))
+    assert left == [(False, 11), (False, 14), (False, 14)]
+    notes.now = 1007
+    assert updates_of(operator.flush()) == [(at(0), 1, None, 9)]
+
+
+def test_a_record_starts_the_wait_anew() -> None:
+    operator, notes = closing()
+    notes.now = 1059
+    operator.process(updates((at(0), 2, 1, 9)))
+    notes.now = 1118
+    assert operator.flush() is None
+    notes.now = 1119
+    assert updates_of(operator.flush()) == [(at(0), 2, None, 9)]
+
+
+def test_while_records_wait_to_be_read_it_is_not_quiet() -> None:
+    operator, notes = closing()
+    notes.now, notes.caught_up = 5000, False
+    assert operator.flush() is None
+    notes.caught_up = True
+    assert updates_of(operator.flush()) == [(at(0), 1, None, 9)]
+
+
+def test_a_window_that_the_clock_has_closed_stays_closed() -> None:
+    operator, notes = closing(duration=0)
+    notes.now = 1060
+    operator.flush()
+    late = [(at(0), 2, 1, 9), (at(0), None, 2, 9), (at(0, "b"), 1, None, 9), (at(50), 1, None, 50)]
+    out = operator.process(updates(*late, (at(60), 1, None, 61)))
+    assert (out, notes.late_rows) == (None, [0, 1, 2, 3])
+    assert [record.key for record in notes.table.all()] == [at(60)]
+
+
+def test_the_clock_is_needed_only_while_something_is_open() -> None:
+    operator, notes = closing()
+    before = operator.waits_for_clock
+    notes.now = 1060
+    operator.flush()
+    assert (before, operator.waits_for_clock) == (True, False)
+    notes.now = 9999
+    assert (operator.flush(), notes.times.observed) == (None, 69)
+
+
+def test_without_after_idle_the_clock_closes_nothing() -> None:
+    operator, notes = suppressing(Suppressed.until_window_closes())
+    operator.process(updates((at(0), 1, None, 9)))
+    notes.now = 10**9
+    assert (operator.flush(), operator.waits_for_clock) == (None, False)
+
+
+def test_windows_that_were_open_before_count_from_the_first_look_at_the_clock() -> None:
+    operator, notes = closing()
+    notes.times.active = -1
+    notes.now = 2000
+    assert operator.flush() is None
+    notes.now = 2060
+    assert updates_of(operator.flush()) == [(at(0), 1, None, 9)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.semantics.topologies import (
     cogroups,
+    emitting,
     grouped_tables,
     grouping,
     headers,
@@ -14,12 +15,19 @@ from tests.semantics.topologies import (
     programs,
     punctuators,
     repartitions,
+    session_windows,
     sinks,
+    sliding_windows,
     sources,
     splitting,
     stateless,
     stores,
+    suppressing,
     tables,
+    time_windows,
+    timestamps,
+    versioned_tables,
+    windowed_cogroups,
 )
 
 FAMILIES = (
@@ -40,4 +48,12 @@ FAMILIES = (
     processor_api,
     programs,
     odd,
+    time_windows,
+    sliding_windows,
+    session_windows,
+    emitting,
+    suppressing,
+    windowed_cogroups,
+    versioned_tables,
+    timestamps,
 )

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from millstream import Record, Topology, serdes
+from millstream import Record, Topology, Windowed, serdes
 from millstream.errors import MillstreamError
 from millstream.testing import TopologyTestDriver
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
-Literal: TypeAlias = str | int | float | bool | None
+Literal: TypeAlias = str | int | float | bool | dict[str, Any] | None
 
 SERDES: dict[str, Any] = {
     "string": serdes.string,
@@ -34,11 +34,23 @@ SERDES: dict[str, Any] = {
     "bytes": serdes.bytes,
 }
 
+_WINDOWED = re.compile(r"(time|session)_windowed\((\w+)(?:,(\d+))?\)")
+
 _FROM_LITERAL: dict[str, Callable[[Any], Any]] = {"uuid": UUID, "bytes": bytes.fromhex}
 
 
+def serde(name: str) -> Any:
+    """The serde that a file calls by this name."""
+    if not (windowed := _WINDOWED.fullmatch(name)):
+        return SERDES[name]
+    inner = SERDES[windowed[2]]
+    return serdes.time_windowed(inner, int(windowed[3])) if windowed[3] else serdes.session_windowed(inner)
+
+
 def literal(value: Any) -> Literal:
-    """A value as a file spells it: bytes are hexadecimal, a UUID is its text."""
+    """A value as a file spells it: bytes are hexadecimal, a UUID is its text, a key in a window an object."""
+    if isinstance(value, Windowed):
+        return {"key": literal(value.key), "start": value.window.start, "end": value.window.end}
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, UUID):
@@ -170,6 +182,23 @@ class Golden:
         """Whether the topology runs to the end of its script."""
         return not self.refused and not any(step.fails for step in self.script)
 
+    @property
+    def keys(self) -> list[str]:
+        """All text keys of records that went in or came out."""
+        return sorted({line.key for line in self._lines if isinstance(line.key, str)})
+
+    @property
+    def times(self) -> list[int]:
+        """All timestamps of records that went in or came out."""
+        return sorted({line.timestamp for line in self._lines})
+
+    @property
+    def _lines(self) -> Iterator[Line]:
+        for step in self.script:
+            if isinstance(step.action, Pipe):
+                yield step.action.line
+            yield from step.outputs
+
     def __str__(self) -> str:
         """The file's text, without its comments."""
         topics = [f"input {topic}" for topic in self.inputs] + [f"output {topic}" for topic in self.outputs]
@@ -212,17 +241,17 @@ def play(golden: Golden, topology: Topology) -> tuple[list[Step], list[Dump]]:
         steps = list(_played(golden, driver))
         if steps and steps[-1].fails:
             return steps, []
-        return steps, [_dumped(dump, driver) for dump in golden.stores]
+        return steps, [_dumped(dump, golden, driver) for dump in golden.stores]
 
 
 def _played(golden: Golden, driver: TopologyTestDriver) -> Iterator[Step]:
     topics = {topic.name: topic for topic in golden.inputs}
     inputs = {
-        name: driver.input_topic(name, key=SERDES[topic.key], value=SERDES[topic.value])
+        name: driver.input_topic(name, key=serde(topic.key), value=serde(topic.value))
         for name, topic in topics.items()
     }
     outputs = {
-        topic.name: driver.output_topic(topic.name, key=SERDES[topic.key], value=SERDES[topic.value])
+        topic.name: driver.output_topic(topic.name, key=serde(topic.key), value=serde(topic.value))
         for topic in golden.outputs
     }
     for step in golden.script:
@@ -243,14 +272,57 @@ def _played(golden: Golden, driver: TopologyTestDriver) -> Iterator[Step]:
         yield Step(step.action, tuple(produced))
 
 
-def _dumped(expected: Dump, driver: TopologyTestDriver) -> Dump:
-    if expected.kind == "plain":
-        with driver.store(expected.name).all() as rows:
-            entries = [Entry(literal(key), literal(value)) for key, value in rows]
-    else:
-        with driver.timestamped_store(expected.name).all() as rows:
-            entries = [Entry(literal(key), literal(cell.value), cell.timestamp) for key, cell in rows]
-    return Dump(expected.name, expected.kind, tuple(entries))
+def _dumped(expected: Dump, golden: Golden, driver: TopologyTestDriver) -> Dump:
+    return Dump(expected.name, expected.kind, tuple(_ENTRIES[expected.kind](expected.name, golden, driver)))
+
+
+def _plain(store: str, golden: Golden, driver: TopologyTestDriver) -> list[Entry]:
+    with driver.store(store).all() as rows:
+        return [Entry(literal(key), literal(value)) for key, value in rows]
+
+
+def _timestamped(store: str, golden: Golden, driver: TopologyTestDriver) -> list[Entry]:
+    with driver.timestamped_store(store).all() as rows:
+        return [Entry(literal(key), literal(cell.value), cell.timestamp) for key, cell in rows]
+
+
+def _windows(store: str, golden: Golden, driver: TopologyTestDriver) -> list[Entry]:
+    with driver.timestamped_window_store(store).all() as rows:
+        entries = [Entry(literal(key), literal(cell.value), cell.timestamp) for key, cell in rows]
+    return sorted(entries, key=_by_key_and_window)
+
+
+def _sessions(store: str, golden: Golden, driver: TopologyTestDriver) -> list[Entry]:
+    with driver.session_store(store).fetch_range(None, None) as rows:
+        entries = [Entry(literal(key), literal(value)) for key, value in rows]
+    return sorted(entries, key=_by_key_and_window)
+
+
+def _by_key_and_window(entry: Entry) -> tuple[str, int, int]:
+    assert isinstance(entry.key, dict)
+    return json.dumps(entry.key["key"]), entry.key["start"], entry.key["end"]
+
+
+def _versions(store: str, golden: Golden, driver: TopologyTestDriver) -> Iterator[Entry]:
+    """What the store answers for each key from which time on."""
+    versions = driver.versioned_store(store)
+    for key in golden.keys:
+        last = None
+        for time in golden.times:
+            found = versions.get(key, as_of=time)
+            answer = None if found is None else Entry(key, literal(found.value), found.timestamp)
+            if answer != last:
+                yield Entry(key, None, time) if answer is None else answer
+            last = answer
+
+
+_ENTRIES: dict[str, Callable[[str, Golden, TopologyTestDriver], Iterable[Entry]]] = {
+    "plain": _plain,
+    "timestamped": _timestamped,
+    "window": _windows,
+    "session": _sessions,
+    "versioned": _versions,
+}
 
 
 def _sections(text: str) -> dict[str, list[str]]:

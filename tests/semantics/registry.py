@@ -11,14 +11,19 @@ TOPOLOGIES: dict[str, Callable[[], Topology]] = {}
 
 def dsl(body: Callable[[StreamsBuilder], object]) -> Callable[[StreamsBuilder], object]:
     """Register a case of the DSL under the function's name."""
+    case(body.__name__, body)
+    return body
+
+
+def case(name: str, body: Callable[[StreamsBuilder], object]) -> None:
+    """Register a case of the DSL under a name."""
 
     def build() -> Topology:
         builder = StreamsBuilder()
         body(builder)
         return builder.build()
 
-    register(body.__name__, build)
-    return body
+    register(name, build)
 
 
 def papi(body: Callable[[Topology], object]) -> Callable[[Topology], object]:

@@ -123,6 +123,9 @@ def clean_up_elsewhere(world: World) -> None:
         world.epoch()  # what is here was made by an epoch that failed: there is nothing to follow
     world.append(2 * RECORDS_OF_AN_EPOCH)
     world.follow()
+    while not list(world.standby.glob(f"{APPLICATION_ID}/*_*")):
+        world.epoch()  # what is committed has no state yet: a line without words
+        world.follow()
     here, there = open_state_directory(world.state), open_state_directory(world.standby)
     job = world.started[-1].job
     homes = tuple(replace(task, expected_instance=here.instance_id) for task in job.tasks)

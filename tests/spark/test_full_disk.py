@@ -17,8 +17,8 @@ from millstream.durable import DiskFullError
 from millstream.durable.layer import Chunk, OsFileLayer
 from millstream.engine.api import EpochFailedError
 from millstream.engine.epoch_result import EpochResult
-from millstream.log import FileLog, SealedRange, TopicPartition
-from millstream.log.api import PublishResult
+from millstream.log import FileLog, TopicPartition
+from millstream.log.api import PublishResult, SealedRange
 
 pytestmark = pytest.mark.xdist_group("spark")
 

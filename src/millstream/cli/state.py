@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from millstream.clock import now_ms
 from millstream.commit.lease import check_not_run
 from millstream.state.backends import supplier
 from millstream.state.changelog.follow import position_of
@@ -110,7 +111,7 @@ def clean_state(app_id: str, directory: StateDirectory, unused_for_ms: int | Non
         )
     if not yes:
         click.confirm(f"Delete the local state of {app_id!r} ({len(there)} tasks)?", abort=True, err=True)
-    check_not_run(directory, app_id, now_ms=time.time_ns() // 1_000_000)
+    check_not_run(directory, app_id, now_ms=now_ms())
     removed = clean(directory, app_id, unused_for_ms=unused_for_ms or 0)
     left = [task for task in there if task not in removed]
     click.echo(f"Deleted the state of {len(removed)} tasks: {', '.join(removed) or 'none'}.", err=True)

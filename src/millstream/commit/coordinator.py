@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.application_topics import ApplicationTopics
@@ -191,7 +193,9 @@ class CommitCoordinator:
             self.retention.resume(self._chain.not_maintained())
             if head is not None:
                 self.publish(head)
-            self._commit(self._fence(head), () if head is None else head.tasks)
+            positions = self._sources.first_positions(head)
+            fence = structs.replace(self._next(head, self._clock()), positions=positions)
+            self._commit(fence, () if head is None else head.tasks)
         except Exception:
             # Whatever it is: it may only look wrong, because somebody else went on meanwhile.
             self.lease.verify()
@@ -252,6 +256,7 @@ class CommitCoordinator:
             inferred_types=self.head.inferred_types,
             partition_counts=dict(self.counts),
             default_partitions=self._settings.default_partitions,
+            caught_up=not self._sources.has_backlog,
             compacted=self._sources.compacted_where_stores_begin(cut, self.head),
             enforced=self._sources.enforced,
         )
@@ -281,20 +286,14 @@ class CommitCoordinator:
         check_consumed_is_named(self.plan, job, done)
         failpoints.hit("commit.checked")
         entries = entries_after(self.plan, job, done)
-        manifest = Manifest(
-            application_id=job.application_id,
+        manifest = structs.replace(
+            self._next(self.head, job.clock_ms),
             epoch=job.epoch,
             term=job.term,
-            parent=self.head.digest(),
-            fingerprint=self.plan.fingerprint,
-            clock_ms=job.clock_ms,
             positions=advanced(self.head.positions, job),
             tasks={**self.head.tasks, **entries},
             sealed=tuple(sorted(entries)),
             inferred_types=merged_types(job, done.values()),
-            plan=self.plan.summary,
-            repartitions=self._topics.repartitions(),
-            types=self._types,
             oldest=max(self.head.oldest, self.retention.oldest_with(job.epoch, entries.values())),
         )
         self._commit(manifest, manifest.sealed)
@@ -344,15 +343,16 @@ class CommitCoordinator:
     def _changelogs(self) -> set[str]:
         return set(self.plan.changelog_topics(self.storage.application_id).values())
 
-    def _fence(self, head: Manifest | None) -> Manifest:
+    def _next(self, head: Manifest | None, clock_ms: int) -> Manifest:
+        """An epoch behind the head in which nothing has happened."""
         return Manifest(
             application_id=self.storage.application_id,
             epoch=Epoch(1 if head is None else head.epoch + 1),
             term=self.lease.term,
             parent="" if head is None else head.digest(),
             fingerprint=self.plan.fingerprint,
-            clock_ms=self._clock(),
-            positions=self._sources.first_positions(head),
+            clock_ms=clock_ms,
+            positions=() if head is None else head.positions,
             tasks={} if head is None else head.tasks,
             sealed=(),
             inferred_types=() if head is None else head.inferred_types,

@@ -46,6 +46,8 @@ class EpochJob:
     partition_counts: Mapping[str, int]
     default_partitions: int
     """Of a topic that an extractor names and that does not exist yet."""
+    caught_up: bool = True
+    """No record waits that the cut leaves out."""
     compacted: Mapping[tuple[str, Partition], Offset] = field(default_factory=dict)
     """How far source topics were compacted before the epoch, where a store begins that follows them."""
     enforced: int = 0

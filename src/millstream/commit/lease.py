@@ -13,7 +13,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,12 +31,14 @@ from millstream.durable import (
 from millstream.errors import MillstreamError
 from millstream.state.errors import StateInUseError
 from millstream.state.local.directory import StateDirectory, boot_id, noted_log
+from millstream.threads import repeated
 from millstream.types import Term
 
 _CLAIM: Final = FrameKind(b"MSLC", version=1, max_bytes=4096)
 _RENEWAL: Final = FrameKind(b"MSLR", version=1, max_bytes=4096)
 _RENEWED: Final = ".renewed"
 _RENEWALS_PER_TERM: Final = 4
+_BEATS_PER_TTL: Final = 3
 
 
 class LeaseHeldError(MillstreamError):
@@ -104,6 +106,18 @@ class Lease:
         """Renew, unless that was done lately: it costs two syncs, and an epoch may last milliseconds."""
         if self._clock() - self._renewed_ms >= self._ttl_ms // _RENEWALS_PER_TERM:
             self.renew()
+
+    def kept_alive(self) -> AbstractContextManager[None]:
+        """Renew it a few times per its length, for the length of a `with` block: a job may take longer.
+
+        A renewal that fails is not an error here: whether the lease still holds is asked at the commit.
+        """
+
+        def beat() -> None:
+            with suppress(OSError, MillstreamError):
+                self.renew()
+
+        return repeated(beat, self._ttl_ms / 1000 / _BEATS_PER_TTL, "millstream-heartbeat")
 
     def release(self) -> None:
         """Let go: the next coordinator need not wait."""

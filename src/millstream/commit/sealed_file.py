@@ -32,7 +32,7 @@ from millstream.durable import (
     ensure_private_folder,
     read_bounded,
 )
-from millstream.log.blocks import decode_block, decode_header, encode_blocks, summary
+from millstream.log.blocks import decode_blocks, encode_blocks, summary
 from millstream.types import Epoch, Partition
 
 _DIRECTORY: Final = FrameKind(b"MSSD", version=1, max_bytes=64 << 20)
@@ -142,13 +142,8 @@ class SealedReader:
 
     def rows(self, section: Section) -> Iterator[pa.RecordBatch]:
         """The rows of a section."""
-        position, end = section.start, section.start + section.length
-        view = memoryview(self._data)
-        while position < end:
-            where = f"{self._path} at byte {position}"
-            header = decode_header(view[position:end], where)
-            yield decode_block(header, view[position:end], where)
-            position += header.length
+        blocks = memoryview(self._data)[: section.start + section.length]
+        return decode_blocks(blocks, str(self._path), section.start)
 
 
 def _digest(chunks: Sequence[Chunk]) -> str:

@@ -256,7 +256,8 @@ class KTable(Generic[K, V]):
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             duration = first_given(suppressed.limit_ms, grace)
             make = partial(Suppress, store, suppressed, duration_ms=duration, send_old=state.sends_old)
-            topology.add_operator(table_name, make, parents, PLAIN)
+            operator = replace(PLAIN, may_schedule=suppressed.after_idle_ms is not None)
+            topology.add_operator(table_name, make, parents, operator)
             buffer = time_ordered_buffer(store, key=self.key_serde, value=self.value_serde)
             topology.add_state_store(buffer, table_name)
 

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
+from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
 from millstream.commit.epoch import run_epoch
-from millstream.commit.heartbeat import kept_alive
 from millstream.commit.publisher import EmbeddedPublisher
 from millstream.config import StreamsConfig
 from millstream.engine.api import DurableEpoch, Engine
 from millstream.engine.epoch_result import EpochResult, result_of
 from millstream.engine.snapshots import Snapshots
-from millstream.engine.ticks import Ticks, now_ms
+from millstream.engine.ticks import Ticks
 from millstream.log.api import SealedLog
 from millstream.maintenance.background import BackgroundScheduler
 from millstream.maintenance.maintenance import Maintenance
@@ -145,4 +145,4 @@ class EpochLoop:
         return PinnedEpochs(pinned_epochs(self._snapshot_storage, self._application_id), since)
 
     def _kept_alive(self) -> AbstractContextManager[None]:
-        return kept_alive(self.coordinator.lease, self._config.lease_ttl_ms)
+        return self.coordinator.lease.kept_alive()

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import time
-
+from millstream.clock import now_ms
 from millstream.engine.api import DurableEpoch
 from millstream.topology.nodes import ProcessorNode
 from millstream.topology.plan import Plan
-
-
-def now_ms() -> int:
-    """The machine's clock in milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 class Ticks:
     """Says when an epoch should move the wall clock.
 
     Only processors and transformers of the user's own can schedule punctuators, and they do so when they are
-    opened. So there is a first tick that opens them all; later ones come while a task says so.
+    opened; and windows can close by the clock. So there is a first tick that opens all tasks; later ones come
+    while a task says so.
     """
 
     def __init__(self, plan: Plan, tick_ms: int) -> None:

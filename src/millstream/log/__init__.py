@@ -8,48 +8,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from millstream.errors import ConfigError
-from millstream.log.api import (
-    AppendResult,
-    Log,
-    LogRecordBatch,
-    Publication,
-    PublishResult,
-    SealedLog,
-    SealedRange,
-    Stamp,
-    TimestampType,
-    TopicConfig,
-    TopicDescription,
-    TopicPartition,
-)
-from millstream.log.blocks import SCHEMA, encode_blocks, record_batch
+from millstream.log.api import LogRecordBatch, TimestampType, TopicConfig, TopicPartition
+from millstream.log.blocks import record_batch
 from millstream.log.embedded.file_log import FileLog
-from millstream.log.embedded.partition import Limits
-from millstream.log.partitioner import murmur2, partition_for_key, partitions_for_keys
 from millstream.log.producer import Producer
 
 __all__ = [
-    "SCHEMA",
-    "AppendResult",
     "FileLog",
-    "Limits",
-    "Log",
     "LogRecordBatch",
     "Producer",
-    "Publication",
-    "PublishResult",
-    "SealedLog",
-    "SealedRange",
-    "Stamp",
     "TimestampType",
     "TopicConfig",
-    "TopicDescription",
     "TopicPartition",
-    "encode_blocks",
-    "murmur2",
     "open_log",
-    "partition_for_key",
-    "partitions_for_keys",
     "record_batch",
 ]
 

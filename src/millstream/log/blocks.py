@@ -202,6 +202,15 @@ def decode_header(data: bytes | memoryview, where: str) -> BlockHeader:
     )
 
 
+def decode_blocks(data: memoryview, where: str, position: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yield the records of blocks that stand one after the other; see decode_block."""
+    while position < len(data):
+        place = f"{where} at byte {position}"
+        header = decode_header(data[position:], place)
+        yield decode_block(header, data[position:], place)
+        position += header.length
+
+
 def decode_block(header: BlockHeader, block: bytes | memoryview, where: str) -> pa.RecordBatch:
     """Return the records of a whole block (header included); without copying, if it is not compressed."""
     return decode_rows(header, block, where).records

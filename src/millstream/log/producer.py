@@ -7,12 +7,12 @@ crash before that may lose the records gathered, and never half of a partition's
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final, Self
 
 import polars as pl
 
+from millstream.clock import now_ms
 from millstream.errors import InvalidTimestampError
 from millstream.log.api import Log, TopicPartition
 from millstream.log.blocks import record_batch
@@ -37,7 +37,7 @@ class Producer:
         *,
         max_records: int = _MAX_RECORDS,
         max_bytes: int = _MAX_BYTES,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._log = log
         self._topic = topic

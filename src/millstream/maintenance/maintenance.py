@@ -39,7 +39,6 @@ from millstream.errors import MillstreamError
 from millstream.log.api import SealedLog
 from millstream.maintenance.collection import collect
 from millstream.maintenance.compaction import Compaction
-from millstream.maintenance.retention import remove_manifests
 from millstream.topology.plan import Plan
 from millstream.types import Epoch
 
@@ -75,7 +74,7 @@ def maintain(
     chain = ManifestChain(storage)
     min_entries = MIN_ENTRIES if min_entries is None else min_entries
     compaction = Compaction(storage, log, plan, min_entries, 1 if is_early else min_entries)
-    removed = remove_manifests(chain, head, pinned)  # 1.
+    removed = 0 if pinned is None else chain.remove_unneeded(head, pinned)  # 1.
     oldest = chain.read(Epoch(head.oldest))
     rewritten = compaction.rewrite_changelogs(oldest) + compaction.rewrite_topics(head)  # 2.
     return MaintenanceReport(removed, rewritten, collect(storage, log, chain, head))  # 3.

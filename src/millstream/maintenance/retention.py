@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
-from millstream.commit.manifest import Manifest, ManifestChain
+from millstream.commit.manifest import Manifest
 from millstream.log.api import SealedLog, TopicPartition
 from millstream.types import Offset
 
@@ -31,11 +31,6 @@ class PinnedEpochs:
     def __contains__(self, epoch: object) -> bool:
         at_work = self.at_work_since is not None and isinstance(epoch, int) and epoch >= self.at_work_since
         return at_work or epoch in self.listed
-
-
-def remove_manifests(chain: ManifestChain, head: Manifest, pinned: Container[int] | None) -> int:
-    """Remove the manifests that the head does without. If nobody can tell which are pinned, all stay."""
-    return 0 if pinned is None else chain.remove_unneeded(head, pinned)
 
 
 def retain(log: SealedLog, place: TopicPartition, head: Manifest, *, is_read: bool) -> None:

@@ -44,6 +44,13 @@ class OperatorContext(Protocol):
     def times(self) -> OperatorTimes:
         """What the operator has seen of time; it may set them, and they are kept with the commit."""
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether no record waits that the epoch has not taken in."""
+
+    def wall_clock(self) -> int:
+        """The epoch's wall clock in milliseconds: the same again when the epoch is replayed."""
+
     def store(self, name: str) -> Any:
         """A state store of the task, with bulk access."""
 
@@ -86,8 +93,13 @@ class Operator:
         raise NotImplementedError
 
     def flush(self) -> Batch | None:
-        """The commit: what was held back in the epoch goes on. Only cached tables hold anything back."""
+        """The commit: what was held back in the epoch goes on, and what leaves because time has passed."""
         return None
+
+    @property
+    def waits_for_clock(self) -> bool:
+        """Whether something will leave by the wall clock alone, so that epochs are needed without records."""
+        return False
 
     def close(self) -> None:
         """Called once after the last batch."""

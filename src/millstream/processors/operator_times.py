@@ -1,6 +1,6 @@
 """What an operator of windows knows of time: its own stream time, and up to when it has emitted windows.
 
-Both are kept with the commit, per operator and task, so that a restart forgets neither.
+They are kept with the commit, per operator and task, so that a restart forgets nothing.
 """
 
 from __future__ import annotations
@@ -21,3 +21,7 @@ class OperatorTimes:
     """The largest timestamp that it has seen."""
     emitted: int = UNKNOWN_TIME
     """Windows that had closed by then were emitted, where they are emitted on close."""
+    active: int = UNKNOWN_TIME
+    """Where windows close by the clock: the wall clock when stream time last moved or a record came."""
+    open_until: int = UNKNOWN_TIME
+    """Where windows close by the clock: the stream time at which all that records have opened has closed."""

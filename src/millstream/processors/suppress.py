@@ -18,10 +18,12 @@ from typing import Any
 from millstream.errors import ProcessingError
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
+from millstream.processors.idle_clock import IdleClock
 from millstream.processors.operator import Operator, OperatorContext, collect, rest
+from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.processors.table import olds_of
 from millstream.serdes import ColumnError, deserialize_column
-from millstream.state.stores.time_buffer import EncodedRecord, TimeOrderedBuffer
+from millstream.state.stores.encoded_buffer import EncodedBuffer, EncodedRecord
 from millstream.suppressed import Suppressed
 
 __all__ = ["Suppress"]
@@ -44,11 +46,13 @@ class Suppress(Operator):
     def open(self, context: OperatorContext) -> None:
         """See `Operator.open`."""
         super().open(context)
-        self.buffer: TimeOrderedBuffer[Any, Any] = context.store(self.store_name)
+        self.buffer: EncodedBuffer[Any] = context.store(self.store_name)
+        self._clock = IdleClock(context, self.suppressed.after_idle_ms)
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
-        updates, batch = self._encoded(batch.in_rows())
+        self._clock.records_came()
+        updates, batch = self._encoded(self._without_late(batch.in_rows()))
         if not updates:
             return None
         times, left = self.context.times, list[tuple[int, EncodedRecord]]()
@@ -69,6 +73,33 @@ class Suppress(Operator):
         waiting.save()
         return self._emitted(batch, left)
 
+    def flush(self) -> Batch | None:
+        """See `Operator.flush`: windows close by the clock, if no records came."""
+        tick = self._clock.moves(is_open=len(self.buffer) > 0)
+        if tick is None:
+            return None
+        times = self.context.times
+        times.emitted = times.observed - self.duration_ms
+        left = list(self.buffer.waiting(times.emitted))
+        self.buffer.write(left, ())
+        return self._emitted(tick, [(0, record) for record in left])
+
+    @property
+    def waits_for_clock(self) -> bool:
+        """See `Operator.waits_for_clock`."""
+        return self.suppressed.after_idle_ms is not None and len(self.buffer) > 0
+
+    def _without_late(self, batch: Batch) -> Batch:
+        """The rows without those of windows that the clock has closed."""
+        closed = self.context.times.emitted
+        if closed == UNKNOWN_TIME:
+            return batch
+        late = [row for row, key in enumerate(batch.keys) if key.window.end <= closed]
+        if not late:
+            return batch
+        self.context.late(batch, late)
+        return batch.take([row for row, key in enumerate(batch.keys) if key.window.end > closed])
+
     def _emitted(self, batch: Batch, left: list[tuple[int, EncodedRecord]]) -> Batch | None:
         """What has left the buffer, each caused by a row of the batch."""
         if self.until_window_closes:
@@ -80,16 +111,15 @@ class Suppress(Operator):
             ]
         if not left:
             return None
-        records = [record for _, record in left]
-        out = batch.expand(
-            [row for row, _ in left],
-            deserialize_column(self.buffer.key_serde, [record.key for record in records]),
-            deserialize_column(self.buffer.value_serde, [record.value for record in records]),
+        rows, records = [row for row, _ in left], [record for _, record in left]
+        keys = deserialize_column(self.buffer.key_serde, [record.key for record in records])
+        values, olds = (
+            deserialize_column(self.buffer.value_serde, column)
+            for column in ([record.value for record in records], [record.old_value for record in records])
         )
         headers = [record.headers for record in records]
-        olds = deserialize_column(self.buffer.value_serde, [record.old_value for record in records])
         return replace(
-            out,
+            batch.expand(rows, keys, values),
             timestamps=Column([record.timestamp for record in records]),
             headers=headers if any(headers) else None,
             olds=Column(olds) if self.send_old else None,
@@ -126,7 +156,7 @@ class _Waiting:
     """What waits while a batch is at work: the buffer as it would be if each row had been written to it."""
 
     def __init__(
-        self, buffer: TimeOrderedBuffer[Any, Any], updates: Iterable[EncodedRecord], horizon: int | None
+        self, buffer: EncodedBuffer[Any], updates: Iterable[EncodedRecord], horizon: int | None
     ) -> None:
         """Up to `horizon` records may leave; None if any may."""
         self._buffer = buffer

@@ -7,12 +7,14 @@ count: when one raises, the column is gone through once more, value by value, to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from millstream.serdes.api import BaseSerde, Serde, require_bytes
 
 T = TypeVar("T")
+A = TypeVar("A")
+B = TypeVar("B")
 
 
 class ColumnError(Exception):
@@ -43,7 +45,7 @@ def serialize_column(serde: Serde[T], values: Sequence[T | None]) -> list[bytes 
             return serde.serialize_many(values)
         except Exception:  # noqa: BLE001, S110 - the pass below finds the entry and raises for it
             pass
-    return _serialize_one_by_one(serde, values)
+    return _one_by_one(lambda value: require_bytes(serde, serde.serialize(value)), values)
 
 
 def deserialize_column(serde: Serde[T], column: Sequence[bytes | None]) -> list[T | None]:
@@ -61,24 +63,14 @@ def deserialize_column(serde: Serde[T], column: Sequence[bytes | None]) -> list[
             return serde.deserialize_many(column)
         except Exception:  # noqa: BLE001, S110 - the pass below finds the entry and raises for it
             pass
-    return _deserialize_one_by_one(serde, column)
+    return _one_by_one(serde.deserialize, column)
 
 
-def _serialize_one_by_one(serde: Serde[T], values: Sequence[T | None]) -> list[bytes | None]:
-    result: list[bytes | None] = []
-    for index, value in enumerate(values):
+def _one_by_one(convert: Callable[[A], B], column: Sequence[A | None]) -> list[B | None]:
+    result: list[B | None] = []
+    for index, entry in enumerate(column):
         try:
-            result.append(None if value is None else require_bytes(serde, serde.serialize(value)))
-        except Exception as cause:
-            raise ColumnError(index, cause) from cause
-    return result
-
-
-def _deserialize_one_by_one(serde: Serde[T], column: Sequence[bytes | None]) -> list[T | None]:
-    result: list[T | None] = []
-    for index, data in enumerate(column):
-        try:
-            result.append(None if data is None else serde.deserialize(data))
+            result.append(None if entry is None else convert(entry))
         except Exception as cause:
             raise ColumnError(index, cause) from cause
     return result

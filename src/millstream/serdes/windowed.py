@@ -8,7 +8,8 @@ stay together.
 from __future__ import annotations
 
 import struct
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar, overload
 
 from millstream.record import MAX_TIME, Window, Windowed
 from millstream.serdes.api import BaseSerde, Serde, bind, of, require_bytes, serde_name, wrong_type
@@ -105,6 +106,30 @@ def session_windowed(inner: Serde[K]) -> SessionWindowedSerde[K]:
     Windowed(key='k', window=Window(start=20, end=25))
     """
     return SessionWindowedSerde(inner)
+
+
+def as_record(value: Windowed[Any] | None) -> dict[str, Any] | None:
+    """A key and its window as columns have it: one record of three fields.
+
+    >>> as_record(Windowed("k", Window(20, 25)))
+    {'key': 'k', 'start': 20, 'end': 25}
+    """
+    if value is None:
+        return None
+    return {"key": value.key, "start": value.window.start, "end": value.window.end}
+
+
+@overload
+def of_record(record: Mapping[str, Any]) -> Windowed[Any]: ...
+@overload
+def of_record(record: None) -> None: ...
+def of_record(record: Mapping[str, Any] | None) -> Windowed[Any] | None:
+    """Undo `as_record`.
+
+    >>> of_record({"key": "k", "start": 20, "end": 25})
+    Windowed(key='k', window=Window(start=20, end=25))
+    """
+    return None if record is None else Windowed(record["key"], Window(record["start"], record["end"]))
 
 
 def _key_bytes(inner: Serde[K], value: Windowed[K]) -> bytes:

@@ -19,7 +19,7 @@ def decoded(serde: Serde[Any], column: Column) -> Column | None:
     if codec is None:
         return None
     try:
-        return Column.of_series(codec.decode(column.series(pl.Binary())))
+        return Column.of_series(codec.decode(column.series(pl.Binary())), codec.shown_as)
     except Exception:  # noqa: BLE001 - whatever it is: the serde finds the record to blame
         return None
 
@@ -30,7 +30,7 @@ def encoded(serde: Serde[Any], column: Column) -> Column | None:
     if column.null_count == len(column):
         return Column.of_series(pl.Series([None], dtype=pl.Binary).new_from_index(0, len(column)))
     codec = codec_to_write(serde, series.dtype)
-    if codec is None:
+    if codec is None or codec.shown_as is not column.shown_as:
         return None
     try:
         written = codec.encode(series)

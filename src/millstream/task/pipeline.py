@@ -30,6 +30,10 @@ from millstream.topology.plan import SubTopology
 class Host(TaskServices, Protocol):
     """What the pipeline asks of its task."""
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether no record waits that the epoch has not taken in."""
+
     def failed(self, node: str, batch: Batch, row: int, error: Exception) -> None:
         """A row failed at a node: raise, or return to go on without it."""
 
@@ -60,6 +64,15 @@ class NodeContext:
         self.times = host.operator_times(node)
         self._ordered = sub.ordered
         self.user: TransformerContext | None = None
+
+    @property
+    def caught_up(self) -> bool:
+        """See `OperatorContext.caught_up`."""
+        return self._host.caught_up
+
+    def wall_clock(self) -> int:
+        """See `OperatorContext.wall_clock`."""
+        return self._host.wall_clock()
 
     def store(self, name: str) -> Any:
         """See `OperatorContext.store`."""
@@ -174,6 +187,11 @@ class Pipeline:
         """The commit: cached tables send what they held back, in topological order."""
         self._flushed = 0
         self._drain(self._flush)
+
+    @property
+    def waits_for_clock(self) -> bool:
+        """Whether the wall clock alone can bring something out of an operator."""
+        return any(operator.waits_for_clock for operator in self._operators.values())
 
     def punctuate(self, node: str, callback: Callable[[int], None], timestamp: int) -> None:
         """Run a punctuator of a node and send through what it forwards."""

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.log.blocks import decode_block, decode_header, encode_blocks
+from millstream.log.blocks import decode_blocks, encode_blocks
 from millstream.task.records import RawBatch, joined, record_batch_of
 from millstream.types import Attempt, Partition
 
@@ -45,15 +45,9 @@ class ShuffleBlock:
 
     def rows(self, first_offset: int) -> RawBatch:
         """The rows, with offsets that go on from `first_offset`."""
-        parts: list[RawBatch] = []
-        position, view = 0, memoryview(self.payload)
         where = f"the rows that task {self.sender} sent to {self.topic}-{self.partition}"
-        while position < len(view):
-            header = decode_header(view[position:], where)
-            parts.append(
-                RawBatch.of(self.topic, self.partition, 0, decode_block(header, view[position:], where))
-            )
-            position += header.length
+        blocks = decode_blocks(memoryview(self.payload), where)
+        parts = [RawBatch.of(self.topic, self.partition, 0, block) for block in blocks]
         return joined(self.topic, self.partition, parts, first_offset)
 
 

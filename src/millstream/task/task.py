@@ -47,8 +47,8 @@ class TaskState:
     stream_time: int = UNKNOWN_TIME
     partition_times: Mapping[tuple[str, int], int] = field(default_factory=dict)
     punctuations: Mapping[ScheduleKey, int] = field(default_factory=dict)
-    operator_times: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Per operator of windows, its own stream time and up to when it has emitted: see `OperatorTimes`."""
+    operator_times: Mapping[str, tuple[int, int, int, int]] = field(default_factory=dict)
+    """Per operator of windows, the fields of its `OperatorTimes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,8 @@ class TaskEnvironment:
     """How many partitions an output topic has."""
     is_internal: Callable[[str], bool]
     """Whether a topic is a repartition: its timestamps are never extracted anew."""
+    caught_up: bool = True
+    """No record waits that the epoch has not taken in, so who got none knows that it is quiet."""
     combines: bool = True
     """Repartitions may carry rows that stand for several. Not in the test driver, whose users look inside."""
 
@@ -174,8 +176,8 @@ class Task:
 
     @property
     def wants_wall_clock(self) -> bool:
-        """Whether a punctuator waits for the wall clock: else an idle task needs no epochs."""
-        return self._punctuations.has(WALL_CLOCK_TIME)
+        """Whether a punctuator or an operator waits for the wall clock: else an idle task needs no epochs."""
+        return self._punctuations.has(WALL_CLOCK_TIME) or self._pipeline.waits_for_clock
 
     # What contexts and the pipeline ask: see `TaskServices` and `Host`.
 
@@ -221,6 +223,11 @@ class Task:
         """See `TaskServices.wall_clock`."""
         return self._environment.clock()
 
+    @property
+    def caught_up(self) -> bool:
+        """See `Host.caught_up`."""
+        return self._environment.caught_up
+
     def count(self, node: str, name: str, number: int) -> None:
         """See `Host.count`."""
         self._environment.metrics.add(self.task_id, node, name, number)
@@ -263,9 +270,9 @@ class Task:
 
         return start_again
 
-    def _remembered_times(self) -> dict[str, tuple[int, int]]:
+    def _remembered_times(self) -> dict[str, tuple[int, int, int, int]]:
         return {
-            node: (times.observed, times.emitted)
+            node: (times.observed, times.emitted, times.active, times.open_until)
             for node, times in sorted(self._operator_times.items())
             if times != OperatorTimes()
         }
@@ -368,5 +375,5 @@ class Task:
         )
 
 
-def _operator_times(kept: Mapping[str, tuple[int, int]]) -> dict[str, OperatorTimes]:
+def _operator_times(kept: Mapping[str, tuple[int, int, int, int]]) -> dict[str, OperatorTimes]:
     return {node: OperatorTimes(*times) for node, times in kept.items()}

@@ -12,8 +12,6 @@ from typing import Final
 
 from millstream.processors.aggregations.aggregation import Aggregation
 
-__all__ = ["CHAINED", "CHAIN_TAIL", "COLUMNAR", "PLAIN", "PROCESSOR", "ChainingStrategy", "OperatorSpec"]
-
 
 class ChainingStrategy(Enum):
     """Whether an operator may run in one pass with those around it: see `processors.operator_chain`."""
@@ -43,7 +41,8 @@ class OperatorSpec:
     sees_context: bool = False
     """It runs code of the user's that can see offsets and stream time."""
     may_schedule: bool = False
-    """It runs code of the user's that can schedule punctuators, also by the wall clock."""
+    """The wall clock can bring something out of it: it runs code of the user's that can schedule punctuators,
+    or its windows close by the clock."""
     combine: Aggregation | None = None
     """How rows of a key may be combined in front of its repartition: see `topology.combiner`."""
     ports: int = 1

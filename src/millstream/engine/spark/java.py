@@ -32,15 +32,22 @@ _MODULE = "--add-modules=jdk.incubator.vector"
 def ensure_java() -> Iterator[Path]:
     """JAVA_HOME is one that Spark can start from, for the length of a `with` block."""
     home = _home_around(find_java())
-    before = os.environ.get("JAVA_HOME")
-    os.environ["JAVA_HOME"] = str(home)
-    try:
+    with environment_variable("JAVA_HOME", str(home)):
         yield home
+
+
+@contextmanager
+def environment_variable(name: str, value: str) -> Iterator[None]:
+    """A variable of the environment has another value, for the length of a `with` block."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
     finally:
         if before is None:
-            del os.environ["JAVA_HOME"]
+            del os.environ[name]
         else:
-            os.environ["JAVA_HOME"] = before
+            os.environ[name] = before
 
 
 def find_java() -> Path:

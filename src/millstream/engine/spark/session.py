@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
@@ -15,7 +15,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from millstream.engine.spark.failures import not_started
-from millstream.engine.spark.java import ensure_java
+from millstream.engine.spark.java import ensure_java, environment_variable
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.scratch import java_options, scratch_settings
 from millstream.errors import ConfigError
@@ -91,22 +91,8 @@ def _start(application_id: str, settings: Mapping[str, str]) -> SparkContext:
         # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
         "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "1"),
     }
-    with ensure_java(), _environment("PYSPARK_PYTHON", sys.executable):
+    with ensure_java(), environment_variable("PYSPARK_PYTHON", sys.executable):
         return SparkContext(conf=conf, environment=environment)
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    """A variable of the environment has another value, for the length of a `with` block."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def is_alive(context: SparkContext) -> bool:

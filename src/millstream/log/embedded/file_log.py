@@ -38,6 +38,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from millstream.clock import now_ms
 from millstream.durable import (
     OS_FILES,
     FileLayer,
@@ -88,10 +89,6 @@ class _Marker(msgspec.Struct, frozen=True):
     id: str
 
 
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class FileLog(SealedLog):
     """A log in a folder.
 
@@ -112,7 +109,7 @@ class FileLog(SealedLog):
         *,
         files: FileLayer = OS_FILES,
         limits: Limits | None = None,
-        now_ms: Callable[[], int] = _wall_clock_ms,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self.root = Path(root)
         self._files = files

@@ -35,6 +35,7 @@ __all__ = [
     "fold_in_columns",
     "load_cells",
     "operand",
+    "plain_rows",
     "rows_by_key",
     "save_cells",
 ]
@@ -58,7 +59,7 @@ def fold_in_columns(
     if form is None:
         return False
     try:
-        groups = ColumnGroups(form, _plain_rows(form, batch, table.store, key_serde), table.store, each=False)
+        groups = ColumnGroups(form, plain_rows(form, batch, table.store, key_serde), table.store, each=False)
         groups.save(table.store)
     except FAILURES:  # row by row it fails again, and it is known where
         table.context.fell_back("columns", len(batch))
@@ -67,7 +68,7 @@ def fold_in_columns(
     return True
 
 
-def _plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any], key_serde: Serde[Any]) -> pl.DataFrame:
+def plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any], key_serde: Serde[Any]) -> pl.DataFrame:
     """Rows whose keys and values Python could compare as well as columns can. Raises if they are others."""
     values, kind = batch.values, key_type(batch.keys, key_serde)
     if kind is None or kind is int:

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 import pyarrow as pa
 
+from millstream.record import Windowed
+from millstream.serdes.windowed import as_record, of_record
+
 if TYPE_CHECKING:
     import polars as pl
 else:
@@ -117,6 +120,8 @@ class Column(Sequence[Any]):
             if len(kinds) != 1 or kinds & {dict, list, type(None)}:
                 raise TypeError("values of several types")
             declared = column_type(rows[0])
+        if isinstance(declared, pl.Struct) and self.shows(Windowed):
+            rows = list(map(as_record, rows))
         return pl.Series(rows, dtype=declared, strict=True)
 
     def arrow(self) -> Any:
@@ -133,7 +138,11 @@ class Column(Sequence[Any]):
 
     def moved_to_arrow(self, declared: pl.DataType | None = None) -> Column:
         """The same in Arrow. Raises as `series` does."""
-        return self if self.in_arrow else Column(self._rows, self.series(declared))
+        if self.in_arrow:
+            return self
+        series = self.series(declared)
+        shown_as = of_record if isinstance(series.dtype, pl.Struct) and self.shows(Windowed) else None
+        return Column(self._rows, series, None, shown_as)
 
     def packed(self) -> Column:
         """The same in Arrow if it is worth it and safe: many values that are all text or all bytes.

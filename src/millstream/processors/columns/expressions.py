@@ -116,7 +116,7 @@ class Evaluation:
     ) -> Iterator[_Part]:
         try:
             columns = {
-                root: pl.Series([_column(batch, root)[row] for row in rows], dtype=kind, strict=True)
+                root: Column([_column(batch, root)[row] for row in rows]).series(kind)
                 for root, kind in types.items()
             }
         except _FAILURES as error:  # a number that is too large for its column, say

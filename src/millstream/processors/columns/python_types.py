@@ -11,6 +11,9 @@ from typing import Any
 
 import polars as pl
 
+from millstream.record import Windowed
+from millstream.serdes.columns.windowed_codecs import windowed_type
+
 __all__ = ["column_type"]
 
 _SCALARS: dict[type, pl.DataType] = {
@@ -36,6 +39,8 @@ def column_type(value: Any) -> pl.DataType:
         return pl.Struct({name: column_type(value[name]) for name in sorted(value)})
     if isinstance(value, list):
         return pl.List(_inner_type(value))
+    if isinstance(value, Windowed):
+        return windowed_type(column_type(value.key))
     raise TypeError(
         f"a {type(value).__name__} has no column type, so no expression can look at it. Remedy: turn it into "
         "str, int, float, bool, bytes, or a dict or list of these before"

@@ -21,12 +21,14 @@ from millstream.state.stores.session import SessionRow
 from millstream.state.stores.window_key_schema import WindowedRow
 from millstream.windows import SessionWindows
 
-__all__ = ["Merger", "Session", "SessionRows", "SessionRules", "Update"]
+__all__ = ["CLOSING_ORDER", "Merger", "Session", "SessionRows", "SessionRules", "Update"]
 
 Merger = Callable[[Any, Any, Any], Any]
 """`(key, one, other)`: two aggregates of a key as one. The first is what the aggregation begins with."""
 
 _BY_END: Final = attrgetter("end", "start")
+CLOSING_ORDER: Final = attrgetter("end", "start", "key")
+"""In which sessions that close at a time come out."""
 
 
 class Session:
@@ -48,6 +50,8 @@ class Session:
 
 Update = tuple[int, Session, Any]
 """The row of the batch, the session, and its new value; None if it is gone."""
+_Waiting = tuple[int, int, bytes, int, Session]
+"""End, start and key, in which order sessions close; and a number that tells one from its successor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class SessionRows:
     """Sessions that have closed, and the row at which."""
     late: list[int] = field(default_factory=list)
     failures: list[tuple[int, Exception]] = field(default_factory=list)
-    _open: list[tuple[int, int, bytes, Session]] = field(default_factory=list)
+    _open: list[_Waiting] = field(default_factory=list)
     """A heap of what may close in this batch, the first to close on top."""
 
     def load(self, stored: Mapping[bytes, Iterable[SessionRow]]) -> None:
@@ -187,17 +191,17 @@ class SessionRows:
             so_far = rules.merger(key, so_far, rules.thaw(session.value))
         return so_far
 
-    def _stored(self, key: bytes, end: int, start: int, data: bytes) -> tuple[int, int, bytes, Session]:
+    def _stored(self, key: bytes, end: int, start: int, data: bytes) -> _Waiting:
         for session in self.sessions.get(key, ()):
             if session.start == start and session.end == end:
-                return end, start, key, session
-        return end, start, key, Session(key, start, end, Frozen(data), was_stored=True)
+                return end, start, key, 0, session
+        return end, start, key, 0, Session(key, start, end, Frozen(data), was_stored=True)
 
     def _take_and_close(self, row: int, key: bytes, record_key: Any, value: Any, timestamp: int) -> None:
         made = self._take(row, key, record_key, value, timestamp)
         waiting = self._open
         if made is not None:
-            heappush(waiting, (made.end, made.start, key, made))
+            heappush(waiting, (made.end, made.start, key, len(self.updates), made))
         close_time = self.observed - self.rules.open_ms
         if close_time <= self.emitted:
             return

@@ -14,10 +14,17 @@ from millstream.serdes.columns.codec import CannotError, Codec
 from millstream.serdes.columns.json_codec import AnyJsonCodec, typed_json_codec
 from millstream.serdes.columns.primitive_codecs import BOOLEAN, BYTES, STRING, float_codec, int_codec
 from millstream.serdes.columns.types import kind_of
+from millstream.serdes.columns.windowed_codecs import (
+    SessionWindowedCodec,
+    TimeWindowedCodec,
+    WindowedCodec,
+    key_field,
+)
 from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde
 from millstream.serdes.primitives import BooleanSerde, BytesSerde, FloatSerde, IntSerde, StringSerde
+from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 
-__all__ = ["CannotError", "Codec", "codec_of", "codec_to_write"]
+__all__ = ["CannotError", "Codec", "codec_of", "codec_to_write", "learn"]
 
 _INFERRED: dict[str, Codec] = {
     "str": STRING,
@@ -37,6 +44,8 @@ _MAKERS: dict[type, Callable[[Any], Codec | None]] = {
     JsonSerde: lambda _: _INFERRED["json"],
 }
 """By exact type: a subclass may do anything."""
+_WINDOWED = frozenset({TimeWindowedSerde, SessionWindowedSerde})
+"""Serdes of a key and its window, around a serde of the key."""
 
 
 def codec_of(serde: Any) -> Codec | None:
@@ -50,6 +59,8 @@ def codec_of(serde: Any) -> Codec | None:
     """
     if isinstance(serde, AutoSerde):
         return _INFERRED.get(serde.inferred_type or "")
+    if type(serde) in _WINDOWED:
+        return _around(serde, codec_of(serde.inner))
     make = _MAKERS.get(type(serde))
     return None if make is None else make(serde)
 
@@ -59,6 +70,8 @@ def codec_to_write(serde: Any, dtype: Any) -> Codec | None:
 
     The caller says afterwards that the column was written: see `learn`.
     """
+    if type(serde) in _WINDOWED:
+        return _around(serde, codec_to_write(serde.inner, key_field(dtype)))
     if not isinstance(serde, AutoSerde) or serde.inferred_type is not None:
         return codec_of(serde)
     return _INFERRED.get(kind_of(dtype) or "")
@@ -66,5 +79,16 @@ def codec_to_write(serde: Any, dtype: Any) -> Codec | None:
 
 def learn(serde: Any, dtype: Any) -> None:
     """Tell an automatic serde that values of a type were written."""
+    if type(serde) in _WINDOWED:
+        learn(serde.inner, key_field(dtype))
     if isinstance(serde, AutoSerde) and serde.inferred_type is None:
         serde.inferred_type = kind_of(dtype)
+
+
+def _around(serde: Any, inner: Codec | None) -> WindowedCodec | None:
+    """The codec of keys and windows, from that of the keys."""
+    if inner is None:
+        return None
+    if isinstance(serde, TimeWindowedSerde):
+        return TimeWindowedCodec(inner, serde.window_size_ms)
+    return SessionWindowedCodec(inner)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, ClassVar
+
 import polars as pl
 
 
@@ -16,6 +19,8 @@ class Codec:
     """
 
     dtype: pl.DataType | None
+    shown_as: ClassVar[Callable[[Any], Any] | None] = None
+    """What Python is shown of an entry of the series, if not the entry itself."""
 
     def decode(self, data: pl.Series) -> pl.Series:
         """Bytes into values. Raises, whatever it likes, if the serde would refuse any of them."""

@@ -41,32 +41,11 @@ __all__ = [
     "Adopting",
     "Backend",
     "BackendSupplier",
-    "Compactable",
     "Entry",
     "KeyRange",
-    "Rewritable",
     "Row",
     "StoreSize",
 ]
-
-
-@runtime_checkable
-class Rewritable(Protocol):
-    """A backend whose files may stay large when rows are deleted. Backends may leave it out.
-
-    One that is mostly free is replaced by a snapshot of itself, unless it is :class:`Compactable`.
-    """
-
-    def is_mostly_free(self) -> bool:
-        """Tell whether the rows take a small part of the disk that the store takes; cheap."""
-
-
-@runtime_checkable
-class Compactable(Protocol):
-    """A backend that can make its files small while it is open. Backends may leave it out."""
-
-    def compact(self) -> None:
-        """Give back the disk that deleted rows take."""
 
 
 @runtime_checkable

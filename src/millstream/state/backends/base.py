@@ -168,6 +168,14 @@ class Backend(ABC):
         finally:
             shutil.rmtree(spare, ignore_errors=True)
 
+    def is_mostly_free(self) -> bool:
+        """Tell whether the rows take a small part of the disk that the store takes; cheap."""
+        return False
+
+    def compact(self) -> bool:
+        """Give back the disk that deleted rows take; False if it takes a snapshot and a restore to do so."""
+        return False
+
     def sync(self) -> None:
         """Make everything written so far survive a power cut."""
         self._check_open()

@@ -184,18 +184,19 @@ class RocksDbBackend(Backend):
             entries, deletions = self._sorted_entries()
         return entries > 0 and deletions * _MOSTLY_DELETED_FROM >= entries
 
-    def compact(self) -> None:
+    def compact(self) -> bool:
         """Write all files anew, without deleted rows; nothing where there may be no room for that.
 
         RocksDB would refuse every write after a compaction that found the disk full.
         """
         self._check_open()
         if shutil.disk_usage(self._path).free < self._sorted_bytes():
-            return
+            return True
         everything = CompactOptions()
         everything.set_bottommost_level_compaction(BottommostLevelCompaction.force_optimized())
         with _errors_named(self._path):
             self._db.compact_range(None, None, everything)
+        return True
 
     def _copy_to(self, folder: Path) -> None:
         with _errors_named(self._path):

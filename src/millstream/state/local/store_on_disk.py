@@ -23,7 +23,7 @@ from pathlib import Path
 
 from millstream import failpoints
 from millstream.durable import DiskFullError
-from millstream.state.backends.api import Adopting, Backend, BackendSupplier, Compactable, Rewritable
+from millstream.state.backends.api import Adopting, Backend, BackendSupplier
 from millstream.state.backends.base import closed_on_error
 from millstream.state.local.directory import REWRITTEN_FOLDER, TaskDirectory
 
@@ -56,10 +56,7 @@ class StoreOnDisk:
                 return self._made_from_copy()
             shutil.rmtree(self._copy)
         with closed_on_error(self._opened()) as backend:
-            if not (isinstance(backend, Rewritable) and backend.is_mostly_free()):
-                return backend
-            if isinstance(backend, Compactable):
-                backend.compact()
+            if not backend.is_mostly_free() or backend.compact():
                 return backend
         return self._rewritten(backend)
 

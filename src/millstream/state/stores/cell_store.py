@@ -106,6 +106,10 @@ class CellStore(StateStore[K]):
         else:
             self._write([(key, None if cell is None else next(data)) for key, cell in cells.items()])
 
+    def save_encoded(self, cells: Iterable[Entry]) -> None:
+        """Write cells that are encoded already, in the order given; None deletes."""
+        self._write(cells)
+
     def save_columns(self, written: WrittenColumns) -> None:
         """Write cells that are encoded already, in the order of their keys."""
         self.overlay.put_columns(written)

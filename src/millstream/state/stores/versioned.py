@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from millstream.record import VersionedRecord
 from millstream.state.backends.key_ranges import after_prefix
@@ -28,7 +28,7 @@ from millstream.state.stores.cell_store import Cell, CellStore
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.read_only import ReadOnlyVersionedKeyValueStore
 from millstream.state.stores.segmented import SegmentedStore
-from millstream.state.stores.segments import SEGMENT_BYTES
+from millstream.state.stores.segments import SEGMENT_BYTES, Note
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -89,11 +89,19 @@ class VersionedKeyValueStore(SegmentedStore[K], CellStore[K], ReadOnlyVersionedK
     def put_versions(
         self, rows: Sequence[bytes], data: Sequence[bytes | None], timestamps: Sequence[int]
     ) -> list[int]:
-        """Write versions that are encoded already, one after the other; what `put` gives, for each."""
+        """Write versions that are encoded already, one after the other; what `put` gives, for each.
+
+        >>> from millstream import serdes, stores
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> from millstream.state.stores.factory import open_store
+        >>> spec = stores.versioned_key_value("prices", history_retention_ms=100)
+        >>> store = open_store(spec, MemoryBackend(), serdes.string, serdes.string)
+        >>> store.put_versions([b"bread", b"bread"], [b"dear", b"cheap"], [20, 10])
+        [-1, 20]
+        """
         latest = self._read(rows)
-        newest = _Newest(
-            self, {row: None if found is None else _time_of(found) for row, found in latest.items()}
-        )
+        times = {row: None if found is None else _time_of(found) for row, found in latest.items()}
+        newest = self._newest(times)
         valid_to: list[int] = []
         for row, value, timestamp in zip(rows, data, timestamps, strict=True):
             if not newest.accepts(timestamp):
@@ -208,16 +216,14 @@ class VersionedKeyValueStore(SegmentedStore[K], CellStore[K], ReadOnlyVersionedK
             if len(found) == length:
                 yield _version(found, data)
 
-    def deletions(self, rows: Iterable[bytes]) -> dict[bytes, int]:
-        """Since when keys without a latest version are deleted, of those that are known to be."""
+    def _newest(self, latest: Mapping[bytes, int | None]) -> _Newest:
+        """How far keys have come that have their latest versions since then; None: none, or it is deleted."""
         segments = self._segments(self._horizon(), self._note.observed)
-        places = {segment + _DELETED + row: row for row in rows for segment in segments}
+        gone = [row for row, since in latest.items() if since is None]
+        places = {segment + _DELETED + row: row for row in gone for segment in segments}
         found = self.overlay.get_many(places) if places else {}
-        return {places[place]: _time_of(data) for place, data in found.items() if data is not None}
-
-    def segment_number(self, time: int) -> int:
-        """The number of the segment of a time."""
-        return time // self._note.interval_ms
+        deletions = {places[place]: _time_of(data) for place, data in found.items() if data is not None}
+        return _Newest(self._note, self.retention_ms, {**latest, **deletions}, set(deletions))
 
     # As a store of cells.
 
@@ -235,8 +241,7 @@ class VersionedKeyValueStore(SegmentedStore[K], CellStore[K], ReadOnlyVersionedK
     def load_frozen(self, keys: Iterable[bytes]) -> dict[bytes, Cell]:
         """See `CellStore.load_frozen`: only what becomes the latest version of its key changes the answer."""
         found = super().load_frozen(keys)
-        times = {row: None if cell is None else cell[1] for row, cell in found.items()}
-        return _LatestCells(found, _Newest(self, times))
+        return _LatestCells(found, self._newest({row: cell and cell[1] for row, cell in found.items()}))
 
     def _read(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
         found = self.overlay.get_many([_LATEST + key for key in keys])
@@ -263,16 +268,16 @@ class VersionedKeyValueStore(SegmentedStore[K], CellStore[K], ReadOnlyVersionedK
 class _Newest:
     """How far time and some keys have come, while versions are written one after the other."""
 
-    __slots__ = ("_deleted", "_observed", "_store", "_times")
+    __slots__ = ("_deleted", "_interval_ms", "_observed", "_retention_ms", "_since")
 
-    def __init__(self, store: VersionedKeyValueStore[Any, Any], latest: Mapping[bytes, int | None]) -> None:
-        """`latest` has the times of the keys' latest versions; a key that is deleted has none."""
-        self._store = store
-        self._observed = store.observed_time
-        self._times = dict(latest)
-        deletions = store.deletions(row for row, time in latest.items() if time is None)
-        self._times.update(deletions)
-        self._deleted = set(deletions)
+    def __init__(
+        self, note: Note, retention_ms: int, since: dict[bytes, int | None], deleted: set[bytes]
+    ) -> None:
+        self._observed = note.observed
+        self._interval_ms = note.interval_ms
+        self._retention_ms = retention_ms
+        self._since = since
+        self._deleted = deleted
 
     def accepts(self, timestamp: int) -> bool:
         """Whether a version is new enough to be kept. If it is, time has come as far."""
@@ -282,18 +287,21 @@ class _Newest:
         return True
 
     def since(self, row: bytes) -> int | None:
-        """When the latest version of a key began; None if nothing is known of it."""
-        since, segment = self._times[row], self._store.segment_number
-        forgotten = since is not None and row in self._deleted and segment(since) < segment(self._horizon())
-        return None if forgotten else since
+        """When the latest version of a key began, or its deletion; None if nothing is known of it."""
+        since = self._since[row]
+        if since is None or row not in self._deleted:
+            return since
+        # A deletion expires with its segment.
+        is_forgotten = since // self._interval_ms < self._horizon() // self._interval_ms
+        return None if is_forgotten else since
 
     def replace(self, row: bytes, timestamp: int, *, is_deletion: bool) -> None:
         """A key has a new latest version."""
-        self._times[row] = timestamp
+        self._since[row] = timestamp
         (self._deleted.add if is_deletion else self._deleted.discard)(row)
 
     def _horizon(self) -> int:
-        return max(self._observed - self._store.retention_ms, 0)
+        return max(self._observed - self._retention_ms, 0)
 
 
 class _LatestCells(dict[bytes, Cell]):

@@ -13,6 +13,7 @@ from millstream.state.specs import StoreBuilder
 from millstream.state.stores.cell_store import CellStore
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.segmented import SegmentedStore
+from millstream.state.stores.segments import UNKNOWN_TIME
 from millstream.state.stores.window_key_schema import (
     KeyBounds,
     Rows,
@@ -118,11 +119,15 @@ class WindowedCellStore(WindowedStore[K], CellStore[K]):
         """The bytes of the key alone, and the two numbers of the row."""
         raise NotImplementedError
 
+    def gone_until(self, observed: int) -> int:
+        """Cells of this time and before are not there any more, when a time has been observed."""
+        return max(observed - self.retention_ms, UNKNOWN_TIME)
+
     def _read(self, keys: Iterable[bytes]) -> Mapping[bytes, bytes | None]:
-        return self._by_cell(keys, self._expired_until(), super()._read)
+        return self._by_cell(keys, self.gone_until(self._note.observed), super()._read)
 
     def _read_committed(self, keys: Iterable[bytes]) -> Mapping[bytes, bytes | None]:
-        return self._by_cell(keys, self._expired_until_before(), super()._read_committed)
+        return self._by_cell(keys, self.gone_until(self._note_before.observed), super()._read_committed)
 
     def _by_cell(
         self,
@@ -145,7 +150,7 @@ class WindowedCellStore(WindowedStore[K], CellStore[K]):
             key, numbers = self._place(cell_key)
             time = self._checked_time(numbers[0], "the time of a window")
             self._observe(time)
-            if time <= self._expired_until():
+            if time <= self.gone_until(self._note.observed):
                 self.expired_puts += 1
             else:
                 entries += self._rows.entries(self._segment(time), key, numbers, data)

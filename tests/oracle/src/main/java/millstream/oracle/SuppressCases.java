@@ -125,8 +125,14 @@ final class SuppressCases {
                 .pipe("in", "a", 5L, 24).pipe("in", "b", 6L, 25).pipe("in", null, 7L, 90).pipe("in", "e", 8L, 30),
             limited("suppress_headers_of_a_table", 5)
                 .pipe("in", "a", 1L, 10, "h", "1").pipe("in", "a", 2L, 12, "h", "2").pipe("in", "b", 3L, 20, "h", "3"),
-            updates(numbersOut("suppress_then_plain_filter", b -> numberTable(b, "in", "store")
-                .suppress(untilTimeLimit(ms(5), unbounded())).filter((k, v) -> v > 2).toStream()
+            numbersOut("suppress_then_plain_filter", b -> numberTable(b, "in", "store")
+                    .suppress(untilTimeLimit(ms(5), unbounded())).filter((k, v) -> v > 2).toStream()
+                    .to("out", asNumbers()))
+                .pipe("in", "a", 5L, 10).pipe("in", "b", 1L, 11).pipe("in", "c", 6L, 16).pipe("in", "a", 2L, 17)
+                .pipe("in", "d", null, 18).pipe("in", "b", 3L, 23).pipe("in", "c", null, 24).pipe("in", "a", 1L, 30)
+                .pipe("in", "a", 4L, 40).pipe("in", "d", 8L, 60),
+            updates(numbersOut("suppress_then_plain_map_values", b -> numberTable(b, "in", "store")
+                .suppress(untilTimeLimit(ms(5), unbounded())).mapValues(v -> v * 10).toStream()
                 .to("out", asNumbers()))),
             updates(numbersOut("suppress_count_for_a_time", b -> numbers(b, "in").groupByKey(byNumber())
                 .count(numberStore("counts")).suppress(untilTimeLimit(ms(5), unbounded())).toStream()
@@ -170,9 +176,12 @@ final class SuppressCases {
                 counted(b, hopping(10, 5, 10)).suppress(untilTimeLimit(ms(7), unbounded())).toStream().to("out"))),
             RandomInput.of(508, 80, 4, 20).pipe(inTens("suppress_windows_three_records_random", b ->
                 counted(b, hopping(10, 5, 10)).suppress(untilTimeLimit(ms(50), maxRecords(3))).toStream().to("out"))),
-            RandomInput.of(509, 80, 4, 20).withNullValues(15).pipe(numbersOut("suppress_then_filter_random", b ->
-                numberTable(b, "in", "store").suppress(untilTimeLimit(ms(8), unbounded())).filter((k, v) -> v > 3)
-                .mapValues(v -> v * 10).toStream().to("out", asNumbers()))));
+            RandomInput.of(509, 80, 4, 20).withNullValues(15).pipe(numbersOut("suppress_then_map_values_random", b ->
+                numberTable(b, "in", "store").suppress(untilTimeLimit(ms(8), unbounded())).mapValues(v -> v * 10)
+                .toStream().to("out", asNumbers()))),
+            RandomInput.of(510, 80, 4, 20).pipe(inTens("suppress_then_filter_random", b ->
+                closed(b, tumbling(10, 5)).filter((k, v) -> v > 2)
+                .toStream().to("out", numbersOf(inWindows(10))))));
     }
 
     private static KTable<Windowed<String>, Long> counted(StreamsBuilder b, TimeWindows windows) {
