@@ -14,13 +14,26 @@ from tests.commit.table_app import topology as table
 from tests.simulation.executor import InProcessExecutor
 from tests.state.small_app import FastFiles
 
-from millstream import Processor, Record, StreamsBuilder, Topology, serdes, stores
+from millstream import (
+    EmitStrategy,
+    Processor,
+    Record,
+    SlidingWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+    UnlimitedWindows,
+    Window,
+    serdes,
+    stores,
+)
 from millstream.commit import coordinator as commit
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.plan_changes import PlanChangedError
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.query.replica import StoreReplica
+from millstream.query.replica import StoreReplica, WindowReplica
+from millstream.record import MAX_TIME
 from millstream.state.backends import memory
 from millstream.topology.stored_types import StoredTypes
 from millstream.types import Partition
@@ -75,6 +88,10 @@ def program(aggregation: Callable[[Any], Any], *, key: Any = serdes.string) -> T
     builder = StreamsBuilder()
     aggregation(builder.stream("in", key=key, value=serdes.string).group_by_key())
     return builder.build()
+
+
+def windowed(windows: Any) -> Topology:
+    return program(lambda grouped: grouped.windowed_by(windows).count(store="c"))
 
 
 def moved(key: Any, value: Any = serdes.string, *, stateful: bool = True) -> Topology:
@@ -136,8 +153,13 @@ class App:
         return sorted(path.name for path in (self.root / "log/applications/app/manifests").iterdir())
 
     def replica(self, topology: Topology) -> StoreReplica:
-        folder = ApplicationStorage(self.root / "log", "app", self.files)
-        return StoreReplica(folder, self.log(), topology.plan(), "c")
+        return StoreReplica(self.folder(), self.log(), topology.plan(), "c")
+
+    def windows(self, topology: Topology) -> WindowReplica:
+        return WindowReplica(self.folder(), self.log(), topology.plan(), "c")
+
+    def folder(self) -> ApplicationStorage:
+        return ApplicationStorage(self.root / "log", "app", self.files)
 
     def chain(self) -> ManifestChain:
         return ManifestChain(ApplicationStorage(self.root / "log", "app", self.files))
@@ -219,6 +241,43 @@ def test_a_store_of_any_kind_keeps_its_kind_and_its_types(
     )
     expected = "store 's': its values were of serdes.int64 and are of serdes.string now"
     assert expected in app.refusal(with_store(old(serdes.string)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "was", "now"),
+    [
+        (TimeWindows(10), TimeWindows(20), 10, 20),
+        (TimeWindows(10), SlidingWindows(20), 10, 20),
+        (SlidingWindows(20), UnlimitedWindows(), 20, MAX_TIME),
+    ],
+)
+def test_windows_keep_their_size(app: App, old: Any, new: Any, was: int, now: int) -> None:
+    app.run(windowed(old))
+    app.run(windowed(old))
+    assert f"store 'c': its windows were {was} ms long and are {now} ms long now" in app.refusal(
+        windowed(new)
+    )
+
+
+def test_windows_may_take_records_for_longer_and_advance_by_less(app: App) -> None:
+    app.run(windowed(TimeWindows(10)))
+    app.run(windowed(TimeWindows(10, advance=5, grace=100)))
+    kept = app.windows(windowed(TimeWindows(10))).fetch_range(None, None, 0, 10)
+    assert [(window.window, count) for window, count in kept] == [(Window(0, 10), 2)]
+
+
+def test_windows_are_kept_otherwise_if_they_are_emitted_on_close(app: App) -> None:
+    app.run(windowed(TimeWindows(10)))
+    message = app.refusal(
+        program(
+            lambda grouped: (
+                grouped.windowed_by(TimeWindows(10))
+                .emit_strategy(EmitStrategy.on_window_close())
+                .count(store="c")
+            )
+        )
+    )
+    assert "store 'c' was a timestamped window store and is a timestamped window ordered by time" in message
 
 
 def test_a_program_that_keeps_its_serdes_goes_on(app: App) -> None:

@@ -86,8 +86,8 @@ def _uncached(step: Step) -> Step:
 def stores_of(step: Step) -> str | None:
     """The name of a step's store, if the program gave it one."""
     store = step.get("store")
-    named = step["op"] == "process" or (isinstance(store, dict) and (store["named"] or store["versioned"]))
-    return f"s{step['id']}" if named else None
+    named = store is not None and (store["named"] or store["versioned"] is not None)
+    return f"s{step['id']}" if named or step["op"] == "process" else None
 
 
 def described(case: Case) -> str:

@@ -56,6 +56,9 @@ def _changes(
 ) -> Iterator[str]:
     yield from _change(what, name, "key", old.key, new.key, inferred_types)
     yield from _change(what, name, "value", old.value, new.value, inferred_types)
+    if None not in {old.window_size_ms, new.window_size_ms} and old.window_size_ms != new.window_size_ms:
+        was, now = old.window_size_ms, new.window_size_ms
+        yield f"{what}: its windows were {was} ms long and are {now} ms long now"
 
 
 def _change(

@@ -15,7 +15,6 @@ from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.plan_changes import check_store
 from millstream.errors import UnknownStoreError
 from millstream.log.api import Log
-from millstream.serdes.descriptor import describe
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog.follow import StorePosition, Target, follow
 from millstream.state.changelog.source_changelog import target_of
@@ -35,7 +34,7 @@ from millstream.state.stores.views import (
 )
 from millstream.task.serde_book import SerdeBook
 from millstream.topology.plan import Plan, SubTopology
-from millstream.topology.stored_types import KeyValueTypes
+from millstream.topology.stored_types import types_of
 from millstream.types import Epoch, Offset, Partition, Version
 
 
@@ -54,7 +53,7 @@ class Replica(View):
             method = _METHODS.get(self._spec.kind)
             remedy = f"ask with {method}({store!r})" if method else "it belongs to its operator alone"
             raise UnknownStoreError(f"store {store!r} is a {self._spec.kind.value} store: {remedy}")
-        self._types = KeyValueTypes(describe(self._spec.key), describe(self._spec.value))
+        self._types = types_of(self._spec)
         self._backends: dict[int, MemoryBackend] = {}
         self._stores: list[Any] = []
         self._answering = threading.Lock()

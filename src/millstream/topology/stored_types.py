@@ -13,9 +13,8 @@ import msgspec
 
 from millstream.serdes import bytes as raw_bytes
 from millstream.serdes.descriptor import SerdeDescriptor, describe
+from millstream.state.specs import StoreBuilder
 from millstream.topology.plan import Plan
-
-__all__ = ["KeyValueTypes", "StoredTypes", "stored_types"]
 
 
 class KeyValueTypes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -23,6 +22,8 @@ class KeyValueTypes(msgspec.Struct, frozen=True, omit_defaults=True):
 
     key: SerdeDescriptor
     value: SerdeDescriptor
+    window_size_ms: int | None = None
+    """Of a window store: its rows know only where a window starts. None where that is not known."""
 
 
 class StoredTypes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,7 +43,7 @@ def stored_types(plan: Plan) -> StoredTypes:
     repartitions: dict[str, SerdeDescriptor] = {}
     for sub in plan.subtopologies:
         for name, spec in sub.stores.items():
-            stores[name] = KeyValueTypes(describe(spec.key), describe(spec.value))
+            stores[name] = types_of(spec)
         followed = {spec.source_topic for spec in sub.stores.values()}
         for source in sub.sources:
             for topic in source.topics:
@@ -51,6 +52,11 @@ def stored_types(plan: Plan) -> StoredTypes:
                 elif topic in followed:
                     topics[topic] = KeyValueTypes(_of_topic(source.key), _of_topic(source.value))
     return StoredTypes(stores, topics, repartitions)
+
+
+def types_of(spec: StoreBuilder) -> KeyValueTypes:
+    """Describe what a store keeps."""
+    return KeyValueTypes(describe(spec.key), describe(spec.value), spec.window_size_ms)
 
 
 def _of_topic(serde: object) -> SerdeDescriptor:

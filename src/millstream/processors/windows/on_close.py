@@ -37,6 +37,16 @@ class CloseRule:
     """How far stream time must be behind the end of a window."""
     advance_ms: int = 1
     """They start at multiples of it."""
+    after_idle_ms: int | None = None
+    """After so long without a record the wall clock moves stream time on: see `idle_clock`."""
+
+    def all_closed_at(self, timestamp: int) -> int:
+        """The stream time at which all windows have closed that records up to this time have opened.
+
+        >>> CloseRule(size_ms=10, wait_ms=2).all_closed_at(7)
+        19
+        """
+        return timestamp + self.size_ms + self.wait_ms
 
     def closed_starts(self, emitted: int, observed: int) -> tuple[int, int] | None:
         """The first and last start of windows that have closed since those ending by `emitted` were emitted.

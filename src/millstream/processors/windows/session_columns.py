@@ -24,7 +24,7 @@ from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.record import Window, Windowed
 from millstream.serdes import deserialize_column
-from millstream.serdes.columns import CannotError, codec_to_write
+from millstream.serdes.columns import CannotError, codec_to_write, learn
 from millstream.serdes.columns.primitive_codecs import big_endian
 from millstream.state.stores.session import SessionRow
 
@@ -245,7 +245,9 @@ def _encoded(table: SessionAggregation, values: pl.Series) -> pl.Series:
     codec = codec_to_write(table.store.value_serde, values.dtype)
     if codec is None:
         raise CannotError(f"{values.dtype} into a store of other values")
-    return codec.encode(values)
+    encoded = codec.encode(values)
+    learn(table.store.value_serde, values.dtype)
+    return encoded
 
 
 def _cell_keys(sessions: pl.DataFrame) -> pl.Series:

@@ -21,12 +21,14 @@ from millstream.state.stores.session import SessionRow
 from millstream.state.stores.window_key_schema import WindowedRow
 from millstream.windows import SessionWindows
 
-__all__ = ["Merger", "Session", "SessionRows", "SessionRules", "Update"]
+__all__ = ["CLOSING_ORDER", "Merger", "Session", "SessionRows", "SessionRules", "Update"]
 
 Merger = Callable[[Any, Any, Any], Any]
 """`(key, one, other)`: two aggregates of a key as one. The first is what the aggregation begins with."""
 
 _BY_END: Final = attrgetter("end", "start")
+CLOSING_ORDER: Final = attrgetter("end", "start", "key")
+"""In which sessions that close at a time come out."""
 
 
 class Session:

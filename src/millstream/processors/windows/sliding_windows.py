@@ -40,9 +40,11 @@ class SlidingWindowAggregation(WindowedTable):
         caching: bool,
         send_old: bool,
         on_close: bool,
+        after_idle_ms: int | None = None,
     ) -> None:
         # Both ends are inclusive: a window takes records at the very time of its end and grace.
-        closes = CloseRule(windows.difference_ms, windows.grace_ms + 1) if on_close else None
+        rule = CloseRule(windows.difference_ms, windows.grace_ms + 1, after_idle_ms=after_idle_ms)
+        closes = rule if on_close else None
         super().__init__(store, aggregation, closes, caching=caching, send_old=send_old)
         self.windows = windows
 
@@ -176,7 +178,7 @@ class _SlidingRows:
         self._update(row, windows, 0, first)
 
     def _visible(self, windows: _KeyWindows, first: int, last: int) -> list[int]:
-        return windows.between(max(first, self._store_time - self._table.store.retention_ms + 1), last)
+        return windows.between(max(first, self._table.store.gone_until(self._store_time) + 1), last)
 
     def _update(
         self, row: int, windows: _KeyWindows, start: int, cell: Cell, *, is_new: bool = False

@@ -38,11 +38,12 @@ class TimeWindowAggregation(WindowedTable):
         caching: bool,
         send_old: bool,
         on_close: bool,
+        after_idle_ms: int | None = None,
     ) -> None:
         closes: CloseRule | None = None
         if on_close:
             assert isinstance(windows, TimeWindows)  # an unlimited window never closes
-            closes = CloseRule(windows.size_ms, windows.grace_ms, windows.advance_ms)
+            closes = CloseRule(windows.size_ms, windows.grace_ms, windows.advance_ms, after_idle_ms)
         super().__init__(store, aggregation, closes, caching=caching, send_old=send_old)
         self.windows = windows
 

@@ -10,6 +10,9 @@ from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
+from millstream.processors.idle_clock import IdleClock
+from millstream.processors.operator import OperatorContext
+from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.processors.table import Updates
 from millstream.processors.windows.on_close import ClosedWindows, CloseRule
 from millstream.record import Windowed
@@ -41,6 +44,24 @@ class WindowedTable(KeyedAggregation):
         """`closes` says when windows close, if that is when they are emitted."""
         super().__init__(store, aggregation, caching=caching, send_old=send_old)
         self._closes = closes
+
+    def open(self, context: OperatorContext) -> None:
+        """See `Operator.open`."""
+        super().open(context)
+        self._clock = IdleClock(context, None if self._closes is None else self._closes.after_idle_ms)
+
+    def flush(self) -> Batch | None:
+        """See `Operator.flush`: windows close by the clock, if no records came."""
+        tick = self._clock.moves(is_open=self.waits_for_clock)
+        if tick is None or self._closes is None:
+            return super().flush()
+        closed = ClosedWindows(self.store, self._closes, self.context.times, tick.timestamps)
+        return self._shown(closed.emitted(tick, {}))
+
+    @property
+    def waits_for_clock(self) -> bool:
+        """See `Operator.waits_for_clock`."""
+        return self._clock.waits
 
     @property
     def group_serde(self) -> Serde[Any]:
@@ -76,6 +97,7 @@ class WindowedTable(KeyedAggregation):
         """
         if self._closes is None:
             return self.write(expanded, updates, cells)
+        self._clock.records_came(self._closes.all_closed_at(batch.timestamps.largest(UNKNOWN_TIME)))
         closed = ClosedWindows(self.store, self._closes, self.context.times, stream_times)
         self.save(expanded, updates, cells)
         written = {cell: cells[cell] for cell in updates.key_bytes}
