@@ -46,6 +46,7 @@ class SessionStore(WindowedCellStore[K], ReadOnlySessionStore[K, V]):
     """
 
     numbers = SESSION
+    window_bytes = SESSION.size
 
     def put(self, session: Windowed[K], value: V | None) -> None:
         """Set the value of a session; None removes it.

@@ -135,6 +135,8 @@ class TimestampedWindowStore(
     [(0, Window(start=0, end=10))]
     """
 
+    window_bytes = _START.size
+
     def __init__(self, spec: StoreBuilder, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
         super().__init__(spec, overlay, key, value)
         self._caching = spec.caching
