@@ -86,7 +86,7 @@ def _with_retention_behind_a_cache(step: Step) -> Step:
 def _with_caches_in_front_of_groups(steps: tuple[Step, ...]) -> list[Step]:
     """The first update of an uncached aggregation has no old value.
 
-    In Kafka it has the initializer's value, which nobody ever got: a `group_by` of the table subtracts it, and a
+    In Kafka it has the initializer's value, which nobody ever got: a `group_by` of the table subtracts it, a
     `filter` deletes it. With a cache both agree.
     """
     cached: set[int] = set()
