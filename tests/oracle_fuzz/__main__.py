@@ -60,9 +60,8 @@ def _play_seeds(options: argparse.Namespace, kafka: Kafka) -> int:
         if options.minutes is not None and now - started > options.minutes * 60:
             break
     last = options.seed + seen["cases"] - 1
-    print(
-        f"{differences} differences in {seen['cases']} cases, seeds {options.seed} to {last}: {_summary(seen)}"
-    )
+    seeds = f"seeds {options.seed} to {last}"
+    print(f"{differences} differences in {seen['cases']} cases, {seeds}: {_summary(seen)}")
     return bool(differences)
 
 

@@ -27,7 +27,7 @@ _TABLE_OPERATORS = {"table_filter", "table_map_values", "suppress"}
 
 def agreed(case: Case) -> Case:
     """The same case without what Kafka and Millstream see differently."""
-    # A processor changes values: Kafka 4.1.0 forgets that, and puts a repartition in front of it (KAFKA-19668).
+    # Kafka 4.1.0 forgets that a processor changes values: it puts a repartition in front (KAFKA-19668).
     optimization = "none" if "process" in case.ops() else case.optimization
     steps = _with_serdes_in_front_of_suppress(_with_caches_in_front_of_groups(case.steps))
     return replace(
@@ -71,9 +71,8 @@ def _with_caches_in_front_of_groups(steps: tuple[Step, ...]) -> list[Step]:
     cached: set[int] = set()
     wanted: set[int] = set()
     for step in reversed(steps):
-        if step["op"] == "table_group_by":
-            wanted.update(step["of"])
-        elif step["id"] in wanted and step["op"] in _TABLE_OPERATORS:
+        is_on_the_way = step["id"] in wanted and step["op"] in _TABLE_OPERATORS
+        if is_on_the_way or step["op"] == "table_group_by":
             wanted.update(step["of"])
         elif step["id"] in wanted and step["op"] in _FIRST_HAS_NO_OLD_VALUE:
             cached.add(step["id"])

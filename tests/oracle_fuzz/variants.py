@@ -1,4 +1,4 @@
-"""The ways in which a case is played: with caches and without, in rows and columns, one by one and at once."""
+"""The ways in which a case is played: with caches or without, in rows or columns, one by one or at once."""
 
 from __future__ import annotations
 
@@ -77,7 +77,12 @@ def _ours(case: Case, variant: Variant) -> Results:
 
 
 def _keeps_its_order(case: Case) -> bool:
-    """Whether each task reads one topic only: then it takes records in the order in which they came."""
+    """Whether each task reads one topic only: then it takes records in the order in which they came.
+
+    And whether nothing happens between the records.
+    """
+    if any(step.get("every") is not None for step in case.steps):
+        return False
     try:
         plan = build(case, lambda *_: None).plan()
     except Exception:  # noqa: BLE001 - other variants tell of it

@@ -99,14 +99,14 @@ def caches_flush_in_the_order_of_keys(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def caches_flush_in_the_order_of_first_updates(patch: pytest.MonkeyPatch) -> None:
-    last_of_each = tables._last_of_each
+    last_of_each = tables.last_of_each
 
     def without_moving(pending_updates: Any) -> tuple[list[bytes], Batch]:
         keys, batch = last_of_each(pending_updates)
         first = list(dict.fromkeys(key for data, _ in pending_updates for key in data))
         return first, batch.take([keys.index(key) for key in first])
 
-    patch.setattr(tables, "_last_of_each", without_moving)
+    patch.setattr(tables, "last_of_each", without_moving)
 
 
 @bug
@@ -186,14 +186,14 @@ def with_pending_updates_in_order(
     patch: pytest.MonkeyPatch, order: Callable[[Sequence[bytes]], list[int]]
 ) -> None:
     """Change the order in which cached tables flush."""
-    last_of_each = tables._last_of_each
+    last_of_each = tables.last_of_each
 
     def changed(pending_updates: Any) -> tuple[list[bytes], Batch]:
         keys, batch = last_of_each(pending_updates)
         rows = order(keys)
         return [keys[row] for row in rows], batch.take(rows)
 
-    patch.setattr(tables, "_last_of_each", changed)
+    patch.setattr(tables, "last_of_each", changed)
 
 
 @pytest.mark.parametrize("name", BUGS)

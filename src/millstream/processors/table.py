@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.errors import SerdeError
-from millstream.processors.batch import Batch, concatenate
+from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.processors.operator import Operator, OperatorContext
-from millstream.processors.record_cache import PendingUpdates
+from millstream.processors.record_cache import last_of_each
 from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Cell, CellStore, Frozen
 from millstream.state.stores.versioned import VersionedKeyValueStore
@@ -132,7 +132,7 @@ class TableOperator(Operator):
         held = self.cache.take()
         if not held:
             return None
-        data, batch = _last_of_each(held)
+        data, batch = last_of_each(held)
         batch = replace(batch, keys=self.table_keys(data, batch.keys))
         olds: list[Any] | None = None
         if self.send_old or None in batch.values:
@@ -204,15 +204,6 @@ class TableOperator(Operator):
         held = batch if rows == list(range(len(batch))) else batch.take(rows)
         held = replace(held, values=Column(news), timestamps=Column(timestamps), olds=None, order=None)
         self.cache.hold((keys, held))
-
-
-def _last_of_each(updates: Sequence[PendingUpdates]) -> PendingUpdates:
-    """The last update of each key, in the order of these last updates."""
-    if len(updates) == 1:
-        return updates[0]
-    keys = [key for data, _ in updates for key in data]
-    last = sorted(dict(zip(keys, range(len(keys)), strict=True)).values())
-    return [keys[row] for row in last], concatenate([batch for _, batch in updates]).take(last)
 
 
 def drop_null_keys(context: OperatorContext, batch: Batch) -> Batch:

@@ -332,6 +332,7 @@ class Task:
             self._sink_context,
             self._environment.partitions_of,
             combines=self._environment.combines,
+            is_internal=self._environment.is_internal,
         )
 
     def _sink_context(self, batch: Batch, row: int) -> SinkContext:
