@@ -86,4 +86,5 @@ class TimeWindowAggregation(WindowedTable):
                 return None
             self.context.fell_back("partials", len(by_cell))
         updates, expanded, changed = self.folded(cells, expanded.in_rows(), rows)
-        return self.emit(batch, expanded, updates, changed, found.stream_times)
+        failed = [rows[row] for row in updates.failed]
+        return self.emit(batch, expanded, updates, changed, found.stream_times, failed)
