@@ -301,7 +301,7 @@ class _Generator:
             number=numbers if how in OWN else None,
             windows=windows,
             emit=emit,
-            store=self.windowed_store(windows, emit),
+            store=self.windowed_store(group, windows, emit),
             types=["string" if windows else group.key, value],
             **{"from": group.types},
         )
@@ -318,7 +318,7 @@ class _Generator:
             folds=[self.fold(value) for _ in groups],
             merger=self.fold(value),
             windows=windows,
-            store=self.windowed_store(windows, "update"),
+            store=self.windowed_store(groups[0], windows, "update"),
             types=["string" if windows else groups[0].key, value],
         )
         self.add_table(step, groups[0].key, value, windows)
@@ -347,8 +347,8 @@ class _Generator:
             windows["advance"] = size if self.chance(0.5) else self.rng.randint(max(1, size // 5), size)
         return windows
 
-    def windowed_store(self, windows: dict[str, Any] | None, emit: str) -> dict[str, Any]:
-        store = self.store(versions=windows is None)
+    def windowed_store(self, group: _Handle, windows: dict[str, Any] | None, emit: str) -> dict[str, Any]:
+        store = self.store(versions=windows is None and group.key == "string")
         assert store is not None
         if windows is None or windows["kind"] == "unlimited":
             return store
@@ -372,7 +372,7 @@ class _Generator:
 
     def add_to_table(self) -> None:
         stream = self.stream()
-        store = self.store(versions=True)
+        store = self.store(versions=stream.key == "string")
         step = self.add("to_table", stream.id, types=stream.types, store=store)
         self.tables.append(_Handle(step, stream.types, versioned=_is_versioned(store)))
 

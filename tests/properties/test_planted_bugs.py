@@ -13,6 +13,7 @@ from tests.properties.generate import random_spec
 from tests.properties.inputs import random_epochs
 
 from millstream.processors import batch as batches
+from millstream.processors import record_cache
 from millstream.processors import table as tables
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
@@ -99,7 +100,7 @@ def caches_flush_in_the_order_of_keys(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def caches_flush_in_the_order_of_first_updates(patch: pytest.MonkeyPatch) -> None:
-    last_of_each = tables.last_of_each
+    last_of_each = record_cache.last_of_each
 
     def without_moving(pending_updates: Any) -> tuple[list[bytes], Batch]:
         keys, batch = last_of_each(pending_updates)
@@ -186,7 +187,7 @@ def with_pending_updates_in_order(
     patch: pytest.MonkeyPatch, order: Callable[[Sequence[bytes]], list[int]]
 ) -> None:
     """Change the order in which cached tables flush."""
-    last_of_each = tables.last_of_each
+    last_of_each = record_cache.last_of_each
 
     def changed(pending_updates: Any) -> tuple[list[bytes], Batch]:
         keys, batch = last_of_each(pending_updates)
