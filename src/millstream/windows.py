@@ -132,8 +132,8 @@ class EmitStrategy:
     """When a windowed aggregation emits a window. Made by `on_window_update` or `on_window_close`.
 
     >>> from millstream import EmitStrategy
-    >>> EmitStrategy.on_window_close().on_close
-    True
+    >>> EmitStrategy.on_window_close().on_close, EmitStrategy.on_window_update().on_close
+    (True, False)
     """
 
     on_close: bool = False

@@ -18,6 +18,7 @@ from millstream import (
     FixedKeyProcessor,
     FixedKeyRecord,
     Processor,
+    PunctuationType,
     Record,
     Store,
     StreamsBuilder,
@@ -27,7 +28,7 @@ from millstream import (
 )
 
 _IN_COLUMNS = ["string", "int64"]
-_COLUMN_WINDOWS: set[str] = set()
+_COLUMN_WINDOWS = {"time", "unlimited"}
 _COLUMN_OPERATORS = {"filter", "filter_not", "map", "map_values", "flat_map_values", "select_key", "group_by"}
 
 Seen = Callable[[str, Any, Any], None]
@@ -161,7 +162,7 @@ class Building:
         self.builder.add_state_store(stores.key_value(store, key=serdes.string, value=serdes.int64))
         if step["fixed_key"]:
             return self.parent(step).process_values(lambda: _FixedKey(store), store)
-        return self.parent(step).process(lambda: _AnyKey(store), store)
+        return self.parent(step).process(lambda: _AnyKey(store, step["every"]), store)
 
     def to(self, step: Step) -> Any:
         return self.parent(step).to(f"out{step['id']}", **self.types(step))
@@ -267,7 +268,7 @@ class ColumnBuilding(Building):
     """Expressions instead of functions, where values are numbers and keys are strings."""
 
     def has_columns(self, step: Step) -> bool:
-        return step["from"] == _IN_COLUMNS
+        return bool(step["from"] == _IN_COLUMNS)
 
     def filter(self, step: Step) -> Any:
         if not self.has_columns(step):
@@ -340,8 +341,21 @@ def _remembered(context: Any, name: str, key: Any, value: Any) -> tuple[int, int
 
 
 class _AnyKey(Processor[Any, Any, Any, Any]):
-    def __init__(self, store: str) -> None:
+    """Tells what is in the store every now and then, by the wall clock."""
+
+    def __init__(self, store: str, every: int | None) -> None:
         self.store = store
+        self.every = every
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        if self.every is not None:
+            context.schedule(self.every, PunctuationType.WALL_CLOCK_TIME, self.tell)
+
+    def tell(self, now_ms: int) -> None:
+        with self.context.state_store(self.store).all() as entries:
+            for key, value in entries:
+                self.context.forward(Record(key, value, now_ms))
 
     def process(self, record: Record[Any, Any]) -> None:
         before, now = _remembered(self.context, self.store, record.key, record.value)

@@ -36,6 +36,8 @@ _SIMPLER: dict[str, tuple[Any, ...]] = {
 """What is tried instead of a parameter; only a value that is not there already, and behind it, counts."""
 
 
+_KEEPS_TYPES = {"filter", "filter_not", "peek", "repartition", "table_filter", "merge", "suppress"}
+"""Steps that may be left out of the middle."""
 _STORE_IS_OPTIONAL = {"table", "table_filter", "table_map_values"}
 
 
@@ -82,16 +84,8 @@ def _fewer_steps(case: Case) -> Iterator[Case]:
         fewer = case.without(step["id"])
         if fewer.steps:
             yield fewer
-    for step in case.steps:  # a step that changes no types may be left out of the middle
-        if len(step["of"]) == 1 and step["op"] in {
-            "filter",
-            "filter_not",
-            "peek",
-            "repartition",
-            "table_filter",
-        }:
-            yield _bypassed(case, step)
-        elif step["op"] == "merge":
+    for step in case.steps:
+        if step["op"] in _KEEPS_TYPES:
             yield _bypassed(case, step)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from tests.oracle_fuzz.build import Building, build
@@ -11,10 +12,23 @@ from tests.oracle_fuzz.known import agreed, is_fault
 from tests.oracle_fuzz.ours import play
 from tests.oracle_fuzz.results import Results, difference
 from tests.oracle_fuzz.shrink import candidates, shrink
-from tests.oracle_fuzz.spec import Case, Step, described
+from tests.oracle_fuzz.spec import Action, Case, Step, described
 from tests.oracle_fuzz.variants import VARIANTS, differs
 
 SEEDS = range(150)
+HELPERS = {
+    "build",
+    "parent",
+    "predicate",
+    "new_key",
+    "types",
+    "grouped",
+    "store",
+    "folds",
+    "numbers",
+    "windows",
+}
+"""Methods that make no operator."""
 
 
 def in_rows(case: Case) -> Results:
@@ -30,8 +44,17 @@ def counting(**more: object) -> Case:
         {"id": 1, "op": "peek", "of": [0], "from": types},
         {"id": 2, "op": "group_by_key", "of": [1], "types": types, "named": False, "from": types},
         {
-            **{"id": 3, "op": "aggregation", "of": [2], "how": "count", "fold": fold, "merger": fold},
-            **{"number": None, "windows": None, "emit": "update", "store": store, "types": types},
+            "id": 3,
+            "op": "aggregation",
+            "of": [2],
+            "how": "count",
+            "fold": fold,
+            "merger": fold,
+            "number": None,
+            "windows": None,
+            "emit": "update",
+            "store": store,
+            "types": types,
             "from": types,
             **more,
         },
@@ -39,7 +62,7 @@ def counting(**more: object) -> Case:
         {"id": 5, "op": "to", "of": [4], "types": types},
     ]
     values = [1, 2, None, 3, 4]
-    actions = [
+    actions: list[Action] = [
         {"topic": "in0", "key": "k1", "value": value, "at": time, "headers": []}
         for time, value in enumerate(values)
     ]
@@ -58,7 +81,18 @@ def test_a_case_survives_json() -> None:
 def test_all_operators_are_drawn() -> None:
     drawn = set().union(*(random_case(seed).ops() for seed in SEEDS))
     operators = {name for name in vars(Building) if name in drawn}
-    helpers = {"build", "parent", "predicate", "new_key", "types", "grouped", "store", "folds", "numbers", "windows"}
+    helpers = {
+        "build",
+        "parent",
+        "predicate",
+        "new_key",
+        "types",
+        "grouped",
+        "store",
+        "folds",
+        "numbers",
+        "windows",
+    }
     defined = {name for name in vars(Building) if not name.startswith("_")} - helpers
     assert operators == defined == drawn
 
@@ -67,7 +101,7 @@ def test_inputs_are_late_equal_empty_and_far_apart() -> None:
     cases = [random_case(seed) for seed in SEEDS]
     records = [[action for action in case.actions if "topic" in action] for case in cases]
     times = [[record["at"] for record in some] for some in records]
-    pairs = [pair for some in times for pair in zip(some, some[1:], strict=False)]
+    pairs = [pair for some in times for pair in pairwise(some)]
     assert any(later < earlier for earlier, later in pairs)
     assert any(later == earlier for earlier, later in pairs)
     assert any(later - earlier > 1_000 for earlier, later in pairs)
@@ -116,7 +150,13 @@ def test_the_smallest_case_is_found() -> None:
         return any(row[1] == 2 for outputs in results.actions for row in outputs.get("out5", []))
 
     small = shrink(counting(), is_wrong)
-    assert [step["op"] for step in small.steps] == ["stream", "group_by_key", "aggregation", "to_stream", "to"]
+    assert [step["op"] for step in small.steps] == [
+        "stream",
+        "group_by_key",
+        "aggregation",
+        "to_stream",
+        "to",
+    ]
     assert len(small.actions) == 2
 
 

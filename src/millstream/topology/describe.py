@@ -2,8 +2,8 @@
 
 Within a sub-topology Kafka sorts nodes by the size of what hangs below them, largest first, then by
 name. Successors and predecessors are sorted by the sizes known *while the description is being built*,
-so the order in which nodes are connected shows in the text, and the shape of the trees in which they are kept;
-both are repeated here.
+so the order in which nodes are connected shows in the text, and the shape of the trees that keep them; both
+are repeated here.
 """
 
 from __future__ import annotations

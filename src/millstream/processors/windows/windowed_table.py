@@ -14,9 +14,10 @@ from millstream.processors.idle_clock import IdleClock
 from millstream.processors.operator import OperatorContext
 from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.processors.table import Updates
+from millstream.processors.windows.key_columns import windowed_keys
 from millstream.processors.windows.on_close import ClosedWindows, CloseRule
 from millstream.record import Windowed
-from millstream.serdes import Serde, deserialize_column
+from millstream.serdes import Serde
 from millstream.serdes import bytes as raw_bytes
 from millstream.state.stores.cell_store import Cell
 from millstream.state.stores.window import TimestampedWindowStore
@@ -72,7 +73,7 @@ class WindowedTable(KeyedAggregation):
     def table_keys(self, cells: Sequence[bytes], keys: Column) -> Column:
         """See `TableOperator.table_keys`."""
         del keys
-        return Column(deserialize_column(self.store.cell_key_serde, cells))
+        return windowed_keys(self.store.cell_key_serde, cells)
 
     def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
         """See `TableOperator.write`."""
