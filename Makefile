@@ -8,7 +8,7 @@ BENCH_STAMP := $(VENV)/.bench-installed
 CHECKED := src tests $(wildcard examples) benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types pytest soak bench bench-quick demo oracle constraints clean
+.PHONY: help setup test lint format types pytest soak bench bench-quick demo oracle fuzz-oracle constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ demo: $(STAMP) ## Run the word count: in this process, then on Spark, killed twi
 oracle: ## Make the golden files again with the real Kafka Streams (needs Java and Maven)
 	@echo "Running Kafka Streams' own test driver ..."
 	@mvn -q -f tests/oracle/pom.xml compile exec:java
+
+fuzz-oracle: $(STAMP) ## Random topologies through Kafka Streams and ours: N=1000 SEED=0 MINUTES=10 (needs Java and Maven)
+	@mvn -q -f tests/oracle/pom.xml compile dependency:build-classpath -Dmdep.outputFile=target/classpath
+	@$(BIN)/python -m tests.oracle_fuzz --n $(or $(N),200) --seed $(or $(SEED),0) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 constraints: $(STAMP) ## Choose the newest versions that pyproject.toml allows and write constraints.txt
 	@echo "Resolving versions (takes a few minutes) ..."

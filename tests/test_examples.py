@@ -22,10 +22,10 @@ MOST_LINES = 15
 Program = list[ast.stmt]
 
 
-def run_example(**environment: str) -> str:
+def run_example(example: Path = EXAMPLE, **environment: str) -> str:
     """What the example prints when its output is a pipe."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLE)],
+        [sys.executable, str(example)],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
         capture_output=True,
         check=True,
@@ -70,15 +70,25 @@ def test_the_word_count_prints_the_counts_that_another_way_of_counting_gives(enc
 
 
 def test_the_shops_took_in_what_their_orders_say() -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "shop_totals.py")],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-    rows = re.findall(r"(\w+)\s*[│|]\s*(\d+\.\d+)", done.stdout.decode())
+    rows = re.findall(r"(\w+)\s*[│|]\s*(\d+\.\d+)", run_example(ROOT / "examples" / "shop_totals.py"))
     assert rows == [("harbour", "5.00"), ("north", "7.50"), ("south", "18.50")]
+
+
+def test_the_visits_are_those_that_the_clicks_make() -> None:
+    printed = run_example(ROOT / "examples" / "click_sessions.py")
+    rows = re.findall(r"(\w+) *[│|] (\S+) [│|] (\S+) [│|] (.*?) *[│|]\n", printed)
+    assert rows == [
+        ("bob", "09:05", "09:05", "home"),
+        ("ann", "09:00", "09:50", "home pay cart"),
+        ("bob", "11:00", "11:00", "search"),
+    ]
+
+
+def test_each_minute_that_was_too_hot_raises_one_alarm() -> None:
+    printed = run_example(ROOT / "examples" / "sensor_alarms.py")
+    rows = re.findall(r"(\w+)\s*[│|]\s*(\d+)\s*[│|]\s*(\d+\.\d+)", printed)
+    assert rows == [("boiler", "0", "82.0"), ("boiler", "1", "90.0")]
+    assert "1 reading came too late" in printed
 
 
 def test_the_readme_shows_the_word_count_in_few_lines() -> None:

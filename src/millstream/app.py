@@ -405,7 +405,11 @@ class Streams:
         while not self._stop.is_set():
             began = time.monotonic()
             result = self._loop.run_epoch(tick=until != "caught-up")
-            if result is None and until == "caught-up" and not self._loop.has_backlog:
+            if (
+                result is None
+                and until == "caught-up"
+                and not (self._loop.has_backlog or self._loop.is_idling)
+            ):
                 return
             if callable(until) and until(self):
                 return

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from millstream.clock import milliseconds
 from millstream.errors import TopologyError
@@ -85,6 +84,7 @@ class SessionWindows:
     Both ends are inclusive.
 
     >>> from datetime import timedelta
+    from typing import Final
     >>> from millstream import SessionWindows
     >>> SessionWindows(timedelta(minutes=5)).gap_ms
     300000
@@ -127,28 +127,44 @@ class UnlimitedWindows:
 Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows
 
 
-class EmitStrategy(Enum):
-    """When a windowed aggregation emits a window.
+@dataclass(frozen=True, slots=True)
+class EmitStrategy:
+    """When a windowed aggregation emits a window. Made by `on_window_update` or `on_window_close`.
 
     >>> from millstream import EmitStrategy
-    >>> EmitStrategy.on_window_close()
-    <EmitStrategy.ON_WINDOW_CLOSE: 'on window close'>
-    >>> EmitStrategy.on_window_update()
-    <EmitStrategy.ON_WINDOW_UPDATE: 'on window update'>
+    >>> EmitStrategy.on_window_close().on_close, EmitStrategy.on_window_update().on_close
+    (True, False)
     """
 
-    ON_WINDOW_UPDATE = "on window update"
-    ON_WINDOW_CLOSE = "on window close"
+    on_close: bool = False
+    """Once, when it closes; else whenever it changes."""
+    after_idle_ms: int | None = None
+    """After so long without a record the wall clock moves stream time on; None: only records do."""
 
     @classmethod
     def on_window_update(cls) -> EmitStrategy:
         """Whenever it changes (the default)."""
-        return cls.ON_WINDOW_UPDATE
+        return cls()
 
     @classmethod
-    def on_window_close(cls) -> EmitStrategy:
-        """Once, when no record can change it any more."""
-        return cls.ON_WINDOW_CLOSE
+    def on_window_close(cls, *, after_idle: int | timedelta | None = None) -> EmitStrategy:
+        """Once, when no record can change it any more.
+
+        Only records move time on, so the last windows of a topic that has gone quiet stay open. With
+        `after_idle` (milliseconds or a `timedelta`) they close by the clock: after so long without a record,
+        stream time goes on as the wall clock does.
+
+        >>> from datetime import timedelta
+        from typing import Final
+        >>> from millstream import EmitStrategy
+        >>> EmitStrategy.on_window_close(after_idle=timedelta(minutes=1)).after_idle_ms
+        60000
+        """
+        return cls(True, None if after_idle is None else _not_negative("after_idle", after_idle))
+
+
+ON_WINDOW_UPDATE: Final = EmitStrategy.on_window_update()
+"""The default."""
 
 
 def _positive(what: str, duration: int | timedelta) -> int:

@@ -340,3 +340,35 @@ def test_help_tells_how_to_use_it(run: Run, command: str) -> None:
     assert f"Usage: millstream topics {command}" in shown
     if command in ("create", "produce", "consume"):
         assert f"\n    millstream topics {command} " in shown
+
+
+@pytest.mark.parametrize(
+    ("windows", "window", "shown"),
+    [
+        ("60000", (60_000).to_bytes(8), {"start": 60_000, "end": 120_000, "key": "ann"}),
+        ("sessions", (9).to_bytes(8) + (5).to_bytes(8), {"start": 5, "end": 9, "key": "ann"}),
+    ],
+)
+def test_keys_with_a_window_are_shown_as_start_end_and_key(
+    run: Run, windows: str, window: bytes, shown: dict[str, object]
+) -> None:
+    run("create", "counts")
+    log = FileLog(Path("millstream-data"))
+    log.append(TopicPartition("counts", Partition(0)), record_batch([b"ann" + window], [b"3"], [7]))
+    options = ("--windows", windows)
+    assert json.loads(run("consume", "counts", "--json", *options).stdout)["key"] == shown
+    line = run("consume", "counts", "--key-separator", "\t", *options).stdout
+    assert line == f"{shown['start']}\t{shown['end']}\tann\t3\n"
+
+
+def test_windows_of_no_size_are_refused(run: Run) -> None:
+    run("create", "counts")
+    message = run("consume", "counts", "--windows", "0", status=2).stderr
+    assert "'0' is neither a size in milliseconds nor \"sessions\"" in message
+
+
+def test_a_key_without_a_window_says_what_to_do(run: Run) -> None:
+    run("create", "counts")
+    run("produce", "counts", "--key", "ann", stdin="3\n")
+    message = run("consume", "counts", "--json", "--windows", "60000", status=1).stderr
+    assert "The key at offset 0 of counts-0 is not string with a window" in message

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.executor import InProcessExecutor
 from tests.state.small_app import FastFiles
 
-from millstream import SessionWindows, StreamsBuilder, Suppressed, Topology, serdes
+from millstream import EmitStrategy, SessionWindows, StreamsBuilder, Suppressed, Topology, serdes
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.failpoints import InjectedCrash, armed
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
@@ -24,12 +24,16 @@ STEPS += ["witness_written", "published", "ended", "store_applied", "applied"]
 Session = tuple[str, int, int, int]
 
 
-def final_sessions() -> Topology:
+def final_sessions(*, suppress: bool) -> Topology:
     """Counts per session, gap 10 ms, when the session is over, also if 100 ms went by without a record."""
     builder = StreamsBuilder()
     strings: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
-    counts = builder.stream("in", **strings).group_by_key().windowed_by(SessionWindows(10)).count()
-    final = counts.suppress(Suppressed.until_window_closes(after_idle=100))
+    sessions = builder.stream("in", **strings).group_by_key().windowed_by(SessionWindows(10))
+    final = (
+        sessions.count().suppress(Suppressed.until_window_closes(after_idle=100))
+        if suppress
+        else sessions.emit_strategy(EmitStrategy.on_window_close(after_idle=100)).count()
+    )
     final.to_stream(lambda key, _: f"{key.key} {key.window.start} {key.window.end}").to(
         "out", key=serdes.string, value=serdes.int64
     )
@@ -43,6 +47,7 @@ class App:
     folder: Path
     now: int = 1_000_000
     max_records: int = 1_000
+    suppress: bool = True
 
     def __post_init__(self) -> None:
         self.folder.mkdir(mode=0o700)
@@ -56,7 +61,7 @@ class App:
     def open(self) -> InProcessExecutor:
         memory._kept.clear()
         return InProcessExecutor(
-            final_sessions(),
+            final_sessions(suppress=self.suppress),
             application_id="app",
             log_root=self.folder / "log",
             state_dir=self.folder / "state",
@@ -114,13 +119,14 @@ def test_records_that_wait_for_a_stopped_application_are_not_late(tmp_path: Path
     assert app.sessions() == [("a", 0, 9, 3)]
 
 
+@pytest.mark.parametrize("suppress", [False, True])
 @pytest.mark.parametrize("crash_at", STEPS)
 def test_a_crash_in_the_epoch_in_which_the_clock_closes_windows_changes_nothing(
-    tmp_path: Path, crash_at: str
+    tmp_path: Path, crash_at: str, suppress: bool
 ) -> None:
     results = []
     for name, at in (("whole", None), ("crashed", crash_at)):
-        app = App(tmp_path / name)
+        app = App(tmp_path / name, suppress=suppress)
         app.append("a", 0, 5)
         app.append("b", 7)
         app.tick(0)

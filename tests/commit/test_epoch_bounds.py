@@ -94,3 +94,13 @@ def test_only_partitions_whose_records_can_meet_are_aligned() -> None:
         ["a-1", "b-1"],
         ["c-0", "c-1"],
     ]
+
+
+def test_partitions_that_meet_behind_a_repartition_stand_in_the_order_of_their_tasks() -> None:
+    """So do the rows that come out of it: of the same time, those of the first task come first."""
+    builder = StreamsBuilder()
+    merged = builder.stream("b", key=serdes.string).merge(builder.stream("a", key=serdes.string))
+    merged.group_by(lambda key, value: value).count(store="counts")
+    plan = builder.build().plan()
+    (group,) = meeting_partitions(plan, plan.partitions({"a": 2, "b": 2}), ["a", "b"])
+    assert [str(place) for place in group] == ["a-0", "b-0", "a-1", "b-1"]

@@ -170,6 +170,20 @@ def test_any_epochs_give_what_a_single_one_gives_with_any_extractor(lab: Lab, se
             assert of_task[0] == of_task[1]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_behind_a_repartition_too_if_each_partition_is_in_order(lab: Lab, seed: int) -> None:
+    """Also where many records have the same time."""
+    rng = random.Random(seed)
+    for name in ("orders", "clicks"):
+        parts = [sorted(rng.choices(range(rng.choice([5, 90])), k=rng.randint(1, 60))) for _ in range(3)]
+        lab.topic(name, parts, in_log=False)
+    for out, quota in (("one", 1_000), ("many", rng.randint(1, 20))):
+        topology = orders_and_clicks(out, by_value, repartitioned=True)
+        lab.run(topology, out, max_records=quota, default_partitions=2)
+    assert lab.read("many") == lab.read("one")
+    assert "late-many" not in lab.log.topics()
+
+
 @pytest.mark.parametrize(
     ("max_task_idle_ms", "expected"),
     [
@@ -200,7 +214,7 @@ def test_after_the_idle_time_the_rest_is_processed_and_a_quiet_topic_is_not_wait
     lab.topic("clicks", [[]])
     with lab.open(orders_and_clicks("out"), max_task_idle_ms=500) as app:
         assert app.run_epoch() is None
-        assert app.coordinator.has_backlog
+        assert (app.coordinator.is_idling, app.coordinator.has_backlog) == (True, False)
         lab.now_ms += 500
         assert app.run_epoch() is not None
         lab.append("orders", [30])

@@ -11,7 +11,6 @@ import pytest
 from millstream import KTable, SessionWindows, Store, StreamsBuilder, Suppressed, Topology, serdes
 from millstream.errors import ProcessingError, TopologyError
 from millstream.testing import TopologyTestDriver
-from millstream.topology.nodes import ProcessorNode
 
 NUMBERS: dict[str, Any] = {"key": serdes.string, "value": serdes.int64}
 UNCACHED = Store("rows", caching=False)
@@ -167,24 +166,3 @@ def test_a_session_leaves_once_when_grace_and_gap_are_over(fresh_tasks: bool) ->
         assert final_sessions(driver) == []
         source.pipe("b", 1, timestamp=25)
         assert final_sessions(driver) == [("a", 0, 10, 2)]
-
-
-@pytest.mark.parametrize("fresh_tasks", [False, True])
-def test_a_session_leaves_by_the_clock_if_no_records_come(fresh_tasks: bool) -> None:
-    topology = sessions(Suppressed.until_window_closes(after_idle=timedelta(seconds=1)))
-    with TopologyTestDriver(topology, fresh_tasks=fresh_tasks, start_ms=500) as driver:
-        source = driver.input_topic("in", **NUMBERS)
-        source.pipe("a", 1, timestamp=0)
-        driver.advance_wall_clock(999)
-        source.pipe("a", 1, timestamp=4)
-        driver.advance_wall_clock(999)
-        assert final_sessions(driver) == []
-        driver.advance_wall_clock(1)
-        assert final_sessions(driver) == [("a", 0, 4, 2)]
-
-
-def test_only_a_table_that_closes_by_the_clock_asks_for_ticks() -> None:
-    for after_idle, expected in ((None, []), (10, ["KTABLE-SUPPRESS-0000000003"])):
-        nodes = sessions(Suppressed.until_window_closes(after_idle=after_idle)).graph.nodes.values()
-        asking = [node.name for node in nodes if isinstance(node, ProcessorNode) and node.spec.may_schedule]
-        assert asking == expected

@@ -46,7 +46,10 @@ def _play_seeds(options: argparse.Namespace, kafka: Kafka) -> int:
         case = random_case(seed)
         if options.show:
             print(f"seed {seed}\n{described(case)}", flush=True)
-        checked = check(case, kafka)
+        try:
+            checked = check(case, kafka)
+        except RuntimeError as error:
+            raise SystemExit(f"seed {seed}: {error}\n{described(case)}") from error
         _count(seen, checked)
         now = time.monotonic()
         if checked.wrong:
@@ -60,9 +63,8 @@ def _play_seeds(options: argparse.Namespace, kafka: Kafka) -> int:
         if options.minutes is not None and now - started > options.minutes * 60:
             break
     last = options.seed + seen["cases"] - 1
-    print(
-        f"{differences} differences in {seen['cases']} cases, seeds {options.seed} to {last}: {_summary(seen)}"
-    )
+    seeds = f"seeds {options.seed} to {last}"
+    print(f"{differences} differences in {seen['cases']} cases, {seeds}: {_summary(seen)}")
     return bool(differences)
 
 

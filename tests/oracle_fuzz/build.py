@@ -18,6 +18,7 @@ from millstream import (
     FixedKeyProcessor,
     FixedKeyRecord,
     Processor,
+    PunctuationType,
     Record,
     Store,
     StreamsBuilder,
@@ -27,6 +28,7 @@ from millstream import (
 )
 
 _IN_COLUMNS = ["string", "int64"]
+_COLUMN_WINDOWS = {"time", "unlimited"}
 _COLUMN_OPERATORS = {"filter", "filter_not", "map", "map_values", "flat_map_values", "select_key", "group_by"}
 
 Seen = Callable[[str, Any, Any], None]
@@ -46,10 +48,14 @@ def build_in_columns(case: Case, seen: Seen) -> Topology:
 def has_columns(case: Case) -> bool:
     """Whether any of a case's operators has an expression."""
     return any(
-        step.get("from") == _IN_COLUMNS
-        and (step["op"] in _COLUMN_OPERATORS or step.get("number") is not None)
+        step.get("from") == _IN_COLUMNS and (step["op"] in _COLUMN_OPERATORS or _sums_columns(step))
         for step in case.steps
     )
+
+
+def _sums_columns(step: Step) -> bool:
+    windows = step.get("windows")
+    return step.get("number") is not None and (windows is None or windows["kind"] in _COLUMN_WINDOWS)
 
 
 class Building:
@@ -156,7 +162,7 @@ class Building:
         self.builder.add_state_store(stores.key_value(store, key=serdes.string, value=serdes.int64))
         if step["fixed_key"]:
             return self.parent(step).process_values(lambda: _FixedKey(store), store)
-        return self.parent(step).process(lambda: _AnyKey(store), store)
+        return self.parent(step).process(lambda: _AnyKey(store, step["every"]), store)
 
     def to(self, step: Step) -> Any:
         return self.parent(step).to(f"out{step['id']}", **self.types(step))
@@ -262,7 +268,7 @@ class ColumnBuilding(Building):
     """Expressions instead of functions, where values are numbers and keys are strings."""
 
     def has_columns(self, step: Step) -> bool:
-        return step["from"] == _IN_COLUMNS
+        return bool(step["from"] == _IN_COLUMNS)
 
     def filter(self, step: Step) -> Any:
         if not self.has_columns(step):
@@ -300,7 +306,7 @@ class ColumnBuilding(Building):
         return self.parent(step).group_by(expressions.new_key(step["key"]), **self.grouped(step))
 
     def aggregation(self, step: Step) -> Any:
-        if step["number"] is None or not self.has_columns(step):
+        if not _sums_columns(step) or not self.has_columns(step):
             return super().aggregation(step)
         return super().aggregation({**step, "number": {**step["number"], "expression": True}})
 
@@ -335,8 +341,21 @@ def _remembered(context: Any, name: str, key: Any, value: Any) -> tuple[int, int
 
 
 class _AnyKey(Processor[Any, Any, Any, Any]):
-    def __init__(self, store: str) -> None:
+    """Tells what is in the store every now and then, by the wall clock."""
+
+    def __init__(self, store: str, every: int | None) -> None:
         self.store = store
+        self.every = every
+
+    def init(self, context: Any) -> None:
+        super().init(context)
+        if self.every is not None:
+            context.schedule(self.every, PunctuationType.WALL_CLOCK_TIME, self.tell)
+
+    def tell(self, now_ms: int) -> None:
+        with self.context.state_store(self.store).all() as entries:
+            for key, value in entries:
+                self.context.forward(Record(key, value, now_ms))
 
     def process(self, record: Record[Any, Any]) -> None:
         before, now = _remembered(self.context, self.store, record.key, record.value)

@@ -9,7 +9,8 @@ from tests.properties.column_build import key_number, number
 
 def holds(f: Function) -> pl.Expr:
     """A predicate: true for some keys and values."""
-    return (number() + _key(f)) % f["mod"] < f["below"]
+    found: pl.Expr = (number() + _key(f)) % f["mod"]
+    return found < pl.lit(f["below"])
 
 
 def new_key(f: Function) -> pl.Expr:

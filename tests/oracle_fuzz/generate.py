@@ -6,18 +6,14 @@ A new operator is a method `add_...` here, and a line in `_WEIGHTS`.
 
 from __future__ import annotations
 
-import inspect
 import random
 from dataclasses import dataclass
 from typing import Any
 
 from tests.oracle_fuzz.functions import Function
 from tests.oracle_fuzz.inputs import random_actions
-from tests.oracle_fuzz.known import has_ties
+from tests.oracle_fuzz.known import is_open
 from tests.oracle_fuzz.spec import Case, Step
-
-import millstream
-import millstream.dsl.cogrouped
 
 _WEIGHTS = {
     "filter": 2,
@@ -39,13 +35,23 @@ _WEIGHTS = {
     "to_stream": 3,
     "suppress": 2,
 }
-_HAS_WINDOWS = hasattr(millstream.KGroupedStream, "windowed_by")
-_HAS_COGROUP_WINDOWS = hasattr(millstream.dsl.cogrouped.CogroupedKStream, "windowed_by")
-_HAS_SUPPRESS = hasattr(millstream.KTable, "suppress")
-_HAS_VERSIONS = "versioned" in inspect.signature(millstream.Store).parameters
+_THEMES: dict[str, dict[str, int]] = {
+    "streams": {},
+    "tables": {
+        "table_filter": 2,
+        "table_map_values": 2,
+        "table_aggregation": 3,
+        "aggregation": 2,
+        "to_table": 2,
+    },
+    "windows": {"aggregation": 8, "cogroup": 4, "suppress": 5},
+}
+"""What a case is about: how many times more often some operators are drawn."""
 _STREAM_SHARE = 0.65
-_KINDS = ("time", "time", "time", "session", "session", "unlimited")
+_KINDS = (*["time"] * 4, *["sliding"] * 3, *["session"] * 4, "unlimited")
 _DAY_MS = 86_400_000
+OWN = {"sum", "min", "max"}
+"""Kafka has no such aggregations; ours do not look at records without a value, in windows either."""
 INT_FOLDS = ("sum", "mix", "mix", "max", "min", "last", "minus")
 
 
@@ -54,16 +60,18 @@ class _Handle:
     """The result of a step that others can stand behind."""
 
     id: int
-    key: str
-    value: str
+    types: tuple[str, str]
     windowed: bool = False
     """Its windows have an end that suppression can wait for."""
-    suppressed: bool = False
     versioned: bool = False
 
     @property
-    def types(self) -> list[str]:
-        return [self.key, self.value]
+    def key(self) -> str:
+        return self.types[0]
+
+    @property
+    def value(self) -> str:
+        return self.types[1]
 
 
 def random_case(seed: int) -> Case:
@@ -71,7 +79,7 @@ def random_case(seed: int) -> Case:
     rng = random.Random(f"oracle fuzz {seed}")
     while True:
         case = _drawn(rng)
-        if not has_ties(case):
+        if not is_open(case):
             return case
 
 
@@ -92,15 +100,18 @@ class _Generator:
         self.tables: list[_Handle] = []
         self.table_groups: list[_Handle] = []
         self.durations: set[int] = {10}
-        self.windows_share = rng.choice((0.0, 0.5, 0.9))
+        self.theme = rng.choice(("streams", "tables", "windows", "windows"))
+        self.windows_share = 0.95 if self.theme == "windows" else 0.3
 
     def draw(self) -> list[Step]:
         for number in range(self.rng.choice((1, 1, 1, 2, 2, 3))):
             self.add_source(number)
-        weights = {name: weight * self.rng.choice((0, 1, 1, 3)) for name, weight in _WEIGHTS.items()}
-        names = [name for name, weight in weights.items() if weight] or ["aggregation"]
+        more = _THEMES[self.theme]
+        weights = [
+            weight * more.get(name, 1) * self.rng.choice((0, 1, 1, 3)) for name, weight in _WEIGHTS.items()
+        ]
         for _ in range(self.rng.randint(1, 7)):
-            chosen = self.rng.choices(names, [weights.get(name, 1) for name in names])[0]
+            chosen = self.rng.choices(list(_WEIGHTS), weights)[0] if any(weights) else "aggregation"
             getattr(self, f"add_{chosen}")()
         self.add_sinks()
         return self.steps
@@ -112,7 +123,8 @@ class _Generator:
 
     def add(self, op: str, *parents: int, **parameters: Any) -> int:
         number = len(self.steps)
-        self.steps.append({"id": number, "op": op, "of": list(parents), **parameters})
+        given = {name: list(what) if isinstance(what, tuple) else what for name, what in parameters.items()}
+        self.steps.append({"id": number, "op": op, "of": list(parents), **given})
         return number
 
     def one_of(self, handles: list[_Handle]) -> _Handle | None:
@@ -143,6 +155,7 @@ class _Generator:
         return {"type": value, "mod": self.rng.randint(2, 4)}
 
     def fold(self, value: str, *, subtracting: bool = False) -> Function:
+        init: str | int | None
         if value == "string":
             kind, init = ("uncat" if subtracting else "concat"), self.rng.choice(("", "i", None))
         elif subtracting:
@@ -155,11 +168,7 @@ class _Generator:
     def store(self, *, optional: bool = False, versions: bool = False) -> dict[str, Any] | None:
         if optional and self.chance(0.5):
             return None
-        versioned = (
-            self.rng.choice((0, 5, 20, 100, 10_000))
-            if _HAS_VERSIONS and versions and self.chance(0.15)
-            else None
-        )
+        versioned = self.rng.choice((0, 5, 20, 100, 10_000)) if versions and self.chance(0.15) else None
         return {
             "named": self.chance(0.6),
             "cached": self.chance(0.6),
@@ -170,13 +179,13 @@ class _Generator:
     # Sources and streams.
 
     def add_source(self, number: int) -> None:
-        types = ["string", self.value_type()]
+        types = ("string", self.value_type())
         if self.chance(_STREAM_SHARE):
-            self.streams.append(_Handle(self.add("stream", topic=f"in{number}", types=types), *types))
+            self.streams.append(_Handle(self.add("stream", topic=f"in{number}", types=types), types))
         else:
             store = self.store(optional=True, versions=True)
             step = self.add("table", topic=f"in{number}", types=types, store=store)
-            self.tables.append(_Handle(step, *types, versioned=_is_versioned(store)))
+            self.tables.append(_Handle(step, types, versioned=_is_versioned(store)))
 
     def stream(self) -> _Handle:
         """A stream that is there, or the updates of a table."""
@@ -186,9 +195,9 @@ class _Generator:
         assert found is not None
         return found
 
-    def next_stream(self, op: str, parent: _Handle, made: list[str], **parameters: Any) -> None:
+    def next_stream(self, op: str, parent: _Handle, made: tuple[str, str], **parameters: Any) -> None:
         step = self.add(op, parent.id, **{"from": parent.types}, **parameters)
-        self.streams.append(_Handle(step, *made))
+        self.streams.append(_Handle(step, made))
 
     def add_filter(self) -> None:
         stream = self.stream()
@@ -197,25 +206,25 @@ class _Generator:
 
     def add_map(self) -> None:
         stream, value = self.stream(), self.value_type()
-        self.next_stream("map", stream, ["string", value], key=self.new_key(), value=self.new_value(value))
+        self.next_stream("map", stream, ("string", value), key=self.new_key(), value=self.new_value(value))
 
     def add_map_values(self) -> None:
         stream, value = self.stream(), self.value_type()
         op = self.rng.choice(("map_values", "map_values_with_key"))
-        self.next_stream(op, stream, [stream.key, value], value=self.new_value(value))
+        self.next_stream(op, stream, (stream.key, value), value=self.new_value(value))
 
     def add_flat_map(self) -> None:
         stream, value = self.stream(), self.value_type()
         if self.chance(0.5):
             self.next_stream(
-                "flat_map", stream, ["string", value], key=self.new_key(), values=self.several(value)
+                "flat_map", stream, ("string", value), key=self.new_key(), values=self.several(value)
             )
         else:
-            self.next_stream("flat_map_values", stream, [stream.key, value], values=self.several(value))
+            self.next_stream("flat_map_values", stream, (stream.key, value), values=self.several(value))
 
     def add_select_key(self) -> None:
         stream = self.stream()
-        self.next_stream("select_key", stream, ["string", stream.value], key=self.new_key())
+        self.next_stream("select_key", stream, ("string", stream.value), key=self.new_key())
 
     def add_peek(self) -> None:
         stream = self.stream()
@@ -226,7 +235,7 @@ class _Generator:
         others = [other for other in self.streams if other.types == one.types and other.id != one.id]
         if others:
             step = self.add("merge", one.id, self.rng.choice(others).id)
-            self.streams.append(_Handle(step, *one.types))
+            self.streams.append(_Handle(step, one.types))
 
     def add_split(self) -> None:
         stream = self.stream()
@@ -236,7 +245,7 @@ class _Generator:
         for number in range(len(ifs) + default):
             if self.chance(0.8):
                 branch = self.add("branch", step, number=number)
-                self.streams.append(_Handle(branch, *stream.types))
+                self.streams.append(_Handle(branch, stream.types))
 
     def add_repartition(self) -> None:
         stream = self.stream()
@@ -245,29 +254,36 @@ class _Generator:
     def add_process(self) -> None:
         stream = self.stream()
         fixed_key = stream.key != "string" or self.chance(0.5)
-        self.next_stream("process", stream, [stream.key, "int64"], fixed_key=fixed_key)
+        every = self.rng.choice((None, 50, 1000))
+        self.next_stream("process", stream, (stream.key, "int64"), fixed_key=fixed_key, every=every)
 
     # Aggregations of streams.
 
     def group(self) -> _Handle:
         if not self.groups or self.chance(0.7):
-            stream = self.stream()
-            source = {"from": stream.types}
-            if self.chance(0.5):
-                types = stream.types
-                step = self.add("group_by_key", stream.id, types=types, named=self.chance(0.6), **source)
-            else:
-                types, key = ["string", stream.value], self.new_key()
-                named = self.chance(0.6)
-                step = self.add("group_by", stream.id, types=types, named=named, key=key, **source)
-            self.groups.append(_Handle(step, *types))
+            self.groups.append(self.grouped(self.stream()))
         found = self.one_of(self.groups)
         assert found is not None
         return found
 
+    def grouped(self, stream: _Handle) -> _Handle:
+        parameters: dict[str, Any] = {"from": stream.types, "named": self.chance(0.6)}
+        if self.chance(0.5):
+            return _Handle(
+                self.add("group_by_key", stream.id, types=stream.types, **parameters), stream.types
+            )
+        types, key = ("string", stream.value), self.new_key()
+        return _Handle(self.add("group_by", stream.id, types=types, key=key, **parameters), types)
+
+    def group_of_values(self) -> _Handle:
+        """A grouped stream without None among its values."""
+        stream, value = self.stream(), self.value_type()
+        self.next_stream("map_values", stream, (stream.key, value), value=self.new_value(value, null=0))
+        return self.grouped(self.streams[-1])
+
     def add_aggregation(self) -> None:
-        group = self.group()
         how = self.rng.choice(("count", "count", "reduce", "aggregate", "aggregate", "sum", "min", "max"))
+        group = self.group() if how not in OWN else self.group_of_values()
         value = {"reduce": group.value, "aggregate": self.value_type()}.get(how, "int64")
         numbers = self.new_value("int64", null=0) | {"key": False}
         windows = self.windows(group)
@@ -279,10 +295,10 @@ class _Generator:
             how=how,
             fold=self.fold(value),
             merger=self.fold(value),
-            number=numbers if how in {"sum", "min", "max"} else None,
+            number=numbers if how in OWN else None,
             windows=windows,
             emit=emit,
-            store=self.windowed_store(windows, emit),
+            store=self.windowed_store(group, windows, emit),
             types=["string" if windows else group.key, value],
             **{"from": group.types},
         )
@@ -292,14 +308,14 @@ class _Generator:
         groups = [self.group() for _ in range(self.rng.choice((1, 2, 2, 3)))]
         groups = [group for group in dict.fromkeys(groups) if group.key == groups[0].key]
         value = self.value_type()
-        windows = self.windows(groups[0]) if _HAS_COGROUP_WINDOWS else None
+        windows = self.windows(groups[0])
         step = self.add(
             "cogroup",
             *(group.id for group in groups),
             folds=[self.fold(value) for _ in groups],
             merger=self.fold(value),
             windows=windows,
-            store=self.windowed_store(windows, "update"),
+            store=self.windowed_store(groups[0], windows, "update"),
             types=["string" if windows else groups[0].key, value],
         )
         self.add_table(step, groups[0].key, value, windows)
@@ -307,13 +323,15 @@ class _Generator:
     def add_table(self, step: int, key: str, value: str, windows: dict[str, Any] | None) -> None:
         store = self.steps[step]["store"]
         if windows is None:
-            self.tables.append(_Handle(step, key, value, versioned=_is_versioned(store)))
+            self.tables.append(_Handle(step, (key, value), versioned=_is_versioned(store)))
         else:
             ends = windows["kind"] != "unlimited"
-            self.tables.append(_Handle(step, _key_type(windows), value, windowed=ends))
+            self.tables.append(_Handle(step, (_key_type(windows), value), windowed=ends))
+            if self.chance(0.25):
+                self.suppress(self.tables[-1])
 
     def windows(self, group: _Handle) -> dict[str, Any] | None:
-        if not _HAS_WINDOWS or group.key != "string" or not self.chance(self.windows_share):
+        if group.key != "string" or not self.chance(self.windows_share):
             return None
         kind = self.rng.choice(_KINDS)
         if kind == "unlimited":
@@ -326,8 +344,8 @@ class _Generator:
             windows["advance"] = size if self.chance(0.5) else self.rng.randint(max(1, size // 5), size)
         return windows
 
-    def windowed_store(self, windows: dict[str, Any] | None, emit: str) -> dict[str, Any]:
-        store = self.store(versions=windows is None)
+    def windowed_store(self, group: _Handle, windows: dict[str, Any] | None, emit: str) -> dict[str, Any]:
+        store = self.store(versions=windows is None and group.key == "string")
         assert store is not None
         if windows is None or windows["kind"] == "unlimited":
             return store
@@ -336,7 +354,7 @@ class _Generator:
         if self.chance(0.4):
             least = windows["size"] * (2 if windows["kind"] == "sliding" else 1) + windows["grace"]
             retention = least + self.rng.choice((0, 1, 10, 100, _DAY_MS))
-            self.durations |= {retention}
+            self.durations |= {retention} if retention < _DAY_MS else set()
             return {**store, "retention": retention}
         return store
 
@@ -351,22 +369,20 @@ class _Generator:
 
     def add_to_table(self) -> None:
         stream = self.stream()
-        store = self.store(versions=True)
+        store = self.store(versions=stream.key == "string")
         step = self.add("to_table", stream.id, types=stream.types, store=store)
-        self.tables.append(_Handle(step, *stream.types, versioned=_is_versioned(store)))
+        self.tables.append(_Handle(step, stream.types, versioned=_is_versioned(store)))
 
     def add_to_stream(self) -> None:
         table = self.table()
         key = self.new_key() if self.chance(0.3) else None
         step = self.add("to_stream", table.id, key=key)
-        self.streams.append(_Handle(step, table.key if key is None else "string", table.value))
+        self.streams.append(_Handle(step, (table.key if key is None else "string", table.value)))
 
     def next_table(self, op: str, parent: _Handle, made: str, **parameters: Any) -> None:
         store = self.store(optional=True)
         step = self.add(op, parent.id, types=[parent.key, made], store=store, **parameters)
-        self.tables.append(
-            _Handle(step, parent.key, made, parent.windowed, parent.suppressed, parent.versioned)
-        )
+        self.tables.append(_Handle(step, (parent.key, made), parent.windowed, parent.versioned))
 
     def add_table_filter(self) -> None:
         table = self.table()
@@ -382,13 +398,11 @@ class _Generator:
     def add_table_aggregation(self) -> None:
         if not self.table_groups or self.chance(0.7):
             table = self.table()
-            if table.suppressed:  # see known.py
-                return
-            types = ["string", self.value_type()]
+            types = ("string", self.value_type())
             key, value = self.new_key(), self.new_value(types[1])
             named = self.chance(0.5)
             step = self.add("table_group_by", table.id, types=types, named=named, key=key, value=value)
-            self.table_groups.append(_Handle(step, *types))
+            self.table_groups.append(_Handle(step, types))
         group = self.one_of(self.table_groups)
         assert group is not None
         how = self.rng.choice(("count", "reduce", "aggregate", "aggregate"))
@@ -404,12 +418,14 @@ class _Generator:
             types=["string", value_type],
             store=store,
         )
-        self.tables.append(_Handle(step, "string", value_type, versioned=_is_versioned(store)))
+        self.tables.append(_Handle(step, ("string", value_type), versioned=_is_versioned(store)))
 
     def add_suppress(self) -> None:
         table = self.table()
-        if table.versioned or not _HAS_SUPPRESS:
-            return
+        if not table.versioned:
+            self.suppress(table)
+
+    def suppress(self, table: _Handle) -> None:
         until_closed = table.windowed and self.chance(0.7)
         bounded = self.chance(0.15 if until_closed else 0.5)
         step = self.add(
@@ -419,7 +435,7 @@ class _Generator:
             max_records=self.rng.choice((1, 2, 3, 8)) if bounded else None,
             when_full="shut-down" if self.chance(0.2) else "emit-early",
         )
-        self.tables.append(_Handle(step, *table.types, table.windowed, suppressed=True))
+        self.tables.append(_Handle(step, table.types, table.windowed))
 
     # Ends.
 
@@ -429,7 +445,7 @@ class _Generator:
         for table in self.tables:
             if table.id not in read:
                 step = self.add("to_stream", table.id, key=None)
-                self.streams.append(_Handle(step, *table.types))
+                self.streams.append(_Handle(step, table.types))
         read = {parent for step in self.steps for parent in step["of"]}
         for stream in self.streams:
             if stream.id not in read:

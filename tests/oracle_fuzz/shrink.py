@@ -36,6 +36,8 @@ _SIMPLER: dict[str, tuple[Any, ...]] = {
 """What is tried instead of a parameter; only a value that is not there already, and behind it, counts."""
 
 
+_KEEPS_TYPES = {"filter", "filter_not", "peek", "repartition", "table_filter", "merge", "suppress"}
+"""Steps that may be left out of the middle."""
 _STORE_IS_OPTIONAL = {"table", "table_filter", "table_map_values"}
 
 
@@ -69,7 +71,7 @@ def candidates(case: Case) -> Iterator[Case]:
 
 
 def _fewer_actions(case: Case) -> Iterator[Case]:
-    size = len(case.actions) // 2
+    size = (len(case.actions) + 1) // 2
     while size:
         # From the end: what comes behind the difference is not needed.
         for start in reversed(range(0, len(case.actions), size)):
@@ -82,16 +84,8 @@ def _fewer_steps(case: Case) -> Iterator[Case]:
         fewer = case.without(step["id"])
         if fewer.steps:
             yield fewer
-    for step in case.steps:  # a step that changes no types may be left out of the middle
-        if len(step["of"]) == 1 and step["op"] in {
-            "filter",
-            "filter_not",
-            "peek",
-            "repartition",
-            "table_filter",
-        }:
-            yield _bypassed(case, step)
-        elif step["op"] == "merge":
+    for step in case.steps:
+        if step["op"] in _KEEPS_TYPES:
             yield _bypassed(case, step)
 
 
@@ -108,6 +102,8 @@ def _bypassed(case: Case, gone: Step) -> Case:
 def _simpler(parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for name, value in parameters.items():
         for simple in _SIMPLER.get(name, ()):
+            if name == "how" and parameters["types"][1] != "int64":
+                continue
             if name == "store" and parameters["op"] not in _STORE_IS_OPTIONAL:
                 continue
             if _is_simpler(name, simple, value):

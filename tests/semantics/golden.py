@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -273,29 +273,27 @@ def _played(golden: Golden, driver: TopologyTestDriver) -> Iterator[Step]:
 
 
 def _dumped(expected: Dump, golden: Golden, driver: TopologyTestDriver) -> Dump:
-    return Dump(expected.name, expected.kind, tuple(_ENTRIES[expected.kind](expected.name, golden, driver)))
+    find: dict[str, Callable[[str], Any]] = {
+        "plain": driver.store,
+        "timestamped": driver.timestamped_store,
+        "window": driver.timestamped_window_store,
+        "session": driver.session_store,
+        "versioned": driver.versioned_store,
+    }
+    store = find[expected.kind](expected.name)
+    return Dump(expected.name, expected.kind, tuple(entries(expected.kind, store, golden)))
 
 
-def _plain(store: str, golden: Golden, driver: TopologyTestDriver) -> list[Entry]:
-    with driver.store(store).all() as rows:
-        return [Entry(literal(key), literal(value)) for key, value in rows]
-
-
-def _timestamped(store: str, golden: Golden, driver: TopologyTestDriver) -> list[Entry]:
-    with driver.timestamped_store(store).all() as rows:
-        return [Entry(literal(key), literal(cell.value), cell.timestamp) for key, cell in rows]
-
-
-def _windows(store: str, golden: Golden, driver: TopologyTestDriver) -> list[Entry]:
-    with driver.timestamped_window_store(store).all() as rows:
-        entries = [Entry(literal(key), literal(cell.value), cell.timestamp) for key, cell in rows]
-    return sorted(entries, key=_by_key_and_window)
-
-
-def _sessions(store: str, golden: Golden, driver: TopologyTestDriver) -> list[Entry]:
-    with driver.session_store(store).fetch_range(None, None) as rows:
-        entries = [Entry(literal(key), literal(value)) for key, value in rows]
-    return sorted(entries, key=_by_key_and_window)
+def entries(kind: str, store: Any, golden: Golden) -> list[Entry]:
+    """The rows of a store as a file lists them."""
+    if kind == "versioned":
+        return list(_versions(store, golden))
+    with store.fetch_range(None, None) if kind == "session" else store.all() as rows:
+        if kind in {"timestamped", "window"}:
+            found = [Entry(literal(key), literal(cell.value), cell.timestamp) for key, cell in rows]
+        else:
+            found = [Entry(literal(key), literal(value)) for key, value in rows]
+    return sorted(found, key=_by_key_and_window) if kind in {"window", "session"} else found
 
 
 def _by_key_and_window(entry: Entry) -> tuple[str, int, int]:
@@ -303,26 +301,16 @@ def _by_key_and_window(entry: Entry) -> tuple[str, int, int]:
     return json.dumps(entry.key["key"]), entry.key["start"], entry.key["end"]
 
 
-def _versions(store: str, golden: Golden, driver: TopologyTestDriver) -> Iterator[Entry]:
-    """What the store answers for each key from which time on."""
-    versions = driver.versioned_store(store)
+def _versions(store: Any, golden: Golden) -> Iterator[Entry]:
+    """What a versioned store answers for each key from which time on."""
     for key in golden.keys:
         last = None
         for time in golden.times:
-            found = versions.get(key, as_of=time)
+            found = store.get(key, as_of=time)
             answer = None if found is None else Entry(key, literal(found.value), found.timestamp)
             if answer != last:
                 yield Entry(key, None, time) if answer is None else answer
             last = answer
-
-
-_ENTRIES: dict[str, Callable[[str, Golden, TopologyTestDriver], Iterable[Entry]]] = {
-    "plain": _plain,
-    "timestamped": _timestamped,
-    "window": _windows,
-    "session": _sessions,
-    "versioned": _versions,
-}
 
 
 def _sections(text: str) -> dict[str, list[str]]:

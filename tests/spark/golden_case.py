@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.semantics.golden import SERDES, Dump, Entry, Golden, Line, Pipe, Step, Topic, WallClock, literal
+from tests.semantics.golden import (
+    Dump,
+    Entry,
+    Golden,
+    Line,
+    Pipe,
+    Step,
+    Topic,
+    WallClock,
+    entries,
+    serde,
+)
 
 from millstream import Record, StreamsConfig, Topology
 from millstream.commit.application_storage import ApplicationStorage
@@ -169,11 +180,7 @@ class GoldenCase:
             task = PlannedTask(sub.task_id(number), sub.number, Partition(number), sub.level)
             with opened_stores(worker, sub, task, head.tasks.get(task.task_id)) as backends:
                 store: Any = open_store(spec, backends[dump.name], *serdes)
-                for key, cell in store.all():
-                    if dump.kind == "plain":
-                        yield Entry(literal(key), literal(cell))
-                    else:
-                        yield Entry(literal(key), literal(cell.value), cell.timestamp)
+                yield from entries(dump.kind, store, self.golden)
 
 
 def _by_topic_and_key(lines: list[Line]) -> dict[tuple[str, str], list[str]]:
@@ -183,9 +190,9 @@ def _by_topic_and_key(lines: list[Line]) -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def _bytes(serde: str, value: Any) -> bytes | None:
-    return None if value is None else SERDES[serde].serialize(value)
+def _bytes(name: str, value: Any) -> bytes | None:
+    return None if value is None else serde(name).serialize(value)
 
 
-def _value(serde: str, data: bytes | None) -> Any:
-    return None if data is None else SERDES[serde].deserialize(data)
+def _value(name: str, data: bytes | None) -> Any:
+    return None if data is None else serde(name).deserialize(data)

@@ -19,6 +19,8 @@ def test_the_environment_gives_settings_of_every_kind() -> None:
             "MILLSTREAM_STATE_DIR": "/var/lib/millstream",
             "MILLSTREAM_MAX_BYTES_PER_EPOCH": "1000000",
             "MILLSTREAM_OFFSET_RESET": "latest",
+            "MILLSTREAM_MAX_TASK_IDLE_MS": "-1",
+            "MILLSTREAM_LATE_RECORD_HANDLER": "dead_letter",
             "MILLSTREAM_BACKEND": "rocksdb",
             "MILLSTREAM_ROCKSDB_CONFIG_SETTER": "shop.tuning.set_config",
             "MILLSTREAM_SNAPSHOT_URI": "s3://bucket/snapshots",
@@ -38,6 +40,8 @@ def test_the_environment_gives_settings_of_every_kind() -> None:
         max_bytes_per_epoch=1_000_000,
         state_dir=Path("/var/lib/millstream"),
         offset_reset="latest",
+        max_task_idle_ms=-1,
+        late_record_handler=handlers.dead_letter,
         backend="rocksdb",
         rocksdb_config_setter="shop.tuning.set_config",
         snapshot_uri="s3://bucket/snapshots",
@@ -129,6 +133,7 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"max_task_idle_ms": -2}, "max_task_idle_ms is -2, but it must be a whole number of at least -1"),
         ({"max_restarts": -1}, "max_restarts is -1, but it must be a whole number of at least 0"),
         ({"lease_ttl_ms": True}, "lease_ttl_ms is True, but it must be a whole number of at least 1"),
         ({"processing_handler": handlers.dead_letter}, "there is no dead_letter_topic. Remedy: set one"),

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from tests.processors.kit import batch_of
 
-from millstream import serdes
+from millstream import Window, Windowed, serdes
 from millstream.errors import ProductionError
+from millstream.log.partitioner import partition_for_key
 from millstream.processors.batch import Batch
 from millstream.task.outputs import Outputs, Sink, SinkContext
 from millstream.task.records import OutputBatch
@@ -25,14 +26,29 @@ class Writing:
         self.failures: list[tuple[int, str]] = []
 
     def sink(
-        self, topic: Any = "out", *, partitioner: Any = None, changes: bool = False, value: Any = serdes.int64
+        self,
+        topic: Any = "out",
+        *,
+        partitioner: Any = None,
+        changes: bool = False,
+        key: Any = serdes.string,
+        value: Any = serdes.int64,
     ) -> Sink:
         static = topic if isinstance(topic, str) else None
         extractor = None if static else topic
         node = SinkNode(
-            "sink", (), static, extractor, serdes.string, value, partitioner, "here", carries_changes=changes
+            "sink", (), static, extractor, key, value, partitioner, "here", carries_changes=changes
         )
-        return Sink(node, self.book, self.outputs, self.failed, self.count, self.context, lambda _topic: 4)
+        return Sink(
+            node,
+            self.book,
+            self.outputs,
+            self.failed,
+            self.count,
+            self.context,
+            lambda _topic: 4,
+            is_internal=lambda topic: topic == "moved",
+        )
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         self.failures.append((batch.origins[row], str(error)))
@@ -153,3 +169,23 @@ def test_the_error_of_a_bad_partition_is_one_of_production() -> None:
     writing.failed = lambda batch, row, error: errors.append(error)  # type: ignore[method-assign]
     writing.sink(partitioner=lambda topic, key, value, count: 9).write(batch_of(("a", 1)))
     assert [type(error) for error in errors] == [ProductionError]
+
+
+@pytest.mark.parametrize("repeated", [1, 100], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "serde", [serdes.time_windowed(serdes.string, 10), serdes.session_windowed(serdes.string)]
+)
+def test_all_windows_of_a_key_go_where_the_key_goes(serde: Any, repeated: int) -> None:
+    windows = [Windowed(key, Window(start, start + 10)) for key in "abcdefg" for start in (0, 10, 70)]
+    rows = [(window, 1) for window in windows * repeated]
+    writing = Writing()
+    writing.sink(key=serde).write(batch_of(*rows, (None, 1)))
+    expected = [partition_for_key(window.key.encode(), 4) for window, _ in rows]
+    assert writing.written()[0].partitions == [*expected, None]
+
+
+def test_in_a_repartition_windows_are_keys_like_others() -> None:
+    writing = Writing()
+    serde = serdes.time_windowed(serdes.string, 10)
+    writing.sink("moved", key=serde).write(batch_of((Windowed("a", Window(0, 10)), 1)))
+    assert writing.written()[0].partitions is None

@@ -173,6 +173,13 @@ def test_a_valid_timestamp_stays_as_it_is(extractor: Callable[[Any, int], int]) 
     assert part.timestamps == [5, 0, 7]
 
 
+def test_extracted_timestamps_stand_in_arrow_where_operators_work_on_columns() -> None:
+    reading = Reading(lambda record, _: record.value)
+    reading._reader.wants_columns = True
+    part = reading.read(raw_of([number(7), number(-1), number(9)]))
+    assert (part.timestamps.in_arrow, list(part.timestamps), list(part.keys)) == (True, [7, 9], ["k0", "k2"])
+
+
 @pytest.mark.parametrize("answer", ["5", 5.0, None, True])
 def test_an_extractor_that_answers_no_milliseconds_is_refused(answer: Any) -> None:
     with pytest.raises(InvalidTimestampError) as caught:

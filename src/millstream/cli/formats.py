@@ -7,6 +7,8 @@ json   one JSON value                          ``{"shop": "north"}``
 hex    any bytes, two digits each              ``00ff10``
 ====== ======================================= =============================================
 
+The keys of a windowed table have a window behind them: see `windowed`.
+
 A format turns a piece of a line into bytes and back, and a JSON value (of a JSON line) into bytes and back.
 """
 
@@ -14,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Literal
 
 from millstream import serdes
-from millstream.record import Headers
+from millstream.record import Headers, Windowed
+from millstream.serdes import Serde
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,37 @@ FORMATS: Final = {
         ),
     )
 }
+
+
+Windows = int | Literal["sessions"]
+"""Of which kind the windows of a topic's keys are: time windows of a size in milliseconds, or sessions."""
+
+
+def windowed(form: Format, windows: Windows) -> Format:
+    r"""Keys with their window: start, end and key.
+
+    >>> shown = windowed(FORMATS["string"], 60_000)
+    >>> shown.show(b"ann\0\0\0\0\0\0\0\0"), shown.to_json(b"ann\0\0\0\0\0\0\0\0")
+    (b'0\t60000\tann', {'start': 0, 'end': 60000, 'key': 'ann'})
+    """
+    serde: Serde[Windowed[bytes]] = (
+        serdes.session_windowed(serdes.bytes)
+        if windows == "sessions"
+        else serdes.time_windowed(serdes.bytes, windows)
+    )
+
+    def show(data: bytes) -> bytes:
+        found = serde.deserialize(data)
+        return b"%d\t%d\t%s" % (found.window.start, found.window.end, form.show(found.key))
+
+    def to_json(data: bytes) -> dict[str, Any]:
+        found = serde.deserialize(data)
+        return {"start": found.window.start, "end": found.window.end, "key": form.to_json(found.key)}
+
+    def refuse(value: object) -> bytes:
+        raise ValueError(f"{value!r}: keys with a window are written by applications only")
+
+    return Format(f"{form.name} with a window", refuse, show, refuse, to_json)
 
 
 def headers_to_json(headers: Headers) -> list[list[object]]:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final, TypeVar, cast
 import click
 
 from millstream.cli.consume import Consumer
-from millstream.cli.formats import FORMATS, Format
+from millstream.cli.formats import FORMATS, Format, Windows, windowed
 from millstream.cli.produce import LineParser, header_option, open_inputs, produce_stream
 from millstream.commit.source_changelog import compaction_bound
 from millstream.log import FileLog, Producer, TimestampType, TopicConfig, TopicPartition, open_log
@@ -72,6 +72,14 @@ def _key(context: click.Context, _option: click.Parameter, text: str | None) -> 
         return None if text is None else form.parse(text.encode())
     except (ValueError, TypeError) as error:
         raise click.BadParameter(f"{text!r} is not {form.name} ({error})", param_hint="--key") from error
+
+
+def _windows(_context: click.Context, _option: click.Parameter, text: str | None) -> Windows | None:
+    if text is None or text == "sessions":
+        return text  # type: ignore[return-value]  # compared just now
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise click.BadParameter(f'{text!r} is neither a size in milliseconds nor "sessions"')
+    return int(text)
 
 
 def _standard_output() -> BinaryIO:
@@ -327,6 +335,12 @@ def produce(topic: str, files: tuple[str, ...], log: FileLog, partition: int | N
 )
 @click.option("--key-separator", callback=_encoded, help="Show the key, this text, and the value.")
 @click.option(
+    "--windows",
+    callback=_windows,
+    metavar="SIZE_MS|sessions",
+    help="Keys have a window: show its start, its end and the key.",
+)
+@click.option(
     "--null-marker",
     callback=_encoded,
     default="null",
@@ -348,6 +362,8 @@ def consume(
     *,
     from_beginning: bool,
     follow: bool,
+    key_format: Format,
+    windows: Windows | None,
     **options: Any,
 ) -> None:
     """Show the records of a topic, a line each, partition after partition.
@@ -357,6 +373,7 @@ def consume(
       millstream topics consume lines
       millstream topics consume word-counts --key-separator " = " --value-format int64
       millstream topics consume orders --json --offset 1000 --max-messages 10
+      millstream topics consume clicks-per-minute --json --windows 60000 --value-format int64
       millstream topics consume orders --follow --from-beginning
     """
     if from_beginning and offset is not None:
@@ -365,7 +382,8 @@ def consume(
     numbers = range(log.config(topic).partitions) if known is None else [known]
     first = log.latest if follow and not from_beginning else log.earliest
     start = first if offset is None else lambda _partition: Offset(offset)
-    consumer = Consumer(log, _standard_output(), start, **options)
+    keys = key_format if windows is None else windowed(key_format, windows)
+    consumer = Consumer(log, _standard_output(), start, key_format=keys, **options)
     consumer.run([TopicPartition(topic, Partition(number)) for number in numbers])
     if follow:
         consumer.follow()

@@ -145,6 +145,11 @@ class CommitCoordinator:
         """
         return self._sources.has_backlog
 
+    @property
+    def is_idling(self) -> bool:
+        """The last cut left records out that wait for a partition that has none: see `.task_idling`."""
+        return self._sources.is_idling
+
     def lag(self) -> dict[str, int]:
         """Per source topic, how many records are in the log and not committed yet."""
         return self._sources.lag(self.head)

@@ -65,7 +65,7 @@ def align(
     ends = {place: quota for place, (_, quota, _) in ranges.items()}
     for group in groups:
         if behind(ranges, group):
-            ends.update(_align_group(times, ranges, sorted(group), read_at or {}))
+            ends.update(_align_group(times, ranges, group, read_at or {}))
     return ends
 
 
@@ -129,7 +129,10 @@ def without(
 def meeting_partitions(
     plan: Plan, counts: Mapping[str, int], topics: Iterable[str]
 ) -> list[list[TopicPartition]]:
-    """Source partitions whose records can meet in one task: of one task, or of tasks that feed one."""
+    """Source partitions whose records can meet in one task: of one task, or of tasks that feed one.
+
+    In the order in which records of the same time come: by task, as behind a repartition, then by topic.
+    """
     tasks: UnionFind[tuple[int, int]] = UnionFind()
     readers = {topic: sub for sub in plan.subtopologies for source in sub.sources for topic in source.topics}
     for sub in plan.subtopologies:
@@ -140,11 +143,15 @@ def meeting_partitions(
                 tasks.unite(
                     [*own, *((reader.number, number) for number in range(plan.task_count(reader, counts)))]
                 )
+    read = sorted(
+        (sub.number, number, topic)
+        for topic in topics
+        for sub in plan.subtopologies
+        if sub.source_of(topic) is not None
+        for number in range(counts[topic])
+    )
     groups: dict[tuple[int, int], list[TopicPartition]] = {}
-    for topic in topics:
-        for sub in plan.subtopologies:
-            if sub.source_of(topic) is not None:
-                for number in range(counts[topic]):
-                    root = tasks.find((sub.number, number))
-                    groups.setdefault(root, []).append(TopicPartition(topic, Partition(number)))
+    for sub_number, number, topic in read:
+        place = TopicPartition(topic, Partition(number))
+        groups.setdefault(tasks.find((sub_number, number)), []).append(place)
     return list(groups.values())

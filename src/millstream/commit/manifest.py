@@ -79,9 +79,8 @@ class TaskEntry(msgspec.Struct, frozen=True):
     """Version and digest of the task's epoch before this one, however long ago: where its store may stand."""
     origins: Mapping[str, StoreStart] = {}
     """Per store that has its source topic for a changelog, how it began."""
-    operator_times: Mapping[str, tuple[int, int, int]] | msgspec.UnsetType = msgspec.UNSET
-    """Per operator of windows, its own stream time, up to when it has emitted, and the wall clock when it was
-    active last; -1 for what it does not know. Unset if there is none."""
+    operator_times: Mapping[str, tuple[int, int, int, int]] | msgspec.UnsetType = msgspec.UNSET
+    """Per operator of windows, the fields of its `OperatorTimes`; unset if there is none."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -54,6 +54,8 @@ class SourceOffsets:
         self._first_offsets: dict[TopicPartition, Offset] = {}
         self.has_backlog = False
         """The last cut left records behind that were there already."""
+        self.is_idling = False
+        """Records were left out by the last cut to wait for others: that is no backlog."""
         self.enforced = 0
         """Groups of which the last cut has records, though some of their partitions have none."""
 
@@ -75,15 +77,17 @@ class SourceOffsets:
                 ranges[place] = (start, quota(self._log, place, start, latest, *self._limits), latest)
         groups = meeting_partitions(self._plan, self._topics.counts, topics)
         idle = self._idling.waiting(ranges, groups, now_ms)
-        ends = self._aligned(ranges, [group for group in groups if idle.isdisjoint(group)], head, now_ms)
+        going_on = [group for group in groups if idle.isdisjoint(group)]
+        ends = without(idle, self._aligned(ranges, going_on, head, now_ms), ranges, groups)
         # A compaction that has not seen a manifest of ours may go further than we can: not beside it.
         beginning = self._where_stores_begin(
             {place: (ranges[place][0], end) for place, end in ends.items()}, head
         )
-        left_out = idle | being_rewritten(self._log, beginning, _SETTLE_MS)
-        ends = without(left_out, ends, ranges, groups)
-        self.enforced = self._idling.enforced(ranges, groups, left_out)
-        self.has_backlog = any(ends[place] < latest for place, (_, _, latest) in ranges.items())
+        rewritten = being_rewritten(self._log, beginning, _SETTLE_MS)
+        ends = without(rewritten, ends, ranges, groups)
+        self.enforced = self._idling.enforced(ranges, going_on, rewritten)
+        self.is_idling = bool(idle)
+        self.has_backlog = any(ends[place] < ranges[place][2] for group in going_on for place in group)
         cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
         for place, (start, _, _) in ranges.items():
             cut.setdefault(place.topic, {})[place.partition] = (start, ends[place])

@@ -17,8 +17,7 @@ from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.windows.session_windows import SessionAggregation
 from millstream.record import Windowed
 from millstream.serdes import Serde
-from millstream.topology.operator_spec import PLAIN
-from millstream.windows import EmitStrategy, SessionWindows
+from millstream.windows import ON_WINDOW_UPDATE, EmitStrategy, SessionWindows
 
 if TYPE_CHECKING:
     from millstream.dsl.grouped import KGroupedStream
@@ -42,7 +41,7 @@ class SessionWindowedKStream(WindowedAggregating[K, V], Generic[K, V]):
 
     grouped: KGroupedStream[K, V]
     windows: SessionWindows
-    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+    emit: EmitStrategy = ON_WINDOW_UPDATE
 
     def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
         """Say when a session is emitted: whenever it changes, or once, when it can't change any more.
@@ -99,6 +98,5 @@ class SessionWindowedKStream(WindowedAggregating[K, V], Generic[K, V]):
             windows=self.windows,
             aggregation=aggregation,
             merger=merger,
-            on_close=self._on_close,
         )
-        return OperatorPlan(PLAIN, make)
+        return self._emitting(make)

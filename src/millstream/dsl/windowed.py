@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -18,12 +19,20 @@ from millstream.dsl.materialized import as_store
 from millstream.dsl.windowed_store import windowed_keys, windowed_store
 from millstream.errors import TopologyError
 from millstream.processors.aggregations.aggregation import Aggregation
+from millstream.processors.operator import Operator
 from millstream.processors.windows.sliding_windows import SlidingWindowAggregation
 from millstream.processors.windows.time_windows import TimeWindowAggregation
 from millstream.record import Windowed
 from millstream.state.specs import Store
-from millstream.topology.operator_spec import COLUMNAR, PLAIN
-from millstream.windows import EmitStrategy, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
+from millstream.topology.operator_spec import COLUMNAR, PLAIN, OperatorSpec
+from millstream.windows import (
+    ON_WINDOW_UPDATE,
+    EmitStrategy,
+    SlidingWindows,
+    TimeWindows,
+    UnlimitedWindows,
+    Windows,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -75,9 +84,13 @@ class WindowedAggregating(Aggregating[K, V, Windowed[K]]):
         keys = windowed_keys(store.key, windows)
         return aggregation_table(grouped, plan, own, prefix, name, key=keys, windows=windows)
 
-    @property
-    def _on_close(self) -> bool:
-        return self.emit is EmitStrategy.ON_WINDOW_CLOSE
+    def _emitting(
+        self, make: Callable[..., Operator], spec: OperatorSpec = PLAIN, value: Any = None
+    ) -> OperatorPlan:
+        """The plan of an operator that emits as it was asked to."""
+        emit = self.emit
+        operator = partial(make, on_close=emit.on_close, after_idle_ms=emit.after_idle_ms)
+        return OperatorPlan(replace(spec, may_schedule=emit.after_idle_ms is not None), operator, value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +105,7 @@ class TimeWindowedKStream(WindowedAggregating[K, V], AggregatingFreely[K, V, Win
 
     grouped: KGroupedStream[K, V]
     windows: TimeWindows | SlidingWindows | UnlimitedWindows
-    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+    emit: EmitStrategy = ON_WINDOW_UPDATE
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
         """Say when a window is emitted: whenever it changes, or once, when it can't change any more.
@@ -103,7 +116,7 @@ class TimeWindowedKStream(WindowedAggregating[K, V], AggregatingFreely[K, V, Win
         >>> final.queryable_store_name
         'per-minute'
         """
-        if isinstance(self.windows, UnlimitedWindows) and strategy is EmitStrategy.ON_WINDOW_CLOSE:
+        if isinstance(self.windows, UnlimitedWindows) and strategy.on_close:
             raise TopologyError(
                 "an unlimited window never closes, so it can't be emitted on close. Remedy: "
                 "EmitStrategy.on_window_update(), or windows that end"
@@ -126,8 +139,7 @@ class TimeWindowedKStream(WindowedAggregating[K, V], AggregatingFreely[K, V, Win
 
         serdes = (self.grouped.key_serde, self.grouped.value_serde)
         columns = column_aggregate(name, aggregation, of, *serdes, self.windows)
-        make = partial(columns.make, on_close=self._on_close)
-        return OperatorPlan(COLUMNAR, make, columns.serdes[0])
+        return self._emitting(columns.make, COLUMNAR, columns.serdes[0])
 
     def _planned(self, make: Any, aggregation: Aggregation) -> OperatorPlan:
-        return OperatorPlan(PLAIN, partial(make, aggregation=aggregation, on_close=self._on_close))
+        return self._emitting(partial(make, aggregation=aggregation))

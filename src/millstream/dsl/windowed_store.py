@@ -12,6 +12,7 @@ from millstream.record import MAX_TIME
 from millstream.serdes import Serde, auto, session_windowed, time_windowed
 from millstream.state.specs import Store, StoreKind
 from millstream.windows import (
+    ON_WINDOW_UPDATE,
     EmitStrategy,
     SessionWindows,
     SlidingWindows,
@@ -28,13 +29,13 @@ def windowed_store(
     store: Store,
     prefix: str,
     windows: Windows,
-    emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+    emit: EmitStrategy = ON_WINDOW_UPDATE,
 ) -> Materialized:
     """The store of a windowed table: it keeps windows for as long as records can change them, or longer.
 
     Where windows are emitted on close they are found by time, and nothing is cached: there is one update.
     """
-    on_close = emit is EmitStrategy.ON_WINDOW_CLOSE
+    on_close = emit.on_close
     least = _least_retention_ms(windows)
     given = first_given(store.retention_ms, least)
     if given < least:
@@ -45,6 +46,8 @@ def windowed_store(
         )
     kept = replace(store, retention_ms=given, retention=None, caching=store.caching and not on_close)
     if isinstance(windows, SessionWindows):
+        # A session whose end is just as long ago is still open: it must be there when it closes.
+        kept = replace(kept, retention_ms=max(given, least + on_close))
         return Materialized.of(graph, kept, prefix, StoreKind.SESSION, time_ordered=on_close)
     kind = StoreKind.TIMESTAMPED_WINDOW
     return Materialized.of(graph, kept, prefix, kind, _size_ms(windows), time_ordered=on_close)

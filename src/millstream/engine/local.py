@@ -59,7 +59,6 @@ class LocalEngine(Engine):
         return reports
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
-        """See `Engine.read_times`."""
         return [read_times(self.worker, request) for request in requests]
 
     def next_attempt(self) -> Attempt:

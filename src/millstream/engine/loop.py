@@ -88,6 +88,11 @@ class EpochLoop:
         """Records were waiting when an epoch was last planned that it does not take, if there was one."""
         return self.coordinator.has_backlog
 
+    @property
+    def is_idling(self) -> bool:
+        """Records wait for a partition that has none."""
+        return self.coordinator.is_idling
+
     def run_epoch(self, *, tick: bool) -> EpochResult | None:
         """Run one epoch; None if there is nothing to do. `tick` lets the wall clock move punctuators."""
         began = time.monotonic()

@@ -23,3 +23,5 @@ class OperatorTimes:
     """Windows that had closed by then were emitted, where they are emitted on close."""
     active: int = UNKNOWN_TIME
     """Where windows close by the clock: the wall clock when stream time last moved or a record came."""
+    open_until: int = UNKNOWN_TIME
+    """Where windows close by the clock: the stream time at which all that records have opened has closed."""

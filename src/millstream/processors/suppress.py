@@ -16,7 +16,7 @@ from math import inf, isinf
 from typing import Any
 
 from millstream.errors import ProcessingError
-from millstream.processors.batch import NO_ORIGIN, Batch
+from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.processors.idle_clock import IdleClock
 from millstream.processors.operator import Operator, OperatorContext, collect, rest
@@ -75,13 +75,14 @@ class Suppress(Operator):
 
     def flush(self) -> Batch | None:
         """See `Operator.flush`: windows close by the clock, if no records came."""
-        if not self._clock.moves(is_open=len(self.buffer) > 0):
+        tick = self._clock.moves(is_open=len(self.buffer) > 0)
+        if tick is None:
             return None
         times = self.context.times
         times.emitted = times.observed - self.duration_ms
         left = list(self.buffer.waiting(times.emitted))
         self.buffer.write(left, ())
-        return self._emitted(None, [(NO_ORIGIN, record) for record in left])
+        return self._emitted(tick, [(0, record) for record in left])
 
     @property
     def waits_for_clock(self) -> bool:
@@ -99,8 +100,8 @@ class Suppress(Operator):
         self.context.late(batch, late)
         return batch.take([row for row, key in enumerate(batch.keys) if key.window.end > closed])
 
-    def _emitted(self, batch: Batch | None, left: list[tuple[int, EncodedRecord]]) -> Batch | None:
-        """What has left the buffer, each caused by a row of the batch, or by the clock."""
+    def _emitted(self, batch: Batch, left: list[tuple[int, EncodedRecord]]) -> Batch | None:
+        """What has left the buffer, each caused by a row of the batch."""
         if self.until_window_closes:
             # A row that nobody has heard of needs no tombstone.
             left = [
@@ -116,14 +117,10 @@ class Suppress(Operator):
             deserialize_column(self.buffer.value_serde, column)
             for column in ([record.value for record in records], [record.old_value for record in records])
         )
-        timestamps = [record.timestamp for record in records]
         headers = [record.headers for record in records]
-        out = (
-            Batch(keys, values, timestamps, None, rows) if batch is None else batch.expand(rows, keys, values)
-        )
         return replace(
-            out,
-            timestamps=Column(timestamps),
+            batch.expand(rows, keys, values),
+            timestamps=Column([record.timestamp for record in records]),
             headers=headers if any(headers) else None,
             olds=Column(olds) if self.send_old else None,
         )

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.errors import SerdeError
-from millstream.processors.batch import Batch, concatenate
+from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.processors.operator import Operator, OperatorContext
-from millstream.processors.record_cache import PendingUpdates
+from millstream.processors.record_cache import last_of_each
 from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Cell, CellStore, Frozen
 from millstream.state.stores.versioned import VersionedKeyValueStore
@@ -24,7 +24,7 @@ from millstream.state.stores.versioned import VersionedKeyValueStore
 class Updates:
     """The updates that one batch makes to a table: parallel columns, one row per update."""
 
-    __slots__ = ("key_bytes", "news", "olds", "rows", "timestamps")
+    __slots__ = ("failed", "key_bytes", "news", "olds", "rows", "timestamps")
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -32,6 +32,8 @@ class Updates:
         self.news: list[Any] = []
         self.olds: list[Any] = []
         self.timestamps: list[int] = []
+        self.failed: list[int] = []
+        """Rows on which a function of the user's failed."""
 
     def add(self, row: int, key: bytes, new: Any, old: Any, timestamp: int) -> None:
         """Row `row` of the batch set `key`, which had the value `old`, to `new`."""
@@ -47,7 +49,7 @@ class Updates:
 
     def keep_at(self, places: Sequence[int]) -> None:
         """Forget the updates at all other places."""
-        for name in self.__slots__:
+        for name in ("key_bytes", "news", "olds", "rows", "timestamps"):
             column = getattr(self, name)
             setattr(self, name, [column[place] for place in places])
 
@@ -132,7 +134,7 @@ class TableOperator(Operator):
         held = self.cache.take()
         if not held:
             return None
-        data, batch = _last_of_each(held)
+        data, batch = last_of_each(held)
         batch = replace(batch, keys=self.table_keys(data, batch.keys))
         olds: list[Any] | None = None
         if self.send_old or None in batch.values:
@@ -204,15 +206,6 @@ class TableOperator(Operator):
         held = batch if rows == list(range(len(batch))) else batch.take(rows)
         held = replace(held, values=Column(news), timestamps=Column(timestamps), olds=None, order=None)
         self.cache.hold((keys, held))
-
-
-def _last_of_each(updates: Sequence[PendingUpdates]) -> PendingUpdates:
-    """The last update of each key, in the order of these last updates."""
-    if len(updates) == 1:
-        return updates[0]
-    keys = [key for data, _ in updates for key in data]
-    last = sorted(dict(zip(keys, range(len(keys)), strict=True)).values())
-    return [keys[row] for row in last], concatenate([batch for _, batch in updates]).take(last)
 
 
 def drop_null_keys(context: OperatorContext, batch: Batch) -> Batch:

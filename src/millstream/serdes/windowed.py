@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, overload
 
 from millstream.record import MAX_TIME, Window, Windowed
 from millstream.serdes.api import BaseSerde, Serde, bind, of, require_bytes, serde_name, wrong_type
@@ -22,6 +22,9 @@ _END_START = struct.Struct(">qq")
 
 class TimeWindowedSerde(BaseSerde[Windowed[K]]):
     """A key and its time window; all windows have one size."""
+
+    window_bytes: ClassVar[int] = 8
+    """So many bytes stand behind those of the key."""
 
     def __init__(self, inner: Serde[K], window_size_ms: int) -> None:
         of(inner)
@@ -60,6 +63,9 @@ class TimeWindowedSerde(BaseSerde[Windowed[K]]):
 
 class SessionWindowedSerde(BaseSerde[Windowed[K]]):
     """A key and its session."""
+
+    window_bytes: ClassVar[int] = 16
+    """So many bytes stand behind those of the key."""
 
     def __init__(self, inner: Serde[K]) -> None:
         of(inner)

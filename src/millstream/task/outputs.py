@@ -8,10 +8,11 @@ from heapq import merge as merge_sorted
 from typing import Any
 
 from millstream.errors import ProductionError
+from millstream.log.partitioner import partition_for_key, partitions_for_keys
 from millstream.processors.batch import Batch, OrderKey
-from millstream.processors.columns.column import Column
+from millstream.processors.columns.column import Column, are_few
 from millstream.record import Headers
-from millstream.serdes import ColumnError, Serde, serde_failure
+from millstream.serdes import ColumnError, Serde, SessionWindowedSerde, TimeWindowedSerde, serde_failure
 from millstream.serdes import serialize_column as serialize
 from millstream.task.change_codec import encode_change
 from millstream.task.column_codec import encoded
@@ -84,6 +85,7 @@ class Sink:
         partitions_of: Callable[[str], int],
         *,
         combines: bool = True,
+        is_internal: Callable[[str], bool] = lambda _topic: False,
     ) -> None:
         self._node = node
         self._book = book
@@ -93,6 +95,7 @@ class Sink:
         self._context_of = context_of
         self._partitions_of = partitions_of
         self._combines = combines
+        self._is_internal = is_internal
 
     def write(self, batch: Batch) -> None:
         """Take the rows in."""
@@ -139,7 +142,9 @@ class Sink:
         values = self._values(topic, value_serde, batch)
         if combine is not None:
             values = mark_single(values)
-        return _Rows(batch, keys, values, self._partitions(topic, batch))
+        if self._node.partitioner is None:
+            return _Rows(batch, keys, values, self._partitions_of_windows(topic, key_serde, keys))
+        return _Rows(batch, keys, values, self._partitions(topic, self._node.partitioner, batch))
 
     def _without_bad_rows(
         self, topic: str, key_serde: Serde[Any], value_serde: Serde[Any], batch: Batch
@@ -175,10 +180,20 @@ class Sink:
             error.__cause__ = bad.cause
             raise _BadRowError(bad.index, error) from bad.cause
 
-    def _partitions(self, topic: str, batch: Batch) -> list[int | None] | None:
-        partitioner = self._node.partitioner
-        if partitioner is None:
+    def _partitions_of_windows(self, topic: str, serde: Serde[Any], keys: Column) -> list[int | None] | None:
+        """All windows of a key go where the key itself would go, as in Kafka, but not in a repartition."""
+        if not isinstance(serde, TimeWindowedSerde | SessionWindowedSerde) or self._is_internal(topic):
             return None
+        count = self._partitions_of(topic)
+        if count == 1:
+            return None
+        plain = [None if key is None else key[: -serde.window_bytes] for key in keys]
+        if are_few(len(plain)):  # a column's hash takes milliseconds, however short it is
+            return [None if key is None else partition_for_key(key, count) for key in plain]
+        chosen = partitions_for_keys(plain, count, null_keys_to=count).to_list()
+        return [None if partition == count else partition for partition in chosen]
+
+    def _partitions(self, topic: str, partitioner: Any, batch: Batch) -> list[int | None]:
         count = self._partitions_of(topic)
         chosen: list[int | None] = []
         for row in range(len(batch)):

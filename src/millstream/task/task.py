@@ -47,7 +47,7 @@ class TaskState:
     stream_time: int = UNKNOWN_TIME
     partition_times: Mapping[tuple[str, int], int] = field(default_factory=dict)
     punctuations: Mapping[ScheduleKey, int] = field(default_factory=dict)
-    operator_times: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    operator_times: Mapping[str, tuple[int, int, int, int]] = field(default_factory=dict)
     """Per operator of windows, the fields of its `OperatorTimes`."""
 
 
@@ -270,9 +270,9 @@ class Task:
 
         return start_again
 
-    def _remembered_times(self) -> dict[str, tuple[int, int, int]]:
+    def _remembered_times(self) -> dict[str, tuple[int, int, int, int]]:
         return {
-            node: (times.observed, times.emitted, times.active)
+            node: (times.observed, times.emitted, times.active, times.open_until)
             for node, times in sorted(self._operator_times.items())
             if times != OperatorTimes()
         }
@@ -332,6 +332,7 @@ class Task:
             self._sink_context,
             self._environment.partitions_of,
             combines=self._environment.combines,
+            is_internal=self._environment.is_internal,
         )
 
     def _sink_context(self, batch: Batch, row: int) -> SinkContext:
@@ -375,5 +376,5 @@ class Task:
         )
 
 
-def _operator_times(kept: Mapping[str, tuple[int, int, int]]) -> dict[str, OperatorTimes]:
+def _operator_times(kept: Mapping[str, tuple[int, int, int, int]]) -> dict[str, OperatorTimes]:
     return {node: OperatorTimes(*times) for node, times in kept.items()}

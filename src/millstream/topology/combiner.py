@@ -24,8 +24,6 @@ from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.topology.graph import TopologyGraph
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode
 
-__all__ = ["with_combiners"]
-
 
 def with_combiners(graph: TopologyGraph, groups: list[list[str]]) -> dict[str, Node]:
     """The sinks and sources of repartitions that may carry combined rows, by name, told so."""

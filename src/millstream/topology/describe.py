@@ -2,16 +2,18 @@
 
 Within a sub-topology Kafka sorts nodes by the size of what hangs below them, largest first, then by
 name. Successors and predecessors are sorted by the sizes known *while the description is being built*,
-so the order in which nodes are connected shows in the text; it is repeated here.
+so the order in which nodes are connected shows in the text, and the shape of the trees that keep them; both
+are repeated here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from millstream.topology.graph import TopologyGraph
 from millstream.topology.grouping import node_groups
-from millstream.topology.java_order import hash_order
+from millstream.topology.java_order import TreeSet, hash_order
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
@@ -30,8 +32,8 @@ def describe(graph: TopologyGraph) -> str:
 class _Described:
     node: Node
     size: int = 1
-    predecessors: list[_Described] = field(default_factory=list)
-    successors: list[_Described] = field(default_factory=list)
+    predecessors: TreeSet[_Described] = field(default_factory=lambda: TreeSet(_rank))
+    successors: TreeSet[_Described] = field(default_factory=lambda: TreeSet(_rank))
 
     def grow(self, delta: int) -> None:
         self.size += delta
@@ -44,8 +46,8 @@ def _subtopology(graph: TopologyGraph, number: int, names: list[str]) -> str:
     for one in described.values():
         for parent_name in one.node.parents:
             parent = described[parent_name]
-            _insert(one.predecessors, parent)
-            _insert(parent.successors, one)
+            one.predecessors.add(parent)
+            parent.successors.add(one)
             parent.grow(one.size)
     ordered = sorted(described.values(), key=_rank)
     nodes = "".join(f"    {_node(one)}\n" for one in ordered)
@@ -78,17 +80,9 @@ def _node(one: _Described) -> str:
     return f"Processor: {node.name} (stores: [{stores}])\n      --> {after}\n      <-- {before}"
 
 
-def _names(nodes: list[_Described]) -> str:
+def _names(nodes: Iterable[_Described]) -> str:
     return ", ".join(one.node.name for one in nodes) or "none"
 
 
 def _rank(one: _Described) -> tuple[int, str]:
     return (-one.size, one.node.name)
-
-
-def _insert(ordered: list[_Described], new: _Described) -> None:
-    """Insert by today's sizes. Earlier insertions are not sorted again, as in a tree set."""
-    position = 0
-    while position < len(ordered) and _rank(ordered[position]) < _rank(new):
-        position += 1
-    ordered.insert(position, new)

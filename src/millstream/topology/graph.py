@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from millstream.state.specs import StoreBuilder
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
-__all__ = ["TopologyGraph"]
-
 
 @dataclass(slots=True)
 class TopologyGraph:

@@ -12,8 +12,6 @@ from typing import Final
 
 from millstream.processors.aggregations.aggregation import Aggregation
 
-__all__ = ["CHAINED", "CHAIN_TAIL", "COLUMNAR", "PLAIN", "PROCESSOR", "ChainingStrategy", "OperatorSpec"]
-
 
 class ChainingStrategy(Enum):
     """Whether an operator may run in one pass with those around it: see `processors.operator_chain`."""

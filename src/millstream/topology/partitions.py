@@ -29,11 +29,10 @@ def check_explicit_counts(graph: TopologyGraph, plan: Plan) -> None:
                 for node in graph.nodes.values()
                 if isinstance(node, SinkNode) and node.topic in explicit
             ]
-            message = (
+            raise TopologyError(
                 "streams that are grouped or joined together ask for different numbers of partitions."
                 f"{''.join(sites)}\n  Remedy: give them the same number, or none."
             )
-            raise TopologyError(message)
 
 
 def partition_counts(plan: Plan, external: Mapping[str, int], kept: Mapping[str, int]) -> dict[str, int]:
@@ -57,12 +56,11 @@ def _check_inputs(sub: SubTopology, counts: Mapping[str, int]) -> None:
     for source in sub.sources:
         missing = [topic for topic in source.topics if topic not in counts]
         if missing:
-            message = (
+            raise TopologyError(
                 f"source {source.name!r} reads the topic {missing[0]!r}, which does not exist.\n"
                 f"  at {source.site}\n"
                 f"  Remedy: create it first; topics are: {', '.join(sorted(counts)) or 'none'}."
             )
-            raise TopologyError(message)
 
 
 def _equalise(plan: Plan, group: frozenset[str], counts: dict[str, int], external: Mapping[str, int]) -> None:
@@ -72,12 +70,11 @@ def _equalise(plan: Plan, group: frozenset[str], counts: dict[str, int], externa
         if (count := external.get(topic) or plan.repartition_topics.get(topic)) is not None
     }
     if len(set(fixed.values())) > 1:
-        message = (
+        raise TopologyError(
             "topics that are grouped or joined together differ in their number of partitions: "
             + ", ".join(f"{topic} has {count}" for topic, count in sorted(fixed.items()))
             + ".\n  Remedy: repartition() one of the streams to the number of the others."
         )
-        raise TopologyError(message)
     known = [counts[topic] for topic in group if topic in counts]
     wanted = next(iter(fixed.values()), None) or max(known, default=None)
     if wanted is not None:

@@ -16,8 +16,6 @@ from millstream.serdes.descriptor import SerdeDescriptor, describe
 from millstream.state.specs import StoreBuilder
 from millstream.topology.plan import Plan
 
-__all__ = ["KeyValueTypes", "StoredTypes", "stored_types", "types_of"]
-
 
 class KeyValueTypes(msgspec.Struct, frozen=True, omit_defaults=True):
     """The serdes of a store or topic."""

@@ -394,17 +394,15 @@ def operator_of(
 ) -> Callable[[], Operator]:
     """Makes the operator that runs what the supplier supplies."""
     if not callable(supplier):
-        message = (
+        raise TopologyError(
             f"{supplier!r} is not a supplier. Each task needs a processor of its own: pass the class, or a "
             "function that makes a new instance, not an instance"
         )
-        raise TopologyError(message)
     if supplier() is supplier():
-        message = (
+        raise TopologyError(
             f"{supplier!r} supplies the same processor twice. Each task needs one of its own: return a new "
             "instance each time"
         )
-        raise TopologyError(message)
     return partial(_run_user_processor, supplier)
 
 

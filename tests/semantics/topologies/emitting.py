@@ -23,7 +23,7 @@ from millstream import (
 IN_TENS = in_windows(10)
 ON_CLOSE = EmitStrategy.on_window_close()
 
-COUNTED = {
+COUNTED: dict[str, TimeWindows | SlidingWindows] = {
     "emit_tumbling_at_its_end": TimeWindows(10),
     "emit_tumbling_when_grace_is_over": TimeWindows(10, grace=5),
     "emit_tumbling_several_at_once": TimeWindows(10, grace=20),
@@ -52,6 +52,7 @@ SESSIONS = {
     "emit_session_when_grace_is_over": SessionWindows(5, grace=3),
     "emit_session_merged_before_it_closes": SessionWindows(5, grace=20),
     "emit_session_of_several_keys": SessionWindows(5),
+    "emit_session_closed_by_another_key": SessionWindows(5),
     "emit_session_random": SessionWindows(5),
     "emit_session_random_with_grace": SessionWindows(5, grace=10),
 }
@@ -169,3 +170,15 @@ def emit_aggregate_with_tombstones_random(b: StreamsBuilder) -> None:
         store=number_windows("sums", KEEP, caching=False),
     )
     sums.to_stream().to("out")
+
+
+@dsl
+def emit_minutes_random(b: StreamsBuilder) -> None:
+    windowed = _windowed(b, TimeWindows(60_000, advance=30_000, grace=30_000))
+    windowed.count(store=number_windows("counts", 10_000_000)).to_stream().to("out")
+
+
+@dsl
+def emit_session_minutes_random(b: StreamsBuilder) -> None:
+    windowed = _in_sessions(b, SessionWindows(30_000, grace=60_000))
+    windowed.count(store=number_windows("counts", 10_000_000)).to_stream().to("out")

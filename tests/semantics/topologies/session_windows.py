@@ -315,3 +315,21 @@ def session_aggregate_with_tombstones_random(b: StreamsBuilder) -> None:
 @dsl
 def session_aggregate_with_tombstones_uncached_random(b: StreamsBuilder) -> None:
     _sum_until_seven(b, number_windows("sums", KEEP, caching=False)).to_stream().to("out")
+
+
+@dsl
+def session_minutes_random(b: StreamsBuilder) -> None:
+    windowed = grouped(b).windowed_by(SessionWindows(30_000, grace=60_000))
+    windowed.count(store=number_windows("counts", 10_000_000)).to_stream().to("out")
+
+
+@dsl
+def session_minutes_uncached_random(b: StreamsBuilder) -> None:
+    windowed = grouped(b).windowed_by(SessionWindows(30_000, grace=60_000))
+    windowed.count(store=number_windows("counts", caching=False)).to_stream().to("out")
+
+
+@dsl
+def session_default_retention_uncached_random(b: StreamsBuilder) -> None:
+    windowed = grouped(b).windowed_by(SessionWindows(5, grace=8))
+    windowed.count(store=number_windows("counts", caching=False)).to_stream().to("out")

@@ -139,3 +139,15 @@ def sliding_reduce_uncached_random(b: StreamsBuilder) -> None:
 def sliding_sum_random(b: StreamsBuilder) -> None:
     windowed = grouped(b).windowed_by(SlidingWindows(10, grace=5))
     windowed.sum(store=number_windows("sums", KEEP)).to_stream().to("out")
+
+
+@dsl
+def sliding_minutes_random(b: StreamsBuilder) -> None:
+    windowed = grouped(b).windowed_by(SlidingWindows(60_000, grace=30_000))
+    windowed.count(store=number_windows("counts", 10_000_000)).to_stream().to("out")
+
+
+@dsl
+def sliding_default_retention_uncached_random(b: StreamsBuilder) -> None:
+    windowed = grouped(b).windowed_by(SlidingWindows(10, grace=5))
+    windowed.count(store=number_windows("counts", caching=False)).to_stream().to("out")

@@ -21,7 +21,7 @@ from millstream import (
 IN_TENS = in_windows(10)
 UNTIL_CLOSED = Suppressed.until_window_closes()
 
-CLOSING = {
+CLOSING: dict[str, TimeWindows | SlidingWindows] = {
     "suppress_until_tumbling_closes": TimeWindows(10),
     "suppress_until_grace_is_over": TimeWindows(10, grace=5),
     "suppress_until_hopping_closes": TimeWindows(10, advance=5, grace=2),
@@ -230,7 +230,18 @@ def suppress_windows_three_records_random(b: StreamsBuilder) -> None:
 
 
 @dsl
-def suppress_then_filter_random(b: StreamsBuilder) -> None:
+def suppress_then_map_values_random(b: StreamsBuilder) -> None:
     suppressed = number_table(b, "in", "store").suppress(Suppressed.until_time_limit(8))
-    tens = suppressed.filter(lambda k, v: v > 3).map_values(lambda v: v * 10)
-    tens.to_stream().to("out", **NUMBERS)
+    suppressed.map_values(lambda v: v * 10).to_stream().to("out", **NUMBERS)
+
+
+@dsl
+def suppress_then_filter_random(b: StreamsBuilder) -> None:
+    many = _closed(b, TimeWindows(10, grace=5)).filter(lambda k, v: v > 2)
+    many.to_stream().to("out", key=IN_TENS, value=serdes.int64)
+
+
+@dsl
+def suppress_then_plain_map_values(b: StreamsBuilder) -> None:
+    suppressed = number_table(b, "in", "store").suppress(Suppressed.until_time_limit(5))
+    suppressed.map_values(lambda v: v * 10).to_stream().to("out", **NUMBERS)

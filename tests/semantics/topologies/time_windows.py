@@ -297,7 +297,7 @@ def window_filter(b: StreamsBuilder) -> None:
 
 @dsl
 def window_map_values_with_key(b: StreamsBuilder) -> None:
-    texts = _counts(b).map_values(lambda k, v: f"{k.key}{k.window.start}={v}")
+    texts = _counts(b).map_values_with_key(lambda k, v: f"{k.key}{k.window.start}={v}")
     texts.to_stream().to("out", key=IN_TENS, value=serdes.string)
 
 
@@ -409,3 +409,14 @@ def window_table_group_by_random(b: StreamsBuilder) -> None:
         lambda agg, v: agg + v, lambda agg, v: agg - v, store=number_store("totals")
     )
     totals.to_stream().to("out")
+
+
+@dsl
+def window_minutes_random(b: StreamsBuilder) -> None:
+    counted(b, TimeWindows(60_000, advance=20_000, grace=30_000)).to_stream().to("out")
+
+
+@dsl
+def window_minutes_uncached_random(b: StreamsBuilder) -> None:
+    windowed = grouped(b).windowed_by(TimeWindows(60_000, grace=45_000))
+    windowed.count(store=number_windows("counts", 200_000, caching=False)).to_stream().to("out")

@@ -9,7 +9,7 @@ from tests.semantics.registry import case, dsl
 from tests.semantics.shapes import NUMBERS, WORDS, each, number_store
 from tests.semantics.window_shapes import number_windows
 
-from millstream import KStream, StreamsBuilder, TimeWindows, timestamps
+from millstream import KStream, ProcessorContext, Record, StreamsBuilder, TimeWindows, timestamps
 from millstream.timestamps import TimestampExtractor
 
 
@@ -24,7 +24,8 @@ def _value_before(record: Any, partition_time: int) -> int:
 
 
 def _never_backwards(record: Any, partition_time: int) -> int:
-    return max(record.timestamp, partition_time)
+    time: int = record.timestamp
+    return max(time, partition_time)
 
 
 def _raising(record: Any, partition_time: int) -> int:
@@ -86,8 +87,10 @@ def timestamp_use_partition_time_of_each_topic(b: StreamsBuilder) -> None:
 
 @dsl
 def timestamp_wall_clock_ignores_the_records(b: StreamsBuilder) -> None:
-    timeless = each(lambda context, record: context.forward(record.with_timestamp(1)))
-    _stream(b, timestamps.wall_clock_timestamp).process(timeless).to("out", **NUMBERS)
+    def timeless(context: ProcessorContext[str, int], record: Record[str, int]) -> None:
+        context.forward(record.with_timestamp(1))
+
+    _stream(b, timestamps.wall_clock_timestamp).process(each(timeless)).to("out", **NUMBERS)
 
 
 @dsl

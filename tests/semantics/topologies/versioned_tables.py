@@ -18,7 +18,9 @@ HISTORY_OF_TABLES = {
     "versioned_table_equal_timestamps": 100,
     "versioned_table_tombstones": 100,
     "versioned_table_near_zero": 100,
+    "versioned_table_latest_outlives_history": 10,
     "versioned_table_random": 15,
+    "versioned_table_minutes_random": 100_000,
 }
 
 HISTORY_OF_COUNTS = {
@@ -109,7 +111,7 @@ def versioned_table_map_values_with_versioned_store(b: StreamsBuilder) -> None:
 
 @dsl
 def versioned_table_chain(b: StreamsBuilder) -> None:
-    texts = _table(b).filter(lambda k, v: v > 2).map_values(lambda k, v: f"{k}{v}")
+    texts = _table(b).filter(lambda k, v: v > 2).map_values_with_key(lambda k, v: f"{k}{v}")
     texts.filter_not(lambda k, v: v == "a7").to_stream().to("out", **WORDS)
 
 

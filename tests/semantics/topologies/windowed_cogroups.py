@@ -20,8 +20,8 @@ from millstream import (
     serdes,
 )
 
-IN_WINDOWS = {
-    "windowed_cogroup": (TimeWindows(10), word_windows("all")),
+IN_WINDOWS: dict[str, tuple[TimeWindows | SlidingWindows, Store]] = {
+    "windowed_cogroup": (TimeWindows(10), word_windows("all", KEEP)),
     "windowed_cogroup_with_grace": (TimeWindows(10, grace=5), word_windows("all", KEEP)),
     "windowed_cogroup_uncached": (
         TimeWindows(10, advance=5, grace=5),
@@ -87,18 +87,19 @@ _register()
 def windowed_cogroup_of_one(b: StreamsBuilder) -> None:
     cogrouped: CogroupedKStream[str, str] = words(b, "words").group_by_key(**WORDS).cogroup(_append)
     windowed = cogrouped.windowed_by(TimeWindows(10))
-    windowed.aggregate(lambda: "", store=word_windows("all")).to_stream().to("out")
+    windowed.aggregate(lambda: "", store=word_windows("all", KEEP)).to_stream().to("out")
 
 
 @dsl
 def windowed_cogroup_named(b: StreamsBuilder) -> None:
     windowed = _both(b).windowed_by(TimeWindows(10))
-    windowed.aggregate(lambda: "", name="together", store=word_windows("all")).to_stream().to("out")
+    windowed.aggregate(lambda: "", name="together", store=word_windows("all", KEEP)).to_stream().to("out")
 
 
 @dsl
 def windowed_cogroup_unnamed_store(b: StreamsBuilder) -> None:
-    table = _both(b).windowed_by(TimeWindows(10)).aggregate(lambda: "", **WORDS)
+    store = Store(**WORDS, retention=KEEP)
+    table = _both(b).windowed_by(TimeWindows(10)).aggregate(lambda: "", store=store)
     table.to_stream().to("out", key=in_windows(10), value=serdes.string)
 
 
@@ -108,7 +109,7 @@ def windowed_cogroup_of_rekeyed_streams(b: StreamsBuilder) -> None:
     by_number = numbers(b, "numbers").group_by(lambda k, v: f"w{text(v)}", **NUMBERS, name="by-number")
     cogrouped: CogroupedKStream[str, str] = by_word.cogroup(_append)
     windowed = cogrouped.cogroup(by_number, _append).windowed_by(TimeWindows(10))
-    windowed.aggregate(lambda: "", store=word_windows("all")).to_stream().to("out")
+    windowed.aggregate(lambda: "", store=word_windows("all", KEEP)).to_stream().to("out")
 
 
 @dsl

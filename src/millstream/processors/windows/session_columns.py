@@ -22,10 +22,10 @@ from millstream.processors.aggregations.column_form import ColumnForm
 from millstream.processors.aggregations.column_groups import FAILURES, plain_rows
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
-from millstream.record import Window, Windowed
 from millstream.serdes import deserialize_column
-from millstream.serdes.columns import CannotError, codec_to_write
+from millstream.serdes.columns import CannotError, codec_to_write, learn
 from millstream.serdes.columns.primitive_codecs import big_endian
+from millstream.serdes.windowed import of_record
 from millstream.state.stores.session import SessionRow
 
 if TYPE_CHECKING:
@@ -80,13 +80,14 @@ class _Found:
         made = self.sessions.with_columns(value=self.values, is_made=pl.lit(value=True))
         updates = pl.concat([gone, made.select(gone.columns)]).sort("row", "is_made", "end")
         changed = batch.take(Column.of_series(updates["row"]))
-        ends = updates["end"].to_list()
-        windows = map(Window, updates["start"].to_list(), ends)
+        keys = updates.select(
+            pl.struct(pl.lit(changed.keys.series()).alias("key"), "start", "end")
+        ).to_series()
         held = replace(
             changed,
-            keys=Column(list(map(Windowed, changed.keys.rows(), windows))),
+            keys=Column.of_series(keys, of_record),
             values=Column.of_series(updates["value"]),
-            timestamps=Column(ends),
+            timestamps=Column.of_series(updates["end"]),
             olds=None,
             order=None,
         )
@@ -245,7 +246,9 @@ def _encoded(table: SessionAggregation, values: pl.Series) -> pl.Series:
     codec = codec_to_write(table.store.value_serde, values.dtype)
     if codec is None:
         raise CannotError(f"{values.dtype} into a store of other values")
-    return codec.encode(values)
+    encoded = codec.encode(values)
+    learn(table.store.value_serde, values.dtype)
+    return encoded
 
 
 def _cell_keys(sessions: pl.DataFrame) -> pl.Series:

@@ -20,9 +20,18 @@ from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, are_many
+from millstream.processors.idle_clock import IdleClock
 from millstream.processors.operator import OperatorContext
+from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.processors.table import Updates, drop_null_keys, drop_nulls
-from millstream.processors.windows.session_rows import Merger, Session, SessionRows, SessionRules, Update
+from millstream.processors.windows.session_rows import (
+    CLOSING_ORDER,
+    Merger,
+    Session,
+    SessionRows,
+    SessionRules,
+    Update,
+)
 from millstream.record import Window, Windowed
 from millstream.serdes import ColumnError
 from millstream.state.stores.cell_store import Cell, Frozen
@@ -49,11 +58,13 @@ class SessionAggregation(KeyedAggregation):
         caching: bool,
         send_old: bool,
         on_close: bool,
+        after_idle_ms: int | None = None,
     ) -> None:
         super().__init__(store, aggregation, caching=caching and not on_close, send_old=send_old)
         self.windows = windows
         self.merger = merger
         self.on_close = on_close
+        self.after_idle_ms = after_idle_ms
         self._gone: set[tuple[bytes, int, int]] = set()
         """Sessions whose tombstones wait for the flush."""
 
@@ -68,6 +79,7 @@ class SessionAggregation(KeyedAggregation):
             freeze=self.store.frozen,
             thaw=self.store.thawed,
         )
+        self._clock = IdleClock(context, self.after_idle_ms)
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
@@ -97,6 +109,7 @@ class SessionAggregation(KeyedAggregation):
         if done.late:
             self.context.late(batch, done.late)
         if self.on_close:
+            self._clock.records_came(batch.timestamps.largest(UNKNOWN_TIME) + self.rules.open_ms + 1)
             return self._closed(batch, done.closed)
         if self.caching:
             self._hold(batch, last)
@@ -110,9 +123,24 @@ class SessionAggregation(KeyedAggregation):
         return fold_in_columns(self, batch)
 
     def flush(self) -> Batch | None:
-        """See `Operator.flush`."""
+        """See `Operator.flush`: on close, sessions also close by the clock, if no records came."""
         self._gone.clear()
-        return super().flush()
+        tick = self._clock.moves(is_open=self.waits_for_clock)
+        if tick is None:
+            return super().flush()
+        times = self.context.times
+        close_time = max(times.emitted, times.observed - self.rules.open_ms)
+        ended = [
+            Session(key, start, end, Frozen(data), was_stored=True)
+            for key, end, start, data in self.store.ended(max(times.emitted, 0), close_time - 1)
+        ]
+        times.emitted = close_time
+        return self._closed(tick, [(0, session) for session in sorted(ended, key=CLOSING_ORDER)])
+
+    @property
+    def waits_for_clock(self) -> bool:
+        """See `Operator.waits_for_clock`."""
+        return self._clock.waits
 
     def _folded(self, batch: Batch, keys: list[bytes], rules: SessionRules) -> SessionRows:
         times, gap = self.context.times, self.windows.gap_ms

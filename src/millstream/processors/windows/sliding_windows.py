@@ -40,9 +40,11 @@ class SlidingWindowAggregation(WindowedTable):
         caching: bool,
         send_old: bool,
         on_close: bool,
+        after_idle_ms: int | None = None,
     ) -> None:
         # Both ends are inclusive: a window takes records at the very time of its end and grace.
-        closes = CloseRule(windows.difference_ms, windows.grace_ms + 1) if on_close else None
+        rule = CloseRule(windows.difference_ms, windows.grace_ms + 1, after_idle_ms=after_idle_ms)
+        closes = rule if on_close else None
         super().__init__(store, aggregation, closes, caching=caching, send_old=send_old)
         self.windows = windows
 
@@ -61,7 +63,8 @@ class SlidingWindowAggregation(WindowedTable):
         updates.rows = list(range(len(updates.rows)))
         times = self.context.times
         stream_times = batch.timestamps.running_maximum(times.observed)
-        emitted = self.emit(batch, expanded, updates, rows.cells, stream_times)
+        failed = sorted(set(range(len(batch))).difference(rows.done))
+        emitted = self.emit(batch, expanded, updates, rows.cells, stream_times, failed)
         times.observed = stream_times.largest(times.observed)
         return emitted
 
@@ -97,6 +100,8 @@ class _SlidingRows:
         self.cells: dict[bytes, Cell] = {}
         """What is to be written."""
         self.late: list[int] = []
+        self.done: list[int] = []
+        """Rows on which nothing failed."""
         self._table = table
         self._batch = batch
         self._data = data
@@ -120,6 +125,7 @@ class _SlidingRows:
             self._fold_early(row, timestamp, self._keys[self._data[row]])
         else:
             self._fold_usual(row, timestamp, self._keys[self._data[row]])
+        self.done.append(row)
 
     def _fold_usual(self, row: int, timestamp: int, windows: _KeyWindows) -> None:
         """From the latest window on: all that contain the record, and one before it at most."""
@@ -176,7 +182,7 @@ class _SlidingRows:
         self._update(row, windows, 0, first)
 
     def _visible(self, windows: _KeyWindows, first: int, last: int) -> list[int]:
-        return windows.between(max(first, self._store_time - self._table.store.retention_ms + 1), last)
+        return windows.between(max(first, self._table.store.gone_until(self._store_time) + 1), last)
 
     def _update(
         self, row: int, windows: _KeyWindows, start: int, cell: Cell, *, is_new: bool = False

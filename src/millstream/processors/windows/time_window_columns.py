@@ -40,8 +40,17 @@ class ColumnTimeWindowAggregation(TimeWindowAggregation):
         caching: bool,
         send_old: bool,
         on_close: bool,
+        after_idle_ms: int | None = None,
     ) -> None:
-        super().__init__(store, windows, aggregation, caching=caching, send_old=send_old, on_close=on_close)
+        super().__init__(
+            store,
+            windows,
+            aggregation,
+            caching=caching,
+            send_old=send_old,
+            on_close=on_close,
+            after_idle_ms=after_idle_ms,
+        )
         self._declared = declared
         self._of = None if of is None else Evaluation({"value": of}, declared)
         self._on_close = on_close

@@ -38,11 +38,12 @@ class TimeWindowAggregation(WindowedTable):
         caching: bool,
         send_old: bool,
         on_close: bool,
+        after_idle_ms: int | None = None,
     ) -> None:
         closes: CloseRule | None = None
         if on_close:
             assert isinstance(windows, TimeWindows)  # an unlimited window never closes
-            closes = CloseRule(windows.size_ms, windows.grace_ms, windows.advance_ms)
+            closes = CloseRule(windows.size_ms, windows.grace_ms, windows.advance_ms, after_idle_ms)
         super().__init__(store, aggregation, closes, caching=caching, send_old=send_old)
         self.windows = windows
 
@@ -106,4 +107,5 @@ class TimeWindowAggregation(WindowedTable):
                 return None
             self.context.fell_back("partials", len(by_cell))
         updates, expanded, changed = self.folded(cells, expanded.in_rows(), rows)
-        return self.emit(batch, expanded, updates, changed, found.stream_times)
+        failed = [rows[row] for row in updates.failed]
+        return self.emit(batch, expanded, updates, changed, found.stream_times, failed)

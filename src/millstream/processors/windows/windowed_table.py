@@ -10,6 +10,9 @@ from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
+from millstream.processors.idle_clock import IdleClock
+from millstream.processors.operator import OperatorContext
+from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.processors.table import Updates
 from millstream.processors.windows.key_columns import windowed_keys
 from millstream.processors.windows.on_close import ClosedWindows, CloseRule
@@ -43,6 +46,25 @@ class WindowedTable(KeyedAggregation):
         super().__init__(store, aggregation, caching=caching, send_old=send_old)
         self._closes = closes
 
+    def open(self, context: OperatorContext) -> None:
+        """See `Operator.open`."""
+        super().open(context)
+        self._clock = IdleClock(context, None if self._closes is None else self._closes.after_idle_ms)
+
+    def flush(self) -> Batch | None:
+        """See `Operator.flush`: windows close by the clock, if no records came."""
+        tick = self._clock.moves(is_open=self.waits_for_clock)
+        if tick is None or self._closes is None:
+            return super().flush()
+        rows = range(len(tick))
+        closed = ClosedWindows(self.store, self._closes, self.context.times, rows, tick.timestamps)
+        return self._shown(closed.emitted(tick, {}))
+
+    @property
+    def waits_for_clock(self) -> bool:
+        """See `Operator.waits_for_clock`."""
+        return self._clock.waits
+
     @property
     def group_serde(self) -> Serde[Any]:
         """See `KeyedAggregation.group_serde`: rows are grouped by the keys of their cells."""
@@ -69,15 +91,18 @@ class WindowedTable(KeyedAggregation):
         updates: Updates,
         cells: Mapping[bytes, Cell],
         stream_times: Column,
+        failed: Sequence[int],
     ) -> Batch | None:
         """Write updates, and hand on what is emitted now: the updates, or the windows that have closed.
 
         The updates' rows are those of `expanded`, which has a row of the batch for each of its windows. The
-        stream times are the operator's after each row of the batch.
+        stream times are the operator's after each row of the batch. A row that failed closes nothing.
         """
         if self._closes is None:
             return self.write(expanded, updates, cells)
-        closed = ClosedWindows(self.store, self._closes, self.context.times, stream_times)
+        self._clock.records_came(self._closes.all_closed_at(batch.timestamps.largest(UNKNOWN_TIME)))
+        rows = sorted(set(range(len(batch))).difference(failed)) if failed else range(len(batch))
+        closed = ClosedWindows(self.store, self._closes, self.context.times, rows, stream_times)
         self.save(expanded, updates, cells)
         written = {cell: cells[cell] for cell in updates.key_bytes}
         return self._shown(closed.emitted(batch, written))

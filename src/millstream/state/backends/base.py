@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter, lt
 from pathlib import Path
 from typing import Final, Self, TypeAlias, TypeVar
@@ -367,7 +367,7 @@ def check_ascending(keys: Sequence[bytes]) -> None:
 
 
 def _next_limit(rows: list[Row]) -> int:
-    held = sum(len(key) + len(value) for key, value in rows)
+    held = sum(map(len, chain.from_iterable(rows)))
     return max(1, min(_LARGEST_PAGE_ROWS, 4 * len(rows), len(rows) * _PAGE_BYTES // (held + 1)))
 
 

@@ -38,8 +38,8 @@ _HEAD: Final = struct.Struct(">qBI")
 _MISSING: Final = 0xFFFFFFFF
 _HAS_VALUE: Final = 1
 _HAS_OLD: Final = 2
-_ROW_BYTES: Final = len(_RECORD) + _TIME.size + _NUMBER.size
-"""What the key of a row has besides the record's key."""
+_FIXED_BYTES: Final = len(_RECORD) + _TIME.size + _NUMBER.size + _HEAD.size
+"""What a row has besides the record's key, headers and values."""
 
 
 class EncodedRecord(NamedTuple):
@@ -74,8 +74,11 @@ class EncodedRecord(NamedTuple):
     @property
     def num_bytes(self) -> int:
         """How many bytes it takes."""
-        present = sum(_NUMBER.size + len(data) for data in (self.value, self.old_value) if data is not None)
-        size = _ROW_BYTES + len(self.key) + _HEAD.size + present
+        size = _FIXED_BYTES + len(self.key)
+        if self.value is not None:
+            size += _NUMBER.size + len(self.value)
+        if self.old_value is not None:
+            size += _NUMBER.size + len(self.old_value)
         for name, value in self.headers:
             size += 2 * _NUMBER.size + len(name.encode()) + len(value or b"")
         return size

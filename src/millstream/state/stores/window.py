@@ -13,6 +13,7 @@ from millstream.state.stores.cell_store import Cell, TimestampedStore
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.overlay import Overlay
 from millstream.state.stores.read_only import ReadOnlyWindowStore
+from millstream.state.stores.segments import UNKNOWN_TIME
 from millstream.state.stores.window_key_schema import WINDOW, RowsByKey, WindowedRow
 from millstream.state.stores.windowed_store import Direction, WindowedCellStore, WindowedStore
 from millstream.state.stores.written_columns import WrittenColumns
@@ -132,9 +133,17 @@ class TimestampedWindowStore(
     {b'ann\x00\x00\x00\x00\x00\x00\x00\x00': (1, 7)}
     >>> store.cells_of([b"ann", b"bob"], 0, 5)
     {b'ann': {0: (1, 7)}}
+    >>> store.gone_until(100)
+    0
     >>> [(store.start_of(cell), store.window_of(cell)) for cell in store.load_between(0, 5)]
     [(0, Window(start=0, end=10))]
     """
+
+    window_bytes = _START.size
+
+    def __init__(self, spec: StoreBuilder, overlay: Overlay, key: Serde[K], value: Serde[Any]) -> None:
+        super().__init__(spec, overlay, key, value)
+        self._caching = spec.caching
 
     @property
     def cell_key_serde(self) -> Serde[Any]:
@@ -210,12 +219,25 @@ class TimestampedWindowStore(
 
         Values that a user's function might change in place stay bytes: see `Frozen`.
         """
-        rows = list(self._rows_of_each(keys, first_start, last_start))
+        first = max(first_start, self.gone_until(self.observed_time) + 1)
+        last = min(last_start, self.observed_time)
+        rows = list(self._rows.of_each(self.overlay, self._segments(first, last), keys, first, last))
         frozen = self._frozen_cells([data for _, _, _, data in rows])
         found: dict[bytes, dict[int, tuple[Any, int]]] = {}
         for (key, start, _, _), cell in zip(rows, frozen, strict=True):
             found.setdefault(key, {})[start] = cell
         return found
+
+    def gone_until(self, observed: int) -> int:
+        """Windows that start then or before are gone for the table's operator, when a time was observed.
+
+        With caching they stay as long as their segment: the cache hides from the operator that they have
+        expired. Queries don't see them.
+        """
+        expired = observed - self.retention_ms
+        if self._caching:
+            expired = expired // self._note.interval_ms * self._note.interval_ms - 1
+        return max(expired, UNKNOWN_TIME)
 
     def _place(self, cell_key: bytes) -> tuple[bytes, tuple[int, int]]:
         return cell_key[: -_START.size], (self.start_of(cell_key), 0)

@@ -31,6 +31,8 @@ WINDOW: Final = struct.Struct(">qI")
 SESSION: Final = struct.Struct(">qq")
 _TIME: Final = struct.Struct(">Q")
 _HIGHEST: Final = {WINDOW.format: 2**32 - 1, SESSION.format: 2**63 - 1}
+_DENSE_FROM: Final = 4
+"""If one row of so many is wanted, it is cheaper to read all of them."""
 _ROW: Final = b"\0"
 _INDEX: Final = b"\1"
 
@@ -104,8 +106,12 @@ class RowsByKey:
         """See `Rows.of_each`."""
         wanted = set(keys)
         low, high = self._numbers.pack(first, 0), self._numbers.pack(last, self._highest) + b"\0"
-        starts = [segment + key for segment in segments for key in wanted]
-        rows = overlay.scan_ranges(disjoint([(start + low, start + high) for start in starts]))
+        if len(wanted) * len(segments) * _DENSE_FROM < overlay.committed.size().approximate_entries:
+            starts = [segment + key for segment in segments for key in wanted]
+            ranges = disjoint([(start + low, start + high) for start in starts])
+        else:  # all rows are read anyway
+            ranges = [(segment, end) for segment in segments if (end := after_prefix(segment)) is not None]
+        rows = overlay.scan_ranges(ranges)
         head = len(segments[0]) if segments else 0
         return self._wanted(rows, head, wanted, first, last)
 

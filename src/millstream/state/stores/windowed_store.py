@@ -6,13 +6,14 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import chain
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from millstream.serdes import Serde
 from millstream.state.specs import StoreBuilder
 from millstream.state.stores.cell_store import CellStore
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.segmented import SegmentedStore
+from millstream.state.stores.segments import UNKNOWN_TIME, segment_prefix
 from millstream.state.stores.window_key_schema import (
     KeyBounds,
     Rows,
@@ -26,6 +27,8 @@ from millstream.state.stores.written_columns import WrittenColumns
 __all__ = ["Direction", "WindowedCellStore", "WindowedStore"]
 
 K = TypeVar("K")
+
+_TIME: Final = struct.Struct(">q")
 
 
 class Direction(Enum):
@@ -106,6 +109,9 @@ class WindowedStore(SegmentedStore[K]):
 class WindowedCellStore(WindowedStore[K], CellStore[K]):
     """A store of cells by key and window. A cell that has expired is not there, and is not written."""
 
+    window_bytes: ClassVar[int]
+    """How many bytes at the end of a cell's key tell its window, the time of its row first."""
+
     def load_encoded(self, keys: list[bytes]) -> list[bytes | None]:
         """See `CellStore.load_encoded`."""
         return list(self._read(keys).values())
@@ -118,11 +124,15 @@ class WindowedCellStore(WindowedStore[K], CellStore[K]):
         """The bytes of the key alone, and the two numbers of the row."""
         raise NotImplementedError
 
+    def gone_until(self, observed: int) -> int:
+        """Cells of this time and before are not there any more, when a time has been observed."""
+        return max(observed - self.retention_ms, UNKNOWN_TIME)
+
     def _read(self, keys: Iterable[bytes]) -> Mapping[bytes, bytes | None]:
-        return self._by_cell(keys, self._expired_until(), super()._read)
+        return self._by_cell(keys, self.gone_until(self._note.observed), super()._read)
 
     def _read_committed(self, keys: Iterable[bytes]) -> Mapping[bytes, bytes | None]:
-        return self._by_cell(keys, self._expired_until_before(), super()._read_committed)
+        return self._by_cell(keys, self.gone_until(self._note_before.observed), super()._read_committed)
 
     def _by_cell(
         self,
@@ -131,22 +141,52 @@ class WindowedCellStore(WindowedStore[K], CellStore[K]):
         read: Callable[[Iterable[bytes]], Mapping[bytes, bytes | None]],
     ) -> dict[bytes, bytes | None]:
         found: dict[bytes, bytes | None] = dict.fromkeys(keys)
-        cells: dict[bytes, bytes] = {}
-        for cell_key in found:
-            key, numbers = self._place(cell_key)
-            if numbers[0] > expired:
-                cells[self._rows.row_key(self._segment(numbers[0]), key, numbers)] = cell_key
+        row_of, time_of = self._row_of(), self._time_of
+        cells = {
+            row_of(time, cell_key): cell_key for cell_key in found if (time := time_of(cell_key)) > expired
+        }
         found.update((cells[row], data) for row, data in read(cells).items())
         return found
 
     def _write(self, cells: Iterable[Entry]) -> None:
         entries: list[Entry] = []
+        row_of, time_of = self._row_of(), self._time_of
+        by_key = isinstance(self._rows, RowsByKey)
+        observed = self._note.observed
+        gone = self.gone_until(observed)
         for cell_key, data in cells:
-            key, numbers = self._place(cell_key)
-            time = self._checked_time(numbers[0], "the time of a window")
-            self._observe(time)
-            if time <= self._expired_until():
+            time = self._checked_time(time_of(cell_key), "the time of a window")
+            if time > observed:
+                observed = time
+                gone = self.gone_until(observed)
+            if time <= gone:
                 self.expired_puts += 1
+            elif by_key:
+                entries.append((row_of(time, cell_key), data))
             else:
+                key, numbers = self._place(cell_key)
                 entries += self._rows.entries(self._segment(time), key, numbers, data)
+        self._observe(observed)
         self.overlay.put_many(entries)
+
+    def _time_of(self, cell_key: bytes) -> int:
+        """The time of a cell's row."""
+        time: int = _TIME.unpack_from(cell_key, len(cell_key) - self.window_bytes)[0]
+        return time
+
+    def _row_of(self) -> Callable[[int, bytes], bytes]:
+        """A function from the time and the key of a cell to the key of its row."""
+        if not isinstance(self._rows, RowsByKey):
+            return lambda time, cell_key: self._rows.row_key(self._segment(time), *self._place(cell_key))
+        # Rows by key: the segment, the key of the cell, and of a window, that it is the first of its start.
+        interval, rest = self._note.interval_ms, bytes(self.numbers.size - self.window_bytes)
+        known: dict[int, bytes] = {}
+
+        def row_of(time: int, cell_key: bytes) -> bytes:
+            number = time // interval
+            segment = known.get(number)
+            if segment is None:
+                segment = known[number] = segment_prefix(number)
+            return segment + cell_key + rest
+
+        return row_of

@@ -22,8 +22,8 @@ import java.util.function.Consumer;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Named;
-import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.UnlimitedWindows;
 
@@ -60,7 +60,8 @@ final class EmitCases {
             at(inTens("emit_reduce", b -> grouped(b).windowedBy(tumbling(10, 5)).emitStrategy(ON_CLOSE)
                 .reduce((agg, v) -> agg * 10 + v, windows("digits", INT64, KEEP)).toStream().to("out")),
                 "a", 1, 11, 5, 14, 15, 8, 30),
-            at(inTens("emit_aggregate_returning_null", b -> grouped(b).windowedBy(tumbling(10, 0)).emitStrategy(ON_CLOSE)
+            at(inTens("emit_aggregate_returning_null", b -> grouped(b)
+                .windowedBy(tumbling(10, 0)).emitStrategy(ON_CLOSE)
                 .aggregate(() -> 0L, (k, v, agg) -> v % 3 == 0 ? null : agg + v, windows("sums", INT64, KEEP))
                 .toStream().to("out")),
                 "a", 1, 2, 3, 11, 21, 22, 31, 33, 40),
@@ -103,6 +104,9 @@ final class EmitCases {
             gaps("emit_session_of_several_keys", gap(5, 0))
                 .pipe("in", "b", 1L, 10).pipe("in", "a", 2L, 10).pipe("in", "a", 3L, 8).pipe("in", "c", 4L, 12)
                 .pipe("in", "b", 5L, 14).pipe("in", "d", 6L, 40).pipe("in", null, 7L, 99).pipe("in", "d", 8L, 50),
+            gaps("emit_session_closed_by_another_key", gap(5, 0))
+                .pipe("in", "a", 1L, 10).pipe("in", "b", 2L, 15).pipe("in", "b", 3L, 16).pipe("in", "c", 4L, 21)
+                .pipe("in", "c", 5L, 22),
             at(inGaps("emit_session_reduce", b -> grouped(b).windowedBy(gap(5, 0)).emitStrategy(ON_CLOSE)
                 .reduce((agg, v) -> agg + v, sessions("sums", INT64, KEEP)).toStream().to("out")),
                 "a", 10, 12, 20, 26, 40),
@@ -118,6 +122,13 @@ final class EmitCases {
             RandomInput.of(406, 60, 4, 20).pipe(slides("emit_sliding_random_with_grace", sliding(10, 8))),
             RandomInput.of(407, 80, 5, 25).pipe(gaps("emit_session_random", gap(5, 0))),
             RandomInput.of(408, 80, 5, 25).pipe(gaps("emit_session_random_with_grace", gap(5, 10))),
+            RandomInput.of(410, 80, 20_000, 120_000).pipe(dsl("emit_minutes_random", b -> grouped(b)
+                    .windowedBy(hopping(60_000, 30_000, 30_000)).emitStrategy(ON_CLOSE)
+                    .count(windows("counts", INT64, 10_000_000)).toStream().to("out"))
+                .input("in", STRING, INT64).output("out", inWindows(60_000), INT64)),
+            RandomInput.of(411, 80, 20_000, 120_000).pipe(inGaps("emit_session_minutes_random", b -> grouped(b)
+                .windowedBy(gap(30_000, 60_000)).emitStrategy(ON_CLOSE).count(sessions("counts", INT64, 10_000_000))
+                .toStream().to("out"))),
             RandomInput.of(409, 100, 4, 30).pipe(inTens("emit_aggregate_with_tombstones_random", b -> grouped(b)
                 .windowedBy(tumbling(10, 10)).emitStrategy(ON_CLOSE)
                 .aggregate(() -> 100L, (k, v, agg) -> v == null || v == 7 ? null : agg + v,

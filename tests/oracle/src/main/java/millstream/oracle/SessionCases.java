@@ -162,6 +162,13 @@ final class SessionCases {
                 .aggregate(() -> 0L, (k, v, agg) -> v == null || v == 7 ? null : sum(agg, v),
                     (k, one, other) -> sum(one, other), sessions("sums", INT64, KEEP).withCachingDisabled())
                 .toStream().to("out"))),
+            RandomInput.of(311, 80, 20_000, 120_000).pipe(numbersIn("session_minutes_random", b -> grouped(b)
+                .windowedBy(gap(30_000, 60_000)).count(sessions("counts", INT64, 10_000_000)).toStream().to("out"))),
+            RandomInput.of(312, 80, 20_000, 120_000).pipe(numbersIn("session_minutes_uncached_random", b -> grouped(b)
+                .windowedBy(gap(30_000, 60_000)).count(sessions("counts", INT64).withCachingDisabled())
+                .toStream().to("out"))),
+            RandomInput.of(313, 100, 5, 25).pipe(numbersIn("session_default_retention_uncached_random", b -> grouped(b)
+                .windowedBy(gap(5, 8)).count(sessions("counts", INT64).withCachingDisabled()).toStream().to("out"))),
             RandomInput.of(309, 80, 5, 25).pipe(dsl("session_table_group_by_random", b -> counted(b)
                     .groupBy((k, v) -> KeyValue.pair(k.key(), v), byNumber())
                     .reduce(Long::sum, (agg, v) -> agg - v, numberStore("totals")).toStream().to("out"))

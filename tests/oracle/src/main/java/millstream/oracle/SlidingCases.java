@@ -90,6 +90,13 @@ final class SlidingCases {
                 .windowedBy(sliding(10, 10)).reduce((agg, v) -> agg * 3 % 1009 + v,
                     windows("mixed", INT64, KEEP).withCachingDisabled())
                 .toStream().to("out"))),
+            RandomInput.of(209, 60, 20_000, 90_000).pipe(dsl("sliding_minutes_random", b -> grouped(b)
+                    .windowedBy(sliding(60_000, 30_000)).count(windows("counts", INT64, 10_000_000))
+                    .toStream().to("out"))
+                .input("in", STRING, INT64).output("out", inWindows(60_000), INT64)),
+            RandomInput.of(210, 80, 5, 25).pipe(numbersIn("sliding_default_retention_uncached_random", b -> grouped(b)
+                .windowedBy(sliding(10, 5)).count(windows("counts", INT64).withCachingDisabled())
+                .toStream().to("out"))),
             RandomInput.of(208, 60, 4, 20).withoutNulls().pipe(numbersIn("sliding_sum_random", b -> grouped(b)
                 .windowedBy(sliding(10, 5)).aggregate(() -> 0L, (k, v, agg) -> agg + v, windows("sums", INT64, KEEP))
                 .toStream().to("out"))));

@@ -79,7 +79,8 @@ final class SuppressCases {
                 .filter((k, v) -> v != 2)
                 .mapValues(v -> v * 10, Materialized.<Windowed<String>, Long, KeyValueStore<Bytes, byte[]>>as("tens")
                     .withKeySerde(inWindows(10)).withValueSerde(INT64))
-                .suppress(untilWindowCloses(unbounded())).toStream().to("out")), "a", 1, 2, 11, 12, 13, 21, 35, 36, 37, 60),
+                .suppress(untilWindowCloses(unbounded())).toStream().to("out")),
+                "a", 1, 2, 11, 12, 13, 21, 35, 36, 37, 60),
             at(inTens("suppress_then_filter", b -> closed(b, tumbling(10, 5)).filter((k, v) -> v > 1)
                 .toStream().to("out", numbersOf(inWindows(10)))), "a", 1, 2, 11, 25, 26, 27, 60),
             at(inTens("suppress_then_map_values", b -> closed(b, tumbling(10, 5)).mapValues(v -> v * 10)
@@ -99,7 +100,8 @@ final class SuppressCases {
                 counts.suppress(untilTimeLimit(ms(3), unbounded())).toStream().to("soon");
             }).output("soon", inWindows(10), INT64), "a", 1, 2, 4, 8, 11, 15, 20, 30),
             at(inTens("suppress_windows_for_a_time", b -> counted(b, tumbling(10, 20))
-                .suppress(untilTimeLimit(ms(4), unbounded())).toStream().to("out")), "a", 1, 3, 4, 5, 8, 9, 12, 2, 16, 20),
+                .suppress(untilTimeLimit(ms(4), unbounded())).toStream().to("out")),
+                "a", 1, 3, 4, 5, 8, 9, 12, 2, 16, 20),
             refused("suppress_until_window_closes_without_windows_is_refused", b -> {
                 @SuppressWarnings({"unchecked", "rawtypes"})
                 KTable<Windowed<String>, Long> table = (KTable) numberTable(b, "in");
@@ -125,8 +127,14 @@ final class SuppressCases {
                 .pipe("in", "a", 5L, 24).pipe("in", "b", 6L, 25).pipe("in", null, 7L, 90).pipe("in", "e", 8L, 30),
             limited("suppress_headers_of_a_table", 5)
                 .pipe("in", "a", 1L, 10, "h", "1").pipe("in", "a", 2L, 12, "h", "2").pipe("in", "b", 3L, 20, "h", "3"),
-            updates(numbersOut("suppress_then_plain_filter", b -> numberTable(b, "in", "store")
-                .suppress(untilTimeLimit(ms(5), unbounded())).filter((k, v) -> v > 2).toStream()
+            numbersOut("suppress_then_plain_filter", b -> numberTable(b, "in", "store")
+                    .suppress(untilTimeLimit(ms(5), unbounded())).filter((k, v) -> v > 2).toStream()
+                    .to("out", asNumbers()))
+                .pipe("in", "a", 5L, 10).pipe("in", "b", 1L, 11).pipe("in", "c", 6L, 16).pipe("in", "a", 2L, 17)
+                .pipe("in", "d", null, 18).pipe("in", "b", 3L, 23).pipe("in", "c", null, 24).pipe("in", "a", 1L, 30)
+                .pipe("in", "a", 4L, 40).pipe("in", "d", 8L, 60),
+            updates(numbersOut("suppress_then_plain_map_values", b -> numberTable(b, "in", "store")
+                .suppress(untilTimeLimit(ms(5), unbounded())).mapValues(v -> v * 10).toStream()
                 .to("out", asNumbers()))),
             updates(numbersOut("suppress_count_for_a_time", b -> numbers(b, "in").groupByKey(byNumber())
                 .count(numberStore("counts")).suppress(untilTimeLimit(ms(5), unbounded())).toStream()
@@ -170,9 +178,12 @@ final class SuppressCases {
                 counted(b, hopping(10, 5, 10)).suppress(untilTimeLimit(ms(7), unbounded())).toStream().to("out"))),
             RandomInput.of(508, 80, 4, 20).pipe(inTens("suppress_windows_three_records_random", b ->
                 counted(b, hopping(10, 5, 10)).suppress(untilTimeLimit(ms(50), maxRecords(3))).toStream().to("out"))),
-            RandomInput.of(509, 80, 4, 20).withNullValues(15).pipe(numbersOut("suppress_then_filter_random", b ->
-                numberTable(b, "in", "store").suppress(untilTimeLimit(ms(8), unbounded())).filter((k, v) -> v > 3)
-                .mapValues(v -> v * 10).toStream().to("out", asNumbers()))));
+            RandomInput.of(509, 80, 4, 20).withNullValues(15).pipe(numbersOut("suppress_then_map_values_random", b ->
+                numberTable(b, "in", "store").suppress(untilTimeLimit(ms(8), unbounded())).mapValues(v -> v * 10)
+                .toStream().to("out", asNumbers()))),
+            RandomInput.of(510, 80, 4, 20).pipe(inTens("suppress_then_filter_random", b ->
+                closed(b, tumbling(10, 5)).filter((k, v) -> v > 2)
+                .toStream().to("out", numbersOf(inWindows(10))))));
     }
 
     private static KTable<Windowed<String>, Long> counted(StreamsBuilder b, TimeWindows windows) {

@@ -42,6 +42,9 @@ final class VersionedTableCases {
                 .pipe("in", "b", 8L, 10).pipe("in", "b", null, 12).pipe("in", "b", null, 11),
             numbersOut("versioned_table_near_zero", b -> table(b, 100).toStream().to("out"))
                 .pipe("in", "a", 1L, 1).pipe("in", "a", 2L, 0).pipe("in", "a", null, 0).pipe("in", "a", 4L, 2),
+            numbersOut("versioned_table_latest_outlives_history", b -> table(b, 10).toStream().to("out"))
+                .pipe("in", "a", 1L, 20).pipe("in", "a", 2L, 22).pipe("in", "b", 3L, 1000).pipe("in", "a", 4L, 21)
+                .pipe("in", "b", null, 1001).pipe("in", "a", 5L, 992),
             script(numbersOut("versioned_stream_to_table", b -> numbers(b, "in")
                 .toTable(versions("store", INT64, 100)).toStream().to("out"))),
 
@@ -100,6 +103,8 @@ final class VersionedTableCases {
 
             // Long inputs.
             history(701).pipe(numbersOut("versioned_table_random", b -> table(b, 15).toStream().to("out"))),
+            RandomInput.of(708, 100, 20_000, 120_000).withNullValues(15).pipe(numbersOut(
+                "versioned_table_minutes_random", b -> table(b, 100_000).toStream().to("out"))),
             history(702).pipe(numbersOut("versioned_table_filter_random", b -> table(b, 30).filter((k, v) -> v > 4)
                 .toStream().to("out", asNumbers()))),
             history(703).pipe(numbersOut("versioned_table_map_values_with_versioned_store_random", b -> table(b, 30)

@@ -249,6 +249,13 @@ final class WindowCases {
             RandomInput.of(16, 80, 4, 20).pipe(random("window_filter_random", b -> grouped(b)
                 .windowedBy(tumbling(10, 5)).count(windows("counts", INT64)).filter((k, v) -> v > 2)
                 .toStream().to("out", numbersOf(inWindows(10))))),
+            RandomInput.of(18, 80, 20_000, 120_000).pipe(dsl("window_minutes_random", b -> grouped(b)
+                    .windowedBy(hopping(60_000, 20_000, 30_000)).count(windows("counts", INT64)).toStream().to("out"))
+                .input("in", STRING, INT64).output("out", inWindows(60_000), INT64)),
+            RandomInput.of(19, 80, 20_000, 120_000).pipe(dsl("window_minutes_uncached_random", b -> grouped(b)
+                    .windowedBy(tumbling(60_000, 45_000))
+                    .count(windows("counts", INT64, 200_000).withCachingDisabled()).toStream().to("out"))
+                .input("in", STRING, INT64).output("out", inWindows(60_000), INT64)),
             RandomInput.of(17, 120, 4, 20).pipe(dsl("window_table_group_by_random", b -> grouped(b)
                     .windowedBy(hopping(10, 5, 5)).count(windows("counts", INT64))
                     .groupBy((k, v) -> KeyValue.pair(k.key(), v), byNumber())

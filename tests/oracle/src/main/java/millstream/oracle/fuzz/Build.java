@@ -251,7 +251,7 @@ final class Build {
             Stores.persistentKeyValueStore(store), Serdes.String(), Serdes.Long()));
         return step.get("fixed_key").asBoolean()
             ? stream(step).processValues(() -> new Remembering.FixedKey(store), store)
-            : stream(step).process(() -> new Remembering.AnyKey(store), store);
+            : stream(step).process(() -> new Remembering.AnyKey(store, step.get("every")), store);
     }
 
     private Object aggregation(JsonNode step) {

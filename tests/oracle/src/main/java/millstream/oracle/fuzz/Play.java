@@ -52,7 +52,7 @@ final class Play {
             answer.put("topology", topology.describe().toString());
             driver = new TopologyTestDriver(topology, config(), Instant.EPOCH);
         } catch (RuntimeException refusal) {
-            answer.put("refused", refusal.toString());
+            answer.put("refused", refusal + " because of " + root(refusal));
             return;
         }
         boolean failed = false;

@@ -1,10 +1,15 @@
 package millstream.oracle.fuzz;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import java.time.Duration;
+import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.processor.api.ContextualFixedKeyProcessor;
 import org.apache.kafka.streams.processor.api.ContextualProcessor;
 import org.apache.kafka.streams.processor.api.FixedKeyRecord;
-import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.processor.api.ProcessingContext;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
 
 /** A processor that keeps a number for each key, and forwards what was there and what is there now. */
@@ -24,9 +29,27 @@ final class Remembering {
 
     static final class AnyKey extends ContextualProcessor<Object, Object, Object, Object> {
         private final String store;
+        private final JsonNode every;
 
-        AnyKey(String store) {
+        /** Tells what is in the store every so many milliseconds of the wall clock, or never. */
+        AnyKey(String store, JsonNode every) {
             this.store = store;
+            this.every = every;
+        }
+
+        @Override
+        public void init(ProcessorContext<Object, Object> context) {
+            super.init(context);
+            if (!every.isNull()) {
+                context.schedule(Duration.ofMillis(every.asLong()), PunctuationType.WALL_CLOCK_TIME, this::tell);
+            }
+        }
+
+        private void tell(long now) {
+            KeyValueStore<String, Long> entries = context().getStateStore(store);
+            try (KeyValueIterator<String, Long> all = entries.all()) {
+                all.forEachRemaining(entry -> context().forward(new Record<>(entry.key, entry.value, now)));
+            }
         }
 
         @Override

@@ -1,0 +1,38 @@
+"""The pictures of the documents are what the library does today."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"pictures_of_{name}", PICTURES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look for theirs
+    spec.loader.exec_module(module)
+    return module
+
+
+WINDOWS = script("windows")
+
+
+@pytest.mark.parametrize("picture", WINDOWS.PICTURES, ids=lambda picture: str(picture.name))
+def test_a_picture_of_windows_is_drawn_from_what_comes_out(picture: object) -> None:
+    drawn = WINDOWS.drawn(picture, WINDOWS.outcome(picture))
+    assert (PICTURES / f"{picture.name}.svg").read_text(encoding="utf-8") == drawn  # type: ignore[attr-defined]
+
+
+def test_a_record_that_is_late_is_in_no_window() -> None:
+    [tumbling] = [picture for picture in WINDOWS.PICTURES if picture.name == "tumbling"]
+    found = WINDOWS.outcome(tumbling)
+    assert found.late == {"f"}
+    assert all("f" not in records for records in found.windows.values())
