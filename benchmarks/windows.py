@@ -1,9 +1,9 @@
 """Windows on Spark, against what Spark offers itself; and what it costs that many windows are open.
 
-Both sides get the same records in batches of the same size, as in :mod:`.throughput`: 100,000 keys, and windows
-of a second, of which each key has 100 that still take records. Few records of a key fall into one second, so
-there are nearly as many results as records. Time goes on with the records, out of order by up to a second.
-Sessions are those of keys that are active for a while: some records close together, then a pause.
+Both sides get the same records in batches of the same size, as in :mod:`.throughput`: 100,000 keys, and
+windows of a second, of which each key has 100 that still take records. Few records of a key fall into one
+second, so there are nearly as many results as records. Time goes on with the records, out of order by up to
+a second. Sessions are those of keys that are active for a while: some records close together, then a pause.
 
 Open windows: one task with a window store, without Spark. An epoch touches 1,000 of them.
 """
