@@ -23,7 +23,7 @@ from typing import Any
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.processors.joins.unmatched import LEFT, RIGHT, Unmatched, unmatched_row
-from millstream.processors.joins.windows_of_keys import SideRows
+from millstream.processors.joins.windows_of_keys import SideRows, add_row, between
 from millstream.processors.operator import Operator, OperatorContext, collect, rest
 from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Frozen
@@ -41,8 +41,18 @@ Joiner = Callable[..., Any]
 class EncodedRows:
     """The rows of a batch as stores keep them; None for those without a key or value, which are not kept."""
 
-    keys: list[bytes | None]
-    values: list[bytes | None]
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    ports: Sequence[int]
+    timestamps: Sequence[int]
+
+    def of_port(self, port: int) -> list[tuple[bytes, int, bytes]]:
+        """Keys, times and values of one port."""
+        return [
+            (key, time, value)
+            for key, time, value, its in zip(self.keys, self.timestamps, self.values, self.ports, strict=True)
+            if its == port and key is not None and value is not None
+        ]
 
 
 @dataclass(slots=True)
@@ -51,16 +61,16 @@ class Pairs:
 
     rows: list[int] = field(default_factory=list)
     """The rows of the batch that caused them."""
-    keys: list[Any] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
     lefts: list[Any] = field(default_factory=list)
     """Values, or `Frozen` ones until all pairs are found."""
     rights: list[Any] = field(default_factory=list)
+    other_keys: dict[int, Any] = field(default_factory=dict)
+    """By the places of pairs: keys that are not those of the rows."""
 
-    def add(self, row: int, key: Any, timestamp: int, left: Any, right: Any) -> None:
+    def add(self, row: int, timestamp: int, left: Any, right: Any) -> None:
         """One more."""
         self.rows.append(row)
-        self.keys.append(key)
         self.timestamps.append(timestamp)
         self.lefts.append(left)
         self.rights.append(right)
@@ -71,8 +81,13 @@ class Pairs:
         """The pairs as rows, with what the joiner makes of them; those on which it fails are left out."""
         if not self.rows:
             return None
-        found = replace(batch.expand(self.rows, self.keys, self.lefts), timestamps=Column(self.timestamps))
-        columns = (self.keys, self.lefts, self.rights) if with_key else (self.lefts, self.rights)
+        found = replace(batch.expand(self.rows, None, self.lefts), timestamps=Column(self.timestamps))
+        if self.other_keys:
+            keys = list(found.keys)
+            for place, key in self.other_keys.items():
+                keys[place] = key
+            found = replace(found, keys=Column(keys))
+        columns = (found.keys.rows(), self.lefts, self.rights) if with_key else (self.lefts, self.rights)
         values, found = collect(
             context, found, lambda start: map(joiner, *(rest(column, start) for column in columns))
         )
@@ -119,8 +134,8 @@ class StreamStreamJoin(Operator):
         encoded, batch = encode_rows(self.context, batch.in_rows(), self.stores)
         at_work = _BatchAtWork(self, batch, encoded)
         at_work.join()
-        for side in at_work.sides:
-            side.save()
+        for port, store in enumerate(self.stores):
+            store.put_encoded(encoded.of_port(port))
         times = self.context.times
         times.observed = at_work.now
         if at_work.unmatched is not None:
@@ -137,7 +152,6 @@ class _BatchAtWork:
     """A batch on its way through the join."""
 
     def __init__(self, operator: StreamStreamJoin, batch: Batch, encoded: EncodedRows) -> None:
-        assert batch.ports is not None  # it has two parents
         self.pairs = Pairs()
         self.sides = (SideRows(operator.stores[LEFT]), SideRows(operator.stores[RIGHT]))
         self.unmatched: Unmatched | None = None
@@ -146,8 +160,6 @@ class _BatchAtWork:
         self.dropped = 0
         self._batch = batch
         self._encoded = encoded
-        self._ports = batch.ports
-        self._timestamps = batch.timestamps.rows()
         self._outer = operator.outer
         self._ranges = operator.ranges
         self._key_serdes: list[Serde[Any]] = [store.key_serde for store in operator.stores]
@@ -157,99 +169,108 @@ class _BatchAtWork:
             self.unmatched = Unmatched(operator.unmatched, operator.waits, self._outer, times.emitted)
             self.unmatched.load(self._waiting())
 
-    def join(self) -> None:
+    def join(self) -> None:  # noqa: C901, PLR0912, PLR0915 - a call for each row would double its time
         """Go through the rows in order."""
-        unmatched, outer, sides, now = self.unmatched, self._outer, self.sides, self.now
-        batch, encoded = self._batch, self._encoded
-        rows = zip(
-            self._ports,
-            batch.keys.rows(),
-            batch.values.rows(),
-            self._timestamps,
-            encoded.keys,
-            encoded.values,
-            strict=True,
-        )
-        for row, (side, key, value, time, key_bytes, data) in enumerate(rows):
+        encoded, unmatched, outer = self._encoded, self.unmatched, self._outer
+        pairs, now = self.pairs, self.now
+        ranges = self._ranges
+        by_keys = (self.sides[LEFT].by_key, self.sides[RIGHT].by_key)
+        retentions = [side.store.retention_ms for side in self.sides]
+        store_times = [side.time for side in self.sides]
+        values = self._batch.values.rows()
+        kept = list(map(self._kept, encoded.ports, values, encoded.values))
+        rows = zip(encoded.ports, encoded.timestamps, encoded.keys, values, kept, strict=True)
+        for row, (side, time, key, value, own_kept) in enumerate(rows):
             if time > now:
                 self.now = now = time
-            if key_bytes is None or data is None:
-                if key is None and value is not None and outer[side]:
-                    self._alone(row, key, time, side, value)
-                else:
-                    self.dropped += 1
+            if key is None:
+                self._without_key(row, side, time, value)
                 continue
             if unmatched is not None and time == now and unmatched.is_due(side, now):
                 self._release(row, unmatched)
-            if (
-                not self._pair(row, side, key, value, time, key_bytes)
-                and outer[side]
-                and unmatched is not None
-            ):
-                if max(time + self._ranges[side][1], 0) < now:
-                    self._alone(row, key, time, side, value)
+            other = 1 - side
+            before, after = ranges[side]
+            partners = by_keys[other].get(key)
+            many = 0
+            if partners is not None:
+                times, others = partners
+                first, last = max(time - before, store_times[other] - retentions[other] + 1), time + after
+                if times[0] < first or times[-1] > last:
+                    low, high = between(times, first, max(last, 0))
+                    times, others = times[low:high], others[low:high]
+                many = len(times)
+            if many:
+                pairs.rows += [row] * many
+                pairs.timestamps += [max(time, each) for each in times]
+                if side == LEFT:
+                    pairs.lefts += [value] * many
+                    pairs.rights += others
                 else:
-                    unmatched.add(side, key_bytes, time, data)
-            sides[side].put(key_bytes, time, value, data)
+                    pairs.lefts += others
+                    pairs.rights += [value] * many
+                if unmatched is not None and outer[other]:
+                    unmatched.matched(other, key, times)
+            elif unmatched is not None and outer[side]:
+                self._without_partner(row, unmatched, max(time + after, 0))
+            store_times[side] = max(store_times[side], time)
+            own = by_keys[side].get(key)
+            if own is None:
+                by_keys[side][key] = ([time], [own_kept])
+            elif time >= own[0][-1]:
+                own[0].append(time)
+                own[1].append(own_kept)
+            else:
+                add_row(own, time, own_kept)
 
-    def _pair(self, row: int, side: int, key: Any, value: Any, time: int, key_bytes: bytes) -> bool:
-        """Join a row with what is there. False if it has found no partner."""
-        other = self.sides[1 - side]
-        partners = other.by_key.get(key_bytes)
-        if partners is None:
-            return False
-        before, after = self._ranges[side]
-        low, high = partners.between(max(time - before, 0, other.gone_until + 1), max(time + after, 0))
-        many = high - low
-        if not many:
-            return False
-        pairs, times = self.pairs, partners.times[low:high]
-        pairs.rows += [row] * many
-        pairs.keys += [key] * many
-        pairs.timestamps += [max(time, each) for each in times]
-        own = [value] * many
-        if side == LEFT:
-            pairs.lefts += own
-            pairs.rights += partners.values[low:high]
+    def _kept(self, port: int, value: Any, data: bytes | None) -> Any:
+        return self.sides[port].kept(value, data)
+
+    def _without_key(self, row: int, side: int, time: int, value: Any) -> None:
+        """A row without a key or value."""
+        if self._outer[side] and value is not None and self._batch.keys[row] is None:
+            self._alone(row, time, side, value)
         else:
-            pairs.lefts += partners.values[low:high]
-            pairs.rights += own
-        if self.unmatched is not None and self._outer[1 - side]:
-            self.unmatched.matched(1 - side, key_bytes, times)
-        return True
+            self.dropped += 1
 
-    def _alone(self, row: int, key: Any, time: int, side: int, value: Any) -> None:
+    def _without_partner(self, row: int, unmatched: Unmatched, last: int) -> None:
+        """A row of an outer side that has found no partner; its window ends at `last`."""
+        encoded = self._encoded
+        side, time = encoded.ports[row], encoded.timestamps[row]
+        key, data = encoded.keys[row], encoded.values[row]
+        assert key is not None
+        assert data is not None
+        if last < self.now:
+            self._alone(row, time, side, self._batch.values[row])
+        else:
+            unmatched.add(side, key, time, data)
+
+    def _alone(self, row: int, time: int, side: int, value: Any) -> None:
         """A record goes on without a partner."""
         left, right = (value, None) if side == LEFT else (None, value)
-        self.pairs.add(row, key, time, left, right)
+        self.pairs.add(row, time, left, right)
 
     def _release(self, row: int, unmatched: Unmatched) -> None:
         """The row makes records leave that have found no partner."""
         for side, key, time, data in unmatched.release(self.now):
-            self._alone(row, self._key_serdes[side].deserialize(key), time, side, Frozen(data))
+            self.pairs.other_keys[len(self.pairs.rows)] = self._key_serdes[side].deserialize(key)
+            self._alone(row, time, side, Frozen(data))
 
     def _load_partners(self, side: int) -> None:
         """Read what the rows of a side may be joined with."""
-        rows = [
-            (key, time)
-            for key, port, time in zip(self._encoded.keys, self._ports, self._timestamps, strict=True)
-            if port == side and key is not None
-        ]
+        rows = self._encoded.of_port(side)
         if rows:
-            times = [time for _, time in rows]
+            keys, times, _ = zip(*rows, strict=True)
             before, after = self._ranges[side]
-            keys = {key for key, _ in rows}
-            self.sides[1 - side].load(keys, min(times) - before, max(max(times) + after, 0))
+            self.sides[1 - side].load(set(keys), min(times) - before, max(max(times) + after, 0))
 
     def _waiting(self) -> Iterator[bytes]:
         """The records that may have been waiting and are joined now, or that others come to wait beside."""
-        for key, side, time in zip(self._encoded.keys, self._ports, self._timestamps, strict=True):
-            if key is not None and self._outer[side]:
-                yield unmatched_row(time, side, key)
         for side, rows in enumerate(self.sides):
             if self._outer[side]:
-                for key, of_key in rows.by_key.items():
-                    for time in of_key.times:
+                for key, time, _ in self._encoded.of_port(side):
+                    yield unmatched_row(time, side, key)
+                for key, (times, _) in rows.by_key.items():
+                    for time in times:
                         yield unmatched_row(time, side, key)
 
 
@@ -261,38 +282,54 @@ def encode_rows(
     Rows that can't be kept are left out, or fail.
     """
     ports = batch.ports if batch.ports is not None else [0] * len(batch)
-    complete = [
-        key is not None and value is not None for key, value in zip(batch.keys, batch.values, strict=True)
-    ]
-    keys: list[bytes | None] = [None] * len(batch)
-    values: list[bytes | None] = [None] * len(batch)
-    failed: dict[int, Exception] = {}
-    for port, store in enumerate(stores):
-        rows = [row for row, its in enumerate(ports) if its == port and complete[row]]
-        for column, encoded, serde, part in (
-            (batch.keys, keys, store.key_serde, "key"),
-            (batch.values, values, store.value_serde, "value"),
-        ):
-            try:
-                found = serialize_column(serde, [column[row] for row in rows])
-            except ColumnError:
-                found = []
-                for row in rows:
-                    try:
-                        found.append(serde.serialize(column[row]))
-                    except Exception as cause:  # noqa: BLE001 - a serde of the user's own may raise anything
-                        found.append(None)
-                        failed[row] = serde_failure(
-                            cause, serde=serde, value=column[row], part=part, store=store.name
-                        )
-            for row, data in zip(rows, found, strict=True):
-                encoded[row] = data
-    if not failed:
-        return EncodedRows(keys, values), batch
-    for row in sorted(failed):
-        context.failed(batch, row, failed[row])
-    kept = [row for row in range(len(batch)) if row not in failed]
-    return (
-        EncodedRows([keys[row] for row in kept], [values[row] for row in kept]),
-        batch.take(kept),
-    )
+    keys, values = batch.keys.rows(), batch.values.rows()
+    if None in keys or None in values:
+        complete = [key is not None and value is not None for key, value in zip(keys, values, strict=True)]
+        keys = [key if whole else None for key, whole in zip(keys, complete, strict=True)]
+        values = [value if whole else None for value, whole in zip(values, complete, strict=True)]
+    try:
+        encoded = EncodedRows(
+            _encoded(keys, ports, [store.key_serde for store in stores]),
+            _encoded(values, ports, [store.value_serde for store in stores]),
+            ports,
+            batch.timestamps.rows(),
+        )
+    except ColumnError:
+        kept = _rows_to_keep(context, batch, stores, ports)
+        return encode_rows(context, batch.take(kept), stores)
+    return encoded, batch
+
+
+def _encoded(
+    column: Sequence[Any], ports: Sequence[int], serdes: Sequence[Serde[Any]]
+) -> Sequence[bytes | None]:
+    """A column in bytes, by the serdes of the ports."""
+    if all(serde is serdes[0] for serde in serdes):
+        return serialize_column(serdes[0], column)
+    encoded: list[bytes | None] = [None] * len(column)
+    for port, serde in enumerate(serdes):
+        rows = [row for row, its in enumerate(ports) if its == port]
+        for row, data in zip(rows, serialize_column(serde, [column[row] for row in rows]), strict=True):
+            encoded[row] = data
+    return encoded
+
+
+def _rows_to_keep(
+    context: OperatorContext, batch: Batch, stores: Sequence[WindowStore[Any, Any]], ports: Sequence[int]
+) -> list[int]:
+    """The rows that their stores can keep; the others fail."""
+    kept: list[int] = []
+    for row, (port, key, value) in enumerate(zip(ports, batch.keys, batch.values, strict=True)):
+        store = stores[port]
+        part, serde, given = "key", store.key_serde, key
+        try:
+            if key is not None and value is not None:
+                serde.serialize(key)
+                part, serde, given = "value", store.value_serde, value
+                serde.serialize(value)
+        except Exception as cause:  # noqa: BLE001 - a serde of the user's own may raise anything
+            error = serde_failure(cause, serde=serde, value=given, part=part, store=store.name)
+            context.failed(batch, row, error)
+        else:
+            kept.append(row)
+    return kept
