@@ -7,11 +7,11 @@ left out.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from millstream.processors.batch import Batch
 from millstream.processors.joins.stream_stream import Joiner, Pairs, encode_rows
-from millstream.processors.joins.windows_of_keys import KeyRows, SideRows, between
+from millstream.processors.joins.windows_of_keys import NO_ROWS, KeyRows, SideRows, between
 from millstream.processors.operator import Operator, OperatorContext
 from millstream.windows import JoinWindows
 
@@ -48,7 +48,7 @@ class SelfJoin(Operator):
                 dropped += 1
                 continue
             now = max(now, time)
-            self._join(pairs, row, time, value, side.by_key.get(key, _NONE), side.gone_until, now)
+            self._join(pairs, row, time, value, side.by_key.get(key, NO_ROWS), side.gone_until, now)
             side.put(key, time, side.kept(value, data))
         if dropped:
             self.context.dropped(dropped)
@@ -75,6 +75,3 @@ class SelfJoin(Operator):
             pairs.add(row, max(time, times[place]), values[place], value)
         if itself:
             pairs.add(row, time, value, value)
-
-
-_NONE: Final[KeyRows] = ([], [])

@@ -21,9 +21,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column
+from millstream.processors.columns.column import Column, are_many
+from millstream.processors.joins.partners_in_columns import Partners, partners_in_columns
 from millstream.processors.joins.unmatched import LEFT, RIGHT, Unmatched, unmatched_row
-from millstream.processors.joins.windows_of_keys import SideRows, add_row, between
+from millstream.processors.joins.windows_of_keys import EncodedRows, SideRows, partners_in_rows
 from millstream.processors.operator import Operator, OperatorContext, collect, rest
 from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Frozen
@@ -31,28 +32,10 @@ from millstream.state.stores.list_value import ListValueStore
 from millstream.state.stores.window import WindowStore
 from millstream.windows import JoinWindows
 
-__all__ = ["EncodedRows", "Joiner", "Pairs", "StreamStreamJoin", "encode_rows"]
+__all__ = ["Joiner", "Pairs", "StreamStreamJoin", "encode_rows"]
 
 Joiner = Callable[..., Any]
 """Of both values, or of the key and both."""
-
-
-@dataclass(slots=True)
-class EncodedRows:
-    """The rows of a batch as stores keep them; None for those without a key or value, which are not kept."""
-
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    ports: Sequence[int]
-    timestamps: Sequence[int]
-
-    def of_port(self, port: int) -> list[tuple[bytes, int, bytes]]:
-        """Keys, times and values of one port."""
-        return [
-            (key, time, value)
-            for key, time, value, its in zip(self.keys, self.timestamps, self.values, self.ports, strict=True)
-            if its == port and key is not None and value is not None
-        ]
 
 
 @dataclass(slots=True)
@@ -169,61 +152,61 @@ class _BatchAtWork:
             self.unmatched = Unmatched(operator.unmatched, operator.waits, self._outer, times.emitted)
             self.unmatched.load(self._waiting())
 
-    def join(self) -> None:  # noqa: C901, PLR0912, PLR0915 - a call for each row would double its time
+    def join(self) -> None:
         """Go through the rows in order."""
-        encoded, unmatched, outer = self._encoded, self.unmatched, self._outer
-        pairs, now = self.pairs, self.now
-        ranges = self._ranges
-        by_keys = (self.sides[LEFT].by_key, self.sides[RIGHT].by_key)
-        retentions = [side.store.retention_ms for side in self.sides]
-        store_times = [side.time for side in self.sides]
-        values = self._batch.values.rows()
-        kept = list(map(self._kept, encoded.ports, values, encoded.values))
-        rows = zip(encoded.ports, encoded.timestamps, encoded.keys, values, kept, strict=True)
-        for row, (side, time, key, value, own_kept) in enumerate(rows):
-            if time > now:
-                self.now = now = time
+        encoded, batch = self._encoded, self._batch
+        values = batch.values.rows()
+        kept = [
+            self.sides[port].kept(value, data)
+            for port, value, data in zip(encoded.ports, values, encoded.values, strict=True)
+        ]
+        given = (encoded, kept, self.sides, self._ranges)
+        found = partners_in_columns(*given) if are_many(len(batch)) else None
+        if found is not None and self.unmatched is None:
+            self._take(found, values)
+            return
+        partners = partners_in_rows(*given) if found is None else found.by_row(len(batch))
+        rows = zip(encoded.ports, encoded.timestamps, encoded.keys, values, partners, strict=True)
+        for row, (side, time, key, value, (times, others)) in enumerate(rows):
+            self.now = max(self.now, time)
             if key is None:
                 self._without_key(row, side, time, value)
                 continue
-            if unmatched is not None and time == now and unmatched.is_due(side, now):
+            unmatched = self.unmatched
+            if unmatched is not None and time == self.now and unmatched.is_due(side, self.now):
                 self._release(row, unmatched)
-            other = 1 - side
-            before, after = ranges[side]
-            partners = by_keys[other].get(key)
-            many = 0
-            if partners is not None:
-                times, others = partners
-                first, last = max(time - before, store_times[other] - retentions[other] + 1), time + after
-                if times[0] < first or times[-1] > last:
-                    low, high = between(times, first, max(last, 0))
-                    times, others = times[low:high], others[low:high]
-                many = len(times)
-            if many:
-                pairs.rows += [row] * many
-                pairs.timestamps += [max(time, each) for each in times]
-                if side == LEFT:
-                    pairs.lefts += [value] * many
-                    pairs.rights += others
-                else:
-                    pairs.lefts += others
-                    pairs.rights += [value] * many
-                if unmatched is not None and outer[other]:
-                    unmatched.matched(other, key, times)
-            elif unmatched is not None and outer[side]:
-                self._without_partner(row, unmatched, max(time + after, 0))
-            store_times[side] = max(store_times[side], time)
-            own = by_keys[side].get(key)
-            if own is None:
-                by_keys[side][key] = ([time], [own_kept])
-            elif time >= own[0][-1]:
-                own[0].append(time)
-                own[1].append(own_kept)
-            else:
-                add_row(own, time, own_kept)
+            if times:
+                self._pair(row, side, time, value, times, others)
+                if unmatched is not None and self._outer[1 - side]:
+                    unmatched.matched(1 - side, key, times)
+            elif unmatched is not None and self._outer[side]:
+                self._without_partner(row, unmatched)
 
-    def _kept(self, port: int, value: Any, data: bytes | None) -> Any:
-        return self.sides[port].kept(value, data)
+    def _pair(self, row: int, side: int, time: int, value: Any, times: list[int], others: list[Any]) -> None:
+        """A row has found partners."""
+        pairs, many = self.pairs, len(times)
+        pairs.rows += [row] * many
+        pairs.timestamps += [max(time, each) for each in times]
+        if side == LEFT:
+            pairs.lefts += [value] * many
+            pairs.rights += others
+        else:
+            pairs.lefts += others
+            pairs.rights += [value] * many
+
+    def _take(self, found: Partners, values: Sequence[Any]) -> None:
+        """All pairs of an inner join at once."""
+        ports, timestamps = self._encoded.ports, self._encoded.timestamps
+        self.now = max(self.now, *timestamps)
+        self.dropped = sum(key is None for key in self._encoded.keys)
+        pairs = self.pairs
+        pairs.rows = found.rows
+        own = [values[row] for row in found.rows]
+        pairs.timestamps = list(map(max, [timestamps[row] for row in found.rows], found.times))
+        are_left = [ports[row] == LEFT for row in found.rows]
+        both = list(zip(are_left, own, found.values, strict=True))
+        pairs.lefts = [mine if is_left else other for is_left, mine, other in both]
+        pairs.rights = [other if is_left else mine for is_left, mine, other in both]
 
     def _without_key(self, row: int, side: int, time: int, value: Any) -> None:
         """A row without a key or value."""
@@ -232,14 +215,14 @@ class _BatchAtWork:
         else:
             self.dropped += 1
 
-    def _without_partner(self, row: int, unmatched: Unmatched, last: int) -> None:
-        """A row of an outer side that has found no partner; its window ends at `last`."""
+    def _without_partner(self, row: int, unmatched: Unmatched) -> None:
+        """A row of an outer side that has found no partner."""
         encoded = self._encoded
         side, time = encoded.ports[row], encoded.timestamps[row]
         key, data = encoded.keys[row], encoded.values[row]
         assert key is not None
         assert data is not None
-        if last < self.now:
+        if max(time + self._ranges[side][1], 0) < self.now:
             self._alone(row, time, side, self._batch.values[row])
         else:
             unmatched.add(side, key, time, data)
@@ -269,9 +252,8 @@ class _BatchAtWork:
             if self._outer[side]:
                 for key, time, _ in self._encoded.of_port(side):
                     yield unmatched_row(time, side, key)
-                for key, (times, _) in rows.by_key.items():
-                    for time in times:
-                        yield unmatched_row(time, side, key)
+                for key, time in zip(rows.keys, rows.times, strict=True):
+                    yield unmatched_row(time, side, key)
 
 
 def encode_rows(
