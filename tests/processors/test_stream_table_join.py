@@ -150,28 +150,45 @@ def test_a_processor_that_writes_to_the_tables_store_is_seen(
     assert played(build(), script, topics, max_rows=max_rows) == played(build(), script, topics, max_rows=1)
 
 
-def as_of(versions: dict[str, dict[int, str | None]], key: str | None, time: int) -> str | None:
-    """What a versioned table without a bound on its history has for a key at a time."""
-    known = [] if key is None else [since for since in versions.get(key, {}) if since <= time]
-    return None if key is None or not known else versions[key][max(known)]
+class Versions:
+    """A versioned table, as plainly as it can be written."""
+
+    def __init__(self, history: int) -> None:
+        self.history = history
+        self.observed = -1
+        self.rows: dict[str, dict[int, str | None]] = {}
+
+    def put(self, key: str | None, value: str | None, time: int) -> None:
+        if key is not None and time >= self.observed - self.history:
+            self.observed = max(self.observed, time)
+            self.rows.setdefault(key, {})[time] = value
+
+    def get(self, key: str | None, time: int) -> str | None:
+        row = self.rows.get(key, {}) if key is not None else {}
+        known = [since for since in row if since <= time]
+        if not known or (time < self.observed - self.history and max(known) < max(row)):
+            return None
+        return row[max(known)]
+
+
+HISTORIES = st.sampled_from([0, 4, 1000])
 
 
 @BUSY
-@given(KINDS, epochs("s", "t"), SIZES, st.booleans())
+@given(KINDS, epochs("s", "t"), SIZES, st.booleans(), HISTORIES)
 def test_with_versions_a_record_sees_the_table_as_of_its_time(
-    kind: str, script: list[Epoch], max_rows: int | None, fresh: bool
+    kind: str, script: list[Epoch], max_rows: int | None, fresh: bool, history: int
 ) -> None:
     builder = StreamsBuilder()
-    table = builder.table("t", store=Store("t", versioned=1000), **WORDS)
+    table = builder.table("t", store=Store("t", versioned=history), **WORDS)
     getattr(builder.stream("s", **WORDS), kind)(table, joined).to("out", **WORDS)
-    versions, out = dict[str, dict[int, str | None]](), list[Row]()
+    versions, out = Versions(history), list[Row]()
     for epoch in script:
         for topic, key, value, timestamp in in_task_order(epoch):
             if topic == "t":
-                if key is not None:
-                    versions.setdefault(key, {})[timestamp] = value
+                versions.put(key, value, timestamp)
             elif value is not None and (key is not None or kind == "left_join"):
-                row = as_of(versions, key, timestamp)
+                row = versions.get(key, timestamp)
                 if row is not None or kind == "left_join":
                     out.append((key, joined(value, row), timestamp))
     found = played(builder.build(), script, ["s", "t"], max_rows=max_rows, fresh_tasks=fresh)
@@ -179,27 +196,26 @@ def test_with_versions_a_record_sees_the_table_as_of_its_time(
 
 
 @BUSY
-@given(KINDS, epochs("s", "t"), SIZES, st.booleans(), st.sampled_from([0, 3, 10]))
+@given(KINDS, epochs("s", "t"), SIZES, st.booleans(), HISTORIES, st.sampled_from([0, 3, 10]))
 def test_with_grace_records_wait_for_late_updates_of_the_table(
-    kind: str, script: list[Epoch], max_rows: int | None, fresh: bool, grace: int
+    kind: str, script: list[Epoch], max_rows: int | None, fresh: bool, history: int, grace: int
 ) -> None:
     builder = StreamsBuilder()
-    table = builder.table("t", store=Store("t", versioned=1000), **WORDS)
+    table = builder.table("t", store=Store("t", versioned=history), **WORDS)
     getattr(builder.stream("s", **WORDS), kind)(table, joined, grace=grace).to("out", **WORDS)
-    versions, out = dict[str, dict[int, str | None]](), list[Row]()
+    versions, out = Versions(history), list[Row]()
     waiting: list[tuple[int, str, int, str]] = []
     observed, number = -1, 0
 
     def join(key: str | None, value: str, time: int) -> None:
-        row = as_of(versions, key, time)
+        row = versions.get(key, time)
         if row is not None or kind == "left_join":
             out.append((key, joined(value, row), time))
 
     for epoch in script:
         for topic, key, value, timestamp in in_task_order(epoch):
             if topic == "t":
-                if key is not None:
-                    versions.setdefault(key, {})[timestamp] = value
+                versions.put(key, value, timestamp)
             elif value is not None and (key is not None or kind == "left_join"):
                 observed, number = max(observed, timestamp), number + 1
                 if key is None or timestamp < observed - grace:

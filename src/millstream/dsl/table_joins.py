@@ -77,8 +77,7 @@ def join_stream_with_table(
         make = partial(StreamTableJoinWithGrace, buffer.name, grace_ms, view, join)
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        # What a row was at a time is not in the history of a pass: such a join takes turns with its table.
-        topology.add_operator(name, make, parents, _reading(PLAIN, view, as_of_row=not by_time))
+        topology.add_operator(name, make, parents, _reading(PLAIN, view))
         _connect(topology, name, view)
         if buffer is not None:
             topology.add_state_store(buffer, name)
@@ -152,7 +151,7 @@ def join_tables(
             )
         spec = OperatorSpec(ports=2, described_stores=() if own is None else (own.name,))
         for view in views:
-            spec = _reading(spec, view, as_of_row=True)
+            spec = _reading(spec, view)
         make: Callable[[], Operator]
         if own is None:
             make = partial(TableTableJoin, *views, join, send_old=state.sends_old)
@@ -199,13 +198,13 @@ def _grace_ms(table: KTable[Any, Any], kind: JoinKind, grace: int | timedelta | 
     return milliseconds(grace)
 
 
-def _reading(spec: OperatorSpec, view: TableView, *, as_of_row: bool) -> OperatorSpec:
+def _reading(spec: OperatorSpec, view: TableView) -> OperatorSpec:
     """The operator, if it looks a table up."""
     stores = frozenset(view.stores)
     return replace(
         spec,
         only_reads=spec.only_reads | stores,
-        reads_as_of=spec.reads_as_of | (stores if as_of_row else frozenset()),
+        reads_as_of=spec.reads_as_of | stores,
         sees_context=spec.sees_context or view.sees_context,
     )
 

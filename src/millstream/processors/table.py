@@ -221,12 +221,17 @@ class TableOperator(Operator):
     ) -> None:
         """Tell those who look the table up what each row has written."""
         assert batch.order is not None  # rows have places wherever a table is looked up
-        keys, rows, news, times = updates.key_bytes, updates.rows, updates.news, updates.timestamps
+        keys, times = updates.key_bytes, updates.timestamps
+        orders = [batch.order[row] for row in updates.rows]
+        values = list(map(self.store.frozen, updates.news))
+        if self.store.has_versions:
+            history.versions.add(keys, orders, times, [value and value.data for value in values])
         if latest is not None:  # an older version changes nothing in what is there now
-            keys, rows, news, times = (list(compress(column, latest)) for column in (keys, rows, news, times))
-        frozen = self.store.frozen
-        cells = [None if new is None else (frozen(new), time) for new, time in zip(news, times, strict=True)]
-        history.add(keys, [batch.order[row] for row in rows], cells)
+            keys, times, orders, values = (
+                list(compress(one, latest)) for one in (keys, times, orders, values)
+            )
+        cells = [None if value is None else (value, time) for value, time in zip(values, times, strict=True)]
+        history.add(keys, orders, cells)
 
     def hold_back(self, batch: Batch, updates: Updates) -> None:
         """Hold the last update of each key back until the flush."""

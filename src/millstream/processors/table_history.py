@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from millstream.processors.batch import OrderKey
+from millstream.processors.version_history import VersionHistory
 from millstream.state.stores.cell_store import Cell, CellStore
+from millstream.state.stores.versioned import VersionedKeyValueStore
 
 __all__ = ["TableHistory"]
 
@@ -39,9 +41,11 @@ class TableHistory:
     [None, (3, 10), (4, 20)]
     """
 
-    __slots__ = ("_before", "_changes")
+    __slots__ = ("_before", "_changes", "versions")
 
     def __init__(self) -> None:
+        self.versions = VersionHistory()
+        """The same by time, if the store has versions."""
         self._changes: dict[bytes, _Changes] = {}
         self._before: list[tuple[frozenset[bytes], _Before]] = []
 
@@ -49,12 +53,15 @@ class TableHistory:
         """Another batch comes, or the commit: the store is what it is."""
         self._changes.clear()
         self._before.clear()
+        self.versions.begin_pass()
 
     def before(self, store: CellStore[Any], keys: Iterable[bytes]) -> None:
         """These keys are about to be written: note what they are now, unless that is known already."""
         new = frozenset(keys) - self._changes.keys()
         if new:
             self._before.append((new, store.as_of_now(new)))
+        if isinstance(store, VersionedKeyValueStore):
+            self.versions.before(store, new)
 
     def add(self, keys: Sequence[bytes], orders: Sequence[OrderKey], cells: Iterable[Cell]) -> None:
         """Rows at these places have written these cells, in ascending order."""

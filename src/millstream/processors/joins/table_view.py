@@ -19,6 +19,7 @@ from millstream.processors.batch import OrderKey
 from millstream.processors.operator import OperatorContext
 from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.processors.table_values import Transforming
+from millstream.processors.version_history import VersionHistory
 from millstream.serdes import ColumnError, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Cell, CellStore
 from millstream.state.stores.time_buffer import TimeOrderedBuffer
@@ -238,7 +239,8 @@ class _StoreReader(TableReader):
         """See `TableReader.lookup`."""
         data, failures = self._encoded(keys)
         if times is not None and isinstance(self._store, VersionedKeyValueStore):
-            cells = self._at_times(self._store, keys, data, times)
+            versions = VersionHistory() if self._history is None else self._history.versions
+            cells = versions.as_of(self._store, data, orders, times)
         elif self._history is None:
             found = self._store.load_frozen({key for key in data if key is not None})
             cells = [None if key is None else found[key] for key in data]
@@ -253,19 +255,6 @@ class _StoreReader(TableReader):
             return None if found is None else (thawed(found[0]), found[1])
 
         return cell
-
-    def _at_times(
-        self,
-        store: VersionedKeyValueStore[Any, Any],
-        keys: Sequence[Any],
-        data: Sequence[bytes | None],
-        times: Sequence[int],
-    ) -> list[Cell]:
-        cells: list[Cell] = []
-        for key, encoded, time in zip(keys, data, times, strict=True):
-            version = None if encoded is None else store.get(key, time)
-            cells.append(None if version is None else (version.value, version.timestamp))
-        return cells
 
     def _encoded(self, keys: Sequence[Any]) -> tuple[Sequence[bytes | None], dict[int, SerdeError]]:
         """Keys as the store has them, and what is wrong with those that can't be."""
