@@ -109,10 +109,8 @@ final class StreamTableJoinCases {
             records(sides(name(isLeft, "grace_named"), b -> out(join(isLeft, left(b), versionedTable(b, 100),
                     lookup().withName("enrich").withGracePeriod(ms(5))))),
                 "right a r1 10", "left a l1 15", "left a l2 20", "left a l3 30"),
-            records(sides(name(isLeft, "grace_longer_than_history"), b -> out(
-                    join(isLeft, left(b), versionedTable(b, 5), lookup().withGracePeriod(ms(20))))),
-                "right a r1 10", "right a r2 12", "left a l1 11", "left a l2 13", "right a r3 20", "right a r4 30",
-                "left z l3 32", "left z l4 60"),
+            sides(name(isLeft, "grace_longer_than_history_is_refused"), b -> out(
+                join(isLeft, left(b), versionedTable(b, 5), lookup().withGracePeriod(ms(6))))),
             records(sides(name(isLeft, "grace_rekeyed"), b -> out(join(isLeft, byValue(left(b)),
                     versionedTable(b, 100), lookup().withGracePeriod(ms(5))))),
                 "right 1 r1 10", "left a l1 15", "left b l2 14", "right 2 r2 14", "left a l1 12", "left a l9 19",
@@ -123,8 +121,8 @@ final class StreamTableJoinCases {
                 sides(name(isLeft, "grace_random"), b -> out(
                     join(isLeft, left(b), versionedTable(b, 50), lookup().withGracePeriod(ms(8)))))),
             RandomInput.of(isLeft ? 1423 : 1424, 80, 4, 25).withNullValues(12).withoutNullKeys().pipe(
-                sides(name(isLeft, "grace_short_history_random"), b -> out(
-                    join(isLeft, left(b), versionedTable(b, 10), lookup().withGracePeriod(ms(12)))))));
+                sides(name(isLeft, "grace_as_long_as_history_random"), b -> out(
+                    join(isLeft, left(b), versionedTable(b, 12), lookup().withGracePeriod(ms(12)))))));
     }
 
     private static List<Case> topologies() {
