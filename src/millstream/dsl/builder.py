@@ -227,8 +227,8 @@ class StreamsBuilder:
         """The finished topology. Mistakes that need the whole picture are found here.
 
         `optimization` is Kafka's `topology.optimization`: "none", "all", or names of optimisations:
-        "merge_repartition_topics", "reuse_ktable_source_topics". They change names of operators, and where
-        state is restored from: decide before there is state.
+        "merge_repartition_topics", "reuse_ktable_source_topics", "single_store_self_join". They change names
+        of operators, which stores there are and where state is restored from: decide before there is state.
 
         >>> from millstream import StreamsBuilder
         >>> builder = StreamsBuilder()

@@ -11,6 +11,7 @@ from millstream.dsl.branched import BranchedKStream
 from millstream.dsl.functions import is_expression
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.grouped import KGroupedStream
+from millstream.dsl.joins import INNER, LEFT, OUTER, StreamJoined, join_streams
 from millstream.dsl.ktable import KTable, stored_source_table
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import repartition_node
@@ -22,6 +23,7 @@ from millstream.processors.printing import PrintLine
 from millstream.serdes import Serde
 from millstream.topology.operator_spec import CHAIN_TAIL, CHAINED, COLUMNAR, PLAIN, PROCESSOR, OperatorSpec
 from millstream.topology.topology import Topology, operator_of
+from millstream.windows import JoinWindows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,6 +38,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+VO = TypeVar("VO")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,6 +240,94 @@ class KStream(Generic[K, V]):
             self.source_names | other.source_names,
             self.needs_repartition or other.needs_repartition,
         )
+
+    def join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[..., V2],
+        windows: JoinWindows,
+        *,
+        with_key: bool = False,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        logging: bool = True,
+    ) -> KStream[K, V2]:
+        """Join with records of the same key of another stream that are close enough in time.
+
+        `joiner(left, right)` makes the value of each pair, or `joiner(key, left, right)` with `with_key`. The
+        other's record may be up to `windows.before_ms` earlier and `windows.after_ms` later. `store` is the
+        base of the stores' names, `name` that of the operators.
+
+        >>> from millstream import JoinWindows, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> orders, payments = builder.stream("orders"), builder.stream("payments")
+        >>> orders.join(payments, lambda order, payment: (order, payment), JoinWindows(60_000)).node.name
+        'KSTREAM-MERGE-0000000006'
+        """
+        joined = StreamJoined(with_key, key, value, other_value, name, store, logging)
+        return join_streams(self, other, joiner, windows, INNER, joined)
+
+    def left_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[..., V2],
+        windows: JoinWindows,
+        *,
+        with_key: bool = False,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        logging: bool = True,
+    ) -> KStream[K, V2]:
+        """Like `join`, and a record that has found no partner goes on with None when its window has closed.
+
+        So does a record without a key, at once.
+
+        >>> from millstream import JoinWindows, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> orders, payments = builder.stream("orders"), builder.stream("payments")
+        >>> paid = orders.left_join(
+        ...     payments,
+        ...     lambda order, payment: payment is not None,
+        ...     JoinWindows(before=0, after=60_000, grace=5_000),
+        ...     name="paid",
+        ... )
+        >>> paid.node.name
+        'paid-merge'
+        """
+        joined = StreamJoined(with_key, key, value, other_value, name, store, logging)
+        return join_streams(self, other, joiner, windows, LEFT, joined)
+
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[..., V2],
+        windows: JoinWindows,
+        *,
+        with_key: bool = False,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        logging: bool = True,
+    ) -> KStream[K, V2]:
+        """Like `left_join`, and records of the other stream go on without a partner, too.
+
+        >>> from millstream import JoinWindows, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> web, shop = builder.stream("web"), builder.stream("shop")
+        >>> visits = web.outer_join(shop, lambda one, other: (one, other), JoinWindows(60_000))
+        >>> visits.needs_repartition
+        False
+        """
+        joined = StreamJoined(with_key, key, value, other_value, name, store, logging)
+        return join_streams(self, other, joiner, windows, OUTER, joined)
 
     def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
         """Send each record to the first branch whose predicate holds.

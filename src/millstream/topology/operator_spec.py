@@ -51,6 +51,13 @@ class OperatorSpec:
     """The stores that it is connected with, in the order of their connection."""
     only_reads: frozenset[str] = frozenset()
     """Those of its stores that it never writes to."""
+    described_stores: tuple[str, ...] | None = None
+    """The stores that descriptions show: Kafka connects a join's stores with the nodes in front of it."""
+
+    @property
+    def shown_stores(self) -> tuple[str, ...]:
+        """The stores that a description shows."""
+        return self.stores if self.described_stores is None else self.described_stores
 
     def connected(self, store: str) -> OperatorSpec:
         """The same, with one more store."""
