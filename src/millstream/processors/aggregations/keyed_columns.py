@@ -49,6 +49,8 @@ class ColumnAggregation(KeyedAggregation):
             batch = drop_nulls(self.context, batch.with_values(found["value"]))
         if not len(batch):
             return None
+        if self.history is not None:  # every row's result is wanted as the store would have it
+            return self.fold_rows(batch)
         try:
             groups = self._grouped(form, batch)
             groups.save(self.store)
