@@ -10,6 +10,7 @@ from tests.semantics.topologies import (
     grouped_tables,
     grouping,
     headers,
+    join_programs,
     odd,
     optimizations,
     processor_api,
@@ -70,6 +71,7 @@ FAMILIES = (
     table_table_joins,
     foreign_key_joins,
     global_table_joins,
+    join_programs,
 )
 
 # The DSL has no foreign-key joins yet.

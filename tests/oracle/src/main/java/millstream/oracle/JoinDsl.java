@@ -54,7 +54,7 @@ final class JoinDsl {
             };
         }
 
-        <V1, V2> KTable<String, String> of(KTable<String, V1> left, KTable<String, V2> right) {
+        <K, V1, V2> KTable<K, String> of(KTable<K, V1> left, KTable<K, V2> right) {
             return switch (this) {
                 case INNER -> left.join(right, PLUS);
                 case LEFT -> left.leftJoin(right, PLUS);

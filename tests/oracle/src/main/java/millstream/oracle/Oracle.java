@@ -42,7 +42,8 @@ public final class Oracle {
             StreamTableJoinCases.cases(),
             TableTableJoinCases.cases(),
             ForeignKeyJoinCases.cases(),
-            GlobalTableJoinCases.cases())
+            GlobalTableJoinCases.cases(),
+            JoinProgramCases.cases())
         .flatMap(List::stream)
         .toList();
 
