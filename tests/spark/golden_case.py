@@ -173,7 +173,7 @@ class GoldenCase:
         book = SerdeBook()
         head = self._driver.head
         book.restore({(name, part): kind for name, part, kind in head.inferred_types})  # type: ignore[misc]
-        sub = next(sub for sub in self._plan.subtopologies if dump.name in sub.stores)
+        sub = next(sub for sub in self._plan.all_subtopologies if dump.name in sub.stores)
         spec = sub.stores[dump.name]
         serdes = book.bound(dump.name, "key", spec.key), book.bound(dump.name, "value", spec.value)
         for number in range(self._plan.task_count(sub, self._driver.counts)):
