@@ -68,7 +68,7 @@ class EpochLoop:
             read_times=engine.read_times,
         )
         self._ticks = Ticks(plan, config.tick_ms)
-        notes = RestoreNotes(config.state_dir.resolve() / storage.application_id)
+        notes = RestoreNotes(config.state_dir.resolve() / storage.application_id, what="loading-")
         self._loading = GlobalLoading(plan, self.coordinator, notes)
         pinned = with_timeout(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots")
         maintenance = Maintenance(self.coordinator, log, pinned)
