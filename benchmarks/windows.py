@@ -1,6 +1,6 @@
 """Windows on Spark, against what Spark offers itself; and what it costs that many windows are open.
 
-Both sides get the same records in batches of the same size, as in :mod:`.throughput`: 100,000 keys, and windows
+Both sides get the same records in batches of the same size, as in :mod:`.throughput`: 100,000 keys, windows
 of a second, of which each key has 100 that still take records. Few records of a key fall into one second, so
 there are nearly as many results as records. Time goes on with the records, out of order by up to a second.
 Sessions are those of keys that are active for a while: some records close together, then a pause.
@@ -306,10 +306,9 @@ def _epochs(number: int, scale: Scale) -> Figure:
         chance = random.Random(1)
         taken: list[float] = []
         for _ in range(scale.of(20, 5)):
-            touched = sorted(chance.sample(range(number // per_key), min(_TOUCHED, number // per_key)))
-            starts = pl.Series([chance.randrange(per_key) * _SECOND for _ in touched])
+            touched = pl.Series(sorted(chance.sample(range(number), _TOUCHED)))
+            keys, starts = touched // per_key, touched % per_key * _SECOND
             gc.collect()
-            keys = pl.Series(touched)
             taken.append(seconds(lambda: task.epoch(keys, starts)))  # noqa: B023 - called here
     return measured(
         f"an epoch that touches 1,000 of {number:,} open windows", taken[2:], group="open windows"

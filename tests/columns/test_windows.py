@@ -260,6 +260,29 @@ def test_what_an_expression_makes_null_is_in_no_window() -> None:
     assert found.counted == {"records-late": 0, "records-dropped": 1}
 
 
+@pytest.mark.parametrize("name", ["tumbling", "hopping"])
+@pytest.mark.parametrize("on_close", [False, True])
+@pytest.mark.parametrize("caching", [True, False])
+def test_an_expression_that_fails_fails_as_a_function_does(caching: bool, on_close: bool, name: str) -> None:
+    """The record moves time, and if it is late it does not fail."""
+
+    def aggregated(of: Any) -> Callable[[Any], Any]:
+        def build(stream: Any) -> Any:
+            windowed = stream.group_by_key().windowed_by(WINDOWS[name])
+            if on_close:
+                windowed = windowed.emit_strategy(EmitStrategy.on_window_close())
+            return windowed.sum(of, store=Store("table", caching=caching))
+
+        return build
+
+    for seed in range(4):
+        epochs = random_epochs(seed)
+        # Only some of the texts are numbers.
+        columns = run(aggregated(value.s.str.replace("a", "1").str.replace("z", "2").cast(pl.Int64)), epochs)
+        rows = run(aggregated(lambda one: int(one["s"].replace("a", "1").replace("z", "2"))), epochs)
+        assert alike(columns, rows), f"seed {seed}"
+
+
 def test_an_operator_of_the_column_tier_takes_expressions_and_what_comes_out_of_one() -> None:
     stream = StreamsBuilder().stream("in", key=serdes.string, value=serdes.int64)
     windowed = stream.group_by_key().windowed_by(TimeWindows(10))

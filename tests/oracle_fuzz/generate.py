@@ -261,28 +261,25 @@ class _Generator:
 
     def group(self) -> _Handle:
         if not self.groups or self.chance(0.7):
-            stream = self.stream()
-            source = {"from": stream.types}
-            if self.chance(0.5):
-                types = stream.types
-                step = self.add("group_by_key", stream.id, types=types, named=self.chance(0.6), **source)
-            else:
-                types, key = ("string", stream.value), self.new_key()
-                named = self.chance(0.6)
-                step = self.add("group_by", stream.id, types=types, named=named, key=key, **source)
-            self.groups.append(_Handle(step, types))
+            self.groups.append(self.grouped(self.stream()))
         found = self.one_of(self.groups)
         assert found is not None
         return found
 
+    def grouped(self, stream: _Handle) -> _Handle:
+        parameters: dict[str, Any] = {"from": stream.types, "named": self.chance(0.6)}
+        if self.chance(0.5):
+            return _Handle(
+                self.add("group_by_key", stream.id, types=stream.types, **parameters), stream.types
+            )
+        types, key = ("string", stream.value), self.new_key()
+        return _Handle(self.add("group_by", stream.id, types=types, key=key, **parameters), types)
+
     def group_of_values(self) -> _Handle:
         """A grouped stream without None among its values."""
-        stream = self.stream()
-        value = self.value_type()
+        stream, value = self.stream(), self.value_type()
         self.next_stream("map_values", stream, (stream.key, value), value=self.new_value(value, null=0))
-        values = self.streams[-1]
-        step = self.add("group_by_key", values.id, types=values.types, named=False, **{"from": values.types})
-        return _Handle(step, values.types)
+        return self.grouped(self.streams[-1])
 
     def add_aggregation(self) -> None:
         how = self.rng.choice(("count", "count", "reduce", "aggregate", "aggregate", "sum", "min", "max"))

@@ -78,7 +78,7 @@ class Case:
 
 
 def _with_a_store(step: Step) -> Step:
-    """The step if it may have a store, else nothing: what is computed from a table has one if it is asked for."""
+    """The step if it may have a store, else nothing: what is computed from a table has one if asked for."""
     return {} if step["op"] in {"table_filter", "table_map_values"} and step["store"] is None else step
 
 

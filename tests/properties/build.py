@@ -249,10 +249,11 @@ class Building:
 
     @make.register
     def _(self, op: s.WindowedAggregate) -> Any:
+        return self.aggregate_by(self.windowed(op), op, *merger_of(op.cut, op.fold, op.combine))
+
+    def windowed(self, op: s.WindowedAggregate) -> Any:
         windowed = self.parent(op).windowed_by(windows_of(op.cut))
-        if op.on_close:
-            windowed = windowed.emit_strategy(EmitStrategy.on_window_close())
-        return self.aggregate_by(windowed, op, *merger_of(op.cut, op.fold, op.combine))
+        return windowed.emit_strategy(EmitStrategy.on_window_close()) if op.on_close else windowed
 
     @make.register
     def _(self, op: s.WindowedCogroup) -> Any:

@@ -150,7 +150,12 @@ class SessionRows:
         if end < self.observed - rules.open_ms:
             self.late.append(row)
             return None
-        new = rules.aggregation.fold(record_key, value, self._merged(record_key, found) if found else None)
+        aggregation = rules.aggregation
+        if found:
+            fold = aggregation.aggregator or aggregation.fold
+            new = fold(record_key, value, self._merged(record_key, found))
+        else:
+            new = aggregation.fold(record_key, value, None)
         made = Session(key, start, end, rules.freeze(new), was_stored=(key, start, end) in self.known)
         # From here on nothing fails, and things change.
         if found:

@@ -2,22 +2,28 @@
 
 State, updates, timestamps and late records are those of `time_windows`, which also takes over whatever
 columns can't do exactly, and windows that are emitted on close.
+
+An expression that fails on a record fails as a function would: where the record is folded, after it has moved
+the operator's stream time, and not if it is late. What an expression makes null is left out like a record
+without a value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import polars as pl
 
-from millstream.processors.aggregations.aggregation import Aggregation
+from millstream.processors.aggregations.aggregation import Aggregation, Fold
 from millstream.processors.aggregations.column_form import ColumnForm
 from millstream.processors.aggregations.column_groups import FAILURES, ColumnGroups, encoded_keys, operand
-from millstream.processors.aggregations.keyed_columns import evaluated
 from millstream.processors.batch import Batch, concatenate
 from millstream.processors.columns.column import Column
 from millstream.processors.columns.expressions import Declared, Evaluation
+from millstream.processors.operator import Form, OperatorContext
+from millstream.processors.table import drop_nulls
 from millstream.processors.windows.time_windows import TimeWindowAggregation
 from millstream.processors.windows.window_columns import WindowFold
 from millstream.serdes.columns import CannotError
@@ -42,6 +48,8 @@ class ColumnTimeWindowAggregation(TimeWindowAggregation):
         on_close: bool,
         after_idle_ms: int | None = None,
     ) -> None:
+        if of is not None:
+            aggregation = replace(aggregation, fold=_failing(aggregation.fold))
         super().__init__(
             store,
             windows,
@@ -57,11 +65,25 @@ class ColumnTimeWindowAggregation(TimeWindowAggregation):
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
-        batch = evaluated(self.context, self._of, self.without_nulls(batch))
+        batch = self._evaluated(self.without_nulls(batch))
         form = self.aggregation.columns
         assert form is not None  # all that the column tier has by windows have one
         emitted = [done for part in self._pieces(form, batch) if (done := self._fold_part(form, part))]
         return concatenate(emitted) if emitted else None
+
+    def _evaluated(self, batch: Batch) -> Batch:
+        """The rows with what the expression makes of each in place of its value, or with its failure."""
+        if self._of is None or not len(batch):
+            return batch
+        failures = _Failures(self.context)
+        found, _ = self._of.run(failures, batch)
+        values = found["value"]
+        if failures.errors:
+            made = iter(values)
+            values = Column(
+                [failures.errors[row] if row in failures.errors else next(made) for row in range(len(batch))]
+            )
+        return drop_nulls(self.context, batch.with_values(values))
 
     def _pieces(self, form: ColumnForm, batch: Batch) -> Iterator[Batch]:
         """What is folded at once: all of it, unless every row has to be put into each of its windows."""
@@ -104,3 +126,38 @@ class ColumnTimeWindowAggregation(TimeWindowAggregation):
             timestamps=Column.of_series(each["time"]),
             olds=Column.of_series(each["old"]) if self.send_old else None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """In place of a value: why there is none."""
+
+    error: Exception
+
+
+class _Failures:
+    """Takes down on which rows an expression fails."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+        self.errors: dict[int, _Failure] = {}
+
+    def failed(self, batch: Batch, row: int, error: Exception) -> None:
+        """See `OperatorContext.failed`."""
+        del batch
+        self.errors[row] = _Failure(error)
+
+    def fell_back(self, form: Form, count: int) -> None:
+        """See `OperatorContext.fell_back`."""
+        self._context.fell_back(form, count)
+
+
+def _failing(fold: Fold) -> Fold:
+    """A row form that fails where the expression has."""
+
+    def fold_or_fail(key: Any, value: Any, so_far: Any) -> Any:
+        if type(value) is _Failure:
+            raise value.error
+        return fold(key, value, so_far)
+
+    return fold_or_fail

@@ -146,7 +146,9 @@ class WindowFold:
             table.context.late(batch, late)
         table.context.times.observed = self._observed
         if self.groups is not None and table.caching:
-            self.groups.hold_back(table, batch)
+            # Keys and values of the updates are those of the cells: row numbers in their place cost nothing.
+            rows = range(len(batch))
+            self.groups.hold_back(table, batch.with_columns(rows, rows))
 
     def _numbered(self, rows: pl.DataFrame) -> tuple[WindowCells, pl.DataFrame]:
         """The groups of the rows: `key` is the first one of each row, and `width` says how many follow."""

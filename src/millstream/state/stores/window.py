@@ -137,6 +137,15 @@ class TimestampedWindowStore(
     0
     >>> [(store.start_of(cell), store.window_of(cell)) for cell in store.load_between(0, 5)]
     [(0, Window(start=0, end=10))]
+
+    In columns:
+
+    >>> import polars as pl
+    >>> keys, starts = pl.Series([b"ann", b"bob"]), pl.Series([0, 10])
+    >>> cells, times = pl.Series([bytes(16), bytes(16)]), pl.Series([0, 0])
+    >>> store.save_windows(keys, starts, cells, times, turns=pl.Series([0, 1]))
+    >>> store.has_columns, store.load_windows(keys, starts).bin.size().to_list()
+    (True, [16, 16])
     """
 
     window_bytes = _START.size
