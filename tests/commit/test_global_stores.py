@@ -341,6 +341,26 @@ def _rows(executor: InProcessExecutor) -> dict[bytes, bytes]:
         return rows
 
 
+def test_a_join_with_a_global_table_looks_every_record_up_as_of_its_epoch(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    rates = builder.global_table("rates", store="rates", **WORDS)
+    orders = builder.stream("orders", **WORDS)
+    kept = orders.left_join(rates, lambda order, rate: f"{order}={rate}", key_of=lambda _, order: order)
+    found = orders.join(rates, lambda order, rate: f"{order}:{rate}", key_of=lambda _, order: order)
+    kept.merge(found).to("out", **WORDS)
+    app = made(tmp_path / "app", topology=builder.build(), backend="rocksdb")
+    app.append("rates", [("a", "1")], partition=1)
+    with app.start() as executor:
+        executor.run_until_caught_up()
+        for rate in ("2", None):
+            app.append("orders", [("o", "a"), ("o", "b")])
+            executor.run_epoch()
+            app.append("rates", [("a", rate)], partition=1)
+        app.append("orders", [("o", "a")])
+        executor.run_epoch()
+    assert app.outputs() == ["a=1", "a:1", "b=None", "a=2", "a:2", "b=None", "a=None"]
+
+
 def test_maintenance_and_snapshots_keep_what_every_host_needs(tmp_path: Path) -> None:
     config = StreamsConfig(snapshot_uri=str(tmp_path / "snapshots"), snapshot_interval_epochs=1)
     settings = CoordinatorSettings(retained_manifests=2)

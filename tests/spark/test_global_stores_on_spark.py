@@ -13,7 +13,7 @@ from tests.commit.global_app import WORDS, topology
 from tests.spark.lab import Lab, Pair
 from tests.spark.processes import Child
 
-from millstream import Processor, ProcessorContext, Record, StreamsBuilder, Topology
+from millstream import GlobalKTable, KStream, StreamsBuilder, Topology
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.types import Partition
 
@@ -111,25 +111,20 @@ def test_a_second_attempt_joins_with_the_same_table_though_the_topic_has_moved_o
 
 
 def moving_on(once: Path, log: Path) -> Topology:
-    """The first attempt that reads the table sees to it that its topic moves on, and is killed."""
+    """The first attempt that joins with the table sees to it that its topic moves on, and is killed."""
 
-    class Look(Processor[str, str, str, str]):
-        def init(self, context: ProcessorContext[str, str]) -> None:
-            self._context = context
-            self._rates = context.state_store("rates")
-
-        def process(self, record: Record[str, str]) -> None:
-            rate = self._rates.get(record.value)
-            if not once.exists():
-                once.touch()
-                place = TopicPartition("rates", Partition(0))
-                FileLog(log).append(place, record_batch([b"a"], [b"2"], [1]))
-                os.kill(os.getpid(), signal.SIGKILL)
-            self._context.forward(record.with_value(rate.value))
+    def joined(_: str, rate: str) -> str:
+        if not once.exists():
+            once.touch()
+            place = TopicPartition("rates", Partition(0))
+            FileLog(log).append(place, record_batch([b"a"], [b"2"], [1]))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rate
 
     builder = StreamsBuilder()
-    builder.global_table("rates", store="rates", **WORDS)
-    builder.stream("orders", **WORDS).process(Look).to("out", **WORDS)
+    rates: GlobalKTable[str, str] = builder.global_table("rates", store="rates", **WORDS)
+    orders: KStream[str, str] = builder.stream("orders", **WORDS)
+    orders.join(rates, joined, key_of=lambda _, word: word).to("out", **WORDS)
     return builder.build()
 
 

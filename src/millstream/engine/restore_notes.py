@@ -31,9 +31,7 @@ class RestoreNotes(RestoreListener):
     `what` tells notes of the same store apart: of a restore, and of the loading of its topic.
     """
 
-    def __init__(
-        self, folder: Path, clock: Callable[[], float] = time.monotonic, *, what: str = ""
-    ) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic, *, what: str = "") -> None:
         self._folder = folder
         self._what = what
         self._clock = clock

@@ -192,7 +192,8 @@ class Task:
 
     def operator_store(self, name: str) -> Any:
         """See `Host.operator_store`."""
-        return self._environment.stores[name]
+        own = self._environment.stores
+        return own[name] if name in own else self._environment.global_stores[name]
 
     def operator_times(self, node: str) -> OperatorTimes:
         """See `Host.operator_times`."""

@@ -38,6 +38,8 @@ class SubTopology:
     units: tuple[ExecutionUnit, ...]
     ordered: bool
     """Rows carry order keys, because somewhere two edges have to be interleaved."""
+    looked_up: frozenset[str]
+    """Stores that some operators read as they were at each of their rows: see `processors.table_history`."""
     feeds_itself: bool
     """A repartition leads from the sub-topology back into it (`stream.repartition().merge(stream)`)."""
 
@@ -187,8 +189,14 @@ def _subtopology(
             children[parent].append(node.name)
     users = {store: used_by for store, used_by in graph.store_users.items() if used_by[0].name in nodes}
     known = {**graph.stores, **graph.global_stores}
+    readers = {store: _readers_as_of(store, used_by) for store, used_by in users.items()}
     units = units_of(
-        children, [[node.name for node in sharing] for sharing in users.values() if len(sharing) > 1]
+        _with_readers(children, users, readers),
+        [
+            taking_turns
+            for store, used_by in users.items()
+            if len(taking_turns := [node.name for node in used_by if node not in readers[store]]) > 1
+        ],
     )
     is_global = any(name in graph.global_sources for name in names)
     return SubTopology(
@@ -201,11 +209,33 @@ def _subtopology(
             store: _as_used(known[store], used_by, is_global=is_global) for store, used_by in users.items()
         },
         units=units,
-        ordered=_needs_order(nodes.values(), units),
+        ordered=_needs_order(nodes.values(), units) or any(readers.values()),
+        looked_up=frozenset(store for store, reading in readers.items() if reading),
         feeds_itself=any(
             sink.name in nodes and source.name in nodes for sink, source in graph.repartition_edges
         ),
     )
+
+
+def _readers_as_of(store: str, users: Sequence[ProcessorNode]) -> list[ProcessorNode]:
+    """Who reads a store as of a row: only where all who write to it tell what each row has written."""
+    readers = [node for node in users if store in node.spec.reads_as_of]
+    others = [node for node in users if store not in node.spec.reads_as_of]
+    return readers if all(node.spec.keeps_history for node in others) else []
+
+
+def _with_readers(
+    children: Mapping[str, Sequence[str]],
+    users: Mapping[str, Sequence[ProcessorNode]],
+    readers: Mapping[str, Sequence[ProcessorNode]],
+) -> dict[str, list[str]]:
+    """The nodes behind each node; who reads a store as of a row is behind those who write to it."""
+    behind = {name: list(after) for name, after in children.items()}
+    for store, reading in readers.items():
+        for node in users[store]:
+            if node not in reading:
+                behind[node.name] += [reader.name for reader in reading]
+    return behind
 
 
 def _as_used(store: StoreBuilder, users: Sequence[ProcessorNode], *, is_global: bool) -> StoreBuilder:
