@@ -14,7 +14,15 @@ from millstream.clock import milliseconds
 from millstream.errors import TopologyError
 from millstream.record import MAX_TIME, Window
 
-__all__ = ["EmitStrategy", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows", "Windows"]
+__all__ = [
+    "EmitStrategy",
+    "JoinWindows",
+    "SessionWindows",
+    "SlidingWindows",
+    "TimeWindows",
+    "UnlimitedWindows",
+    "Windows",
+]
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -84,7 +92,6 @@ class SessionWindows:
     Both ends are inclusive.
 
     >>> from datetime import timedelta
-    from typing import Final
     >>> from millstream import SessionWindows
     >>> SessionWindows(timedelta(minutes=5)).gap_ms
     300000
@@ -124,6 +131,45 @@ class UnlimitedWindows:
         return [Window(self.start_ms, MAX_TIME)] if timestamp >= self.start_ms else []
 
 
+@dataclass(frozen=True, slots=True, init=False)
+class JoinWindows:
+    """How far apart in time two records of a key may be to be joined. Both bounds are inclusive.
+
+    A record of the right stream may be up to `before` earlier and `after` later than the left one; one of the
+    two may be negative, as long as they leave something between them. Without `after` both are the same.
+    `grace` is how long records that have found no partner wait longer for a late one.
+
+    >>> from datetime import timedelta
+    >>> from millstream import JoinWindows
+    >>> JoinWindows(timedelta(minutes=5)).after_ms
+    300000
+    >>> JoinWindows(before=0, after=10_000, grace=500).size_ms
+    10000
+    """
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+
+    def __init__(
+        self, before: int | timedelta, after: int | timedelta | None = None, grace: int | timedelta = 0
+    ) -> None:
+        set_field = object.__setattr__
+        set_field(self, "before_ms", milliseconds(before))
+        set_field(self, "after_ms", self.before_ms if after is None else milliseconds(after))
+        set_field(self, "grace_ms", _not_negative("the grace of windows", grace))
+        if self.size_ms < 0:
+            raise TopologyError(
+                f"join windows from {self.before_ms} ms before a record to {self.after_ms} ms after it: no "
+                "record could ever be joined. Remedy: before + after of 0 or more milliseconds"
+            )
+
+    @property
+    def size_ms(self) -> int:
+        """How long a window is."""
+        return self.before_ms + self.after_ms
+
+
 Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows
 
 
@@ -155,7 +201,6 @@ class EmitStrategy:
         stream time goes on as the wall clock does.
 
         >>> from datetime import timedelta
-        from typing import Final
         >>> from millstream import EmitStrategy
         >>> EmitStrategy.on_window_close(after_idle=timedelta(minutes=1)).after_idle_ms
         60000

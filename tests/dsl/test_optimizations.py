@@ -46,7 +46,7 @@ def test_what_does_not_exist_is_refused(wrong: Any) -> None:
         two_counts().build(optimization=wrong)
     assert str(raised.value) == (
         f"build(optimization={wrong!r}): give 'none', 'all', or some of reuse_ktable_source_topics, "
-        "merge_repartition_topics"
+        "merge_repartition_topics, single_store_self_join"
     )
 
 

@@ -168,7 +168,7 @@ class StreamsBuilder:
             )
 
         self._graph.add(GraphNode(table, write))
-        return GlobalKTable(own.name)
+        return GlobalKTable(own.name, self._graph, spec.key, spec.value)
 
     def add_state_store(self, store: StoreBuilder) -> StreamsBuilder:
         """Add a store for `process`, `process_values` or `transform_values` to name.
@@ -227,8 +227,8 @@ class StreamsBuilder:
         """The finished topology. Mistakes that need the whole picture are found here.
 
         `optimization` is Kafka's `topology.optimization`: "none", "all", or names of optimisations:
-        "merge_repartition_topics", "reuse_ktable_source_topics". They change names of operators, and where
-        state is restored from: decide before there is state.
+        "merge_repartition_topics", "reuse_ktable_source_topics", "single_store_self_join". They change names
+        of operators, which stores there are and where state is restored from: decide before there is state.
 
         >>> from millstream import StreamsBuilder
         >>> builder = StreamsBuilder()

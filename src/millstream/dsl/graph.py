@@ -40,12 +40,18 @@ class GraphNode:
     """It joins several streams into one."""
     windows: Windows | None = None
     """It cuts its records by time."""
+    takes_null_keys: bool = False
+    """It has a use for records without a key: no repartition above it leaves them out."""
 
     def attach(self, child: GraphNode) -> None:
         """Put a node behind this one, unless it is there."""
         if child not in self.children:
             self.children.append(child)
             child.parents.append(self)
+
+    def leads_to_null_keys(self) -> bool:
+        """Whether somebody below has a use for records without a key."""
+        return any(child.takes_null_keys or child.leads_to_null_keys() for child in self.children)
 
     def detach(self, child: GraphNode) -> None:
         """Take a node away from behind this one."""
@@ -84,6 +90,8 @@ class Graph:
         self.copartitions: list[frozenset[str]] = []
         self.topic_is_changelog: set[str] = set()
         """Stores of tables whose source topics do for their changelogs: chosen anew by each `build()`."""
+        self.repartitions_for_joins: dict[object, GraphNode] = {}
+        """Of each stream that was joined, the repartition that the next join uses, too, if it has no name."""
 
     def new_name(self, prefix: str) -> str:
         """The next numbered name."""

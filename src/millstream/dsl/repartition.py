@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.dsl.graph import Graph, GraphNode
-from millstream.processors.stateless import DropNullKeys
+from millstream.processors.stateless import DropNullKeys, PassThrough
 from millstream.topology.operator_spec import PLAIN
 from millstream.topology.topology import Topology
 
@@ -28,10 +28,11 @@ class Repartition:
     partitions: int | None = None
     partitioner: Any = None
 
-    def write(self, topology: Topology, parents: tuple[str, ...]) -> None:
-        """Add topic, filter, sink and source to the topology."""
+    def write(self, topology: Topology, parents: tuple[str, ...], *, null_keys: bool) -> None:
+        """Add topic, filter, sink and source to the topology; the filter may let records without a key by."""
         topology.add_internal_topic(self.topic, self.partitions)
-        topology.add_operator(self.filter_name, DropNullKeys, parents, PLAIN)
+        null_filter = PassThrough if null_keys else DropNullKeys
+        topology.add_operator(self.filter_name, null_filter, parents, PLAIN)
         topology.add_sink_node(
             self.sink_name, self.topic, (self.filter_name,), self.key, self.value, self.partitioner
         )
@@ -69,4 +70,9 @@ def repartition_node(
     if not _NUMBERED.fullmatch(prefix):
         sink, null_filter, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
     repartition = Repartition(topic, null_filter, sink, source, key, value, partitions, partitioner)
-    return RepartitionNode(source, repartition.write, repartition=repartition, by_hand=by_hand)
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        repartition.write(topology, parents, null_keys=node.leads_to_null_keys())
+
+    node = RepartitionNode(source, write, repartition=repartition, by_hand=by_hand)
+    return node

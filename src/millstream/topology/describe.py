@@ -76,7 +76,7 @@ def _node(one: _Described) -> str:
     if isinstance(node, SinkNode):
         target = f"topic: {node.topic}" if node.topic is not None else f"extractor class: {node.extractor}"
         return f"Sink: {node.name} ({target})\n      <-- {before}"
-    stores = ", ".join(hash_order(node.spec.stores))
+    stores = ", ".join(hash_order(node.spec.shown_stores))
     return f"Processor: {node.name} (stores: [{stores}])\n      --> {after}\n      <-- {before}"
 
 

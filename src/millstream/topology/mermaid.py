@@ -21,7 +21,7 @@ def mermaid(graph: TopologyGraph) -> str:
         lines += [f"  {identity[parent]} --> {identity[node.name]}" for parent in node.parents]
         lines += [f"  {line}" for line in _topics(node, identity[node.name])]
     for node in graph.processors:
-        stores = node.spec.stores
+        stores = node.spec.shown_stores
         lines += [f'  {identity[node.name]} --- store_{_identifier(store)}[("{store}")]' for store in stores]
     return "\n".join(lines) + "\n"
 

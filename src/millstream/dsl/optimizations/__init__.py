@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from millstream.dsl.graph import Graph
 from millstream.dsl.optimizations.merge_repartition_topics import merge_repartition_topics
 from millstream.dsl.optimizations.reuse_ktable_source_topics import reuse_ktable_source_topics
+from millstream.dsl.optimizations.single_store_self_join import single_store_self_join
 from millstream.errors import TopologyError
 
 __all__ = ["OPTIMIZATIONS", "chosen"]
@@ -19,6 +20,7 @@ Optimization = Callable[[Graph], None]
 _BY_NAME: dict[str, Optimization] = {
     "reuse_ktable_source_topics": reuse_ktable_source_topics,
     "merge_repartition_topics": merge_repartition_topics,
+    "single_store_self_join": single_store_self_join,
 }
 OPTIMIZATIONS: tuple[Optimization, ...] = tuple(_BY_NAME.values())
 

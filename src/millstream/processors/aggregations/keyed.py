@@ -38,14 +38,14 @@ class KeyedAggregation(TableOperator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         batch = drop_nulls(self.context, batch)
-        combines = self.caching and self.aggregation.combiner is not None
+        combines = self.collapses and self.aggregation.combiner is not None
         if combines and are_many(len(batch)) and self._fold_columns(batch):
             return None
         return self.fold_rows(batch)
 
     def fold_rows(self, batch: Batch) -> Batch | None:
         """Fold rows without nulls as Python objects: key by key if that can be done, else row by row."""
-        if self.caching and self.aggregation.combiner is not None:
+        if self.collapses and self.aggregation.combiner is not None:
             if self._fold_groups(batch):
                 return None
             self.context.fell_back("partials", len(batch))
@@ -61,9 +61,14 @@ class KeyedAggregation(TableOperator):
         from there on.
         """
         cells = self.store.load_frozen(keys)
-        run = self._fold_to_last if self.caching else self._fold_each
+        run = self._fold_to_last if self.collapses else self._fold_each
         updates = run(self._fold_of(batch.values), batch, keys, cells, records)
         return updates, batch, {key: cells[key] for key in updates.key_bytes}
+
+    @property
+    def collapses(self) -> bool:
+        """Whether nobody hears of any result of a key in a batch but the last."""
+        return self.caching and self.history is None
 
     @property
     def group_serde(self) -> Serde[Any]:

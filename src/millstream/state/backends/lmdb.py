@@ -238,6 +238,10 @@ class LmdbSupplier:
         folder = store_folder(path, _NAME, _FORMAT)
         return LmdbBackend(folder, path, segment_bytes, self.map_bytes, self.step_rows)
 
+    def open_read_only(self, path: Path, *, segment_bytes: int = 0) -> LmdbBackend:
+        """Open the store: LMDB lets as many processes in as there are."""
+        return self.open(path, segment_bytes=segment_bytes)
+
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> LmdbBackend:
         """Make a store from a snapshot: a copy of its file."""
         restored_folder(snapshot, path, _NAME, _FORMAT, shareable=lambda _: False)

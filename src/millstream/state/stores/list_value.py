@@ -8,7 +8,7 @@ A list is stored in the bytes of Kafka's list serde::
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 from millstream.state.stores.key_value_iterator import KeyValueIterator
@@ -40,6 +40,9 @@ class ListValueStore(StateStore[K], Generic[K, V]):
     [1, 2]
     >>> store.get("ann")
     []
+    >>> store.save_encoded([(b"eve", [bytes(8), bytes(8)]), (b"bob", [])])
+    >>> [row for row, _ in store.scan_encoded()], store.load_encoded([b"ann", b"bob"])
+    ([b'eve'], {})
     """
 
     def put(self, key: K, value: V | None) -> None:
@@ -78,10 +81,32 @@ class ListValueStore(StateStore[K], Generic[K, V]):
         """A pair for each value of all keys."""
         return self.range(None, None)
 
+    def load_encoded(self, rows: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+        """The lists of those keys that have one, keys and values as bytes, with one read."""
+        found = self.overlay.get_many(rows)
+        return {row: list(_encoded_values(data)) for row, data in found.items() if data is not None}
+
+    def scan_encoded(self, *, backward: bool = False) -> Iterator[tuple[bytes, list[bytes]]]:
+        """All lists in the order of their keys, keys and values as bytes."""
+        scan = self.overlay.scan_reverse if backward else self.overlay.scan
+        return ((row, list(_encoded_values(data))) for row, data in scan(None, None))
+
+    def save_encoded(self, lists: Iterable[tuple[bytes, Sequence[bytes]]]) -> None:
+        """Write lists, keys and values as bytes; an empty one is removed."""
+        self.overlay.put_many([(row, _encoded_list(values) if values else None) for row, values in lists])
+
     def _values(self, data: bytes) -> Iterator[V]:
-        position = _HEAD.size
-        while position < len(data):
-            (length,) = _LENGTH.unpack_from(data, position)
-            position += _LENGTH.size + length
-            value: V = self.value_serde.deserialize(data[position - length : position])
-            yield value
+        return map(self.value_serde.deserialize, _encoded_values(data))
+
+
+def _encoded_values(data: bytes) -> Iterator[bytes]:
+    position = _HEAD.size
+    while position < len(data):
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size + length
+        yield data[position - length : position]
+
+
+def _encoded_list(values: Sequence[bytes]) -> bytes:
+    parts = [part for value in values for part in (_LENGTH.pack(len(value)), value)]
+    return b"".join([_HEAD.pack(_VARIABLE_SIZES, len(values)), *parts])

@@ -15,6 +15,7 @@ from millstream.serdes import Serde
 from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.segments import (
+    HIGHEST_NUMBER,
     NOTE_KEY,
     UNKNOWN_TIME,
     Note,
@@ -53,7 +54,7 @@ class SegmentedStore(StateStore[K]):
 
     def _next_number(self) -> int:
         """A number that tells a row from others with the same key and time."""
-        number = (self._note.sequence + 1) & 0x7FFFFFFF
+        number = (self._note.sequence + 1) & HIGHEST_NUMBER
         self._note = replace(self._note, sequence=number)
         return number
 

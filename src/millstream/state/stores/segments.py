@@ -35,6 +35,8 @@ from millstream.state.stores.written_columns import WrittenColumns
 SEGMENT_BYTES: Final = 8
 NOTE_KEY: Final = b""
 UNKNOWN_TIME: Final = -1
+HIGHEST_NUMBER: Final = 0x7FFFFFFF
+"""The last number by which equal rows are told apart; then they begin anew."""
 
 _PREFIX: Final = struct.Struct(">Q")
 _NOTE: Final = struct.Struct(">BqqqI")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from millstream.record import MAX_TIME, ValueAndTimestamp, Window, Windowed
@@ -11,9 +12,9 @@ from millstream.serdes import Serde, time_windowed
 from millstream.state.specs import StoreBuilder
 from millstream.state.stores.cell_store import Cell, TimestampedStore
 from millstream.state.stores.key_value_iterator import KeyValueIterator
-from millstream.state.stores.overlay import Overlay
+from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.read_only import ReadOnlyWindowStore
-from millstream.state.stores.segments import UNKNOWN_TIME
+from millstream.state.stores.segments import HIGHEST_NUMBER, UNKNOWN_TIME
 from millstream.state.stores.window_key_schema import WINDOW, RowsByKey, WindowedRow
 from millstream.state.stores.windowed_store import Direction, WindowedCellStore, WindowedStore
 from millstream.state.stores.written_columns import WrittenColumns
@@ -42,6 +43,9 @@ class WindowStore(WindowedStore[K], ReadOnlyWindowStore[K, V]):
     >>> store.put("ann", 3, 40)
     >>> list(store.fetch("ann", 0, 100)), store.expired_puts
     ([(50, 1), (50, 2)], 1)
+    >>> store.put_encoded([(b"ann", 51, (4).to_bytes(8, "big")), (b"ann", 41, bytes(8))])
+    >>> [(key, start) for key, start, _, _ in store.encoded_rows([b"ann", b"bob"], 0, 100)]
+    [(b'ann', 50), (b'ann', 50), (b'ann', 51)]
     """
 
     numbers = WINDOW
@@ -62,6 +66,34 @@ class WindowStore(WindowedStore[K], ReadOnlyWindowStore[K, V]):
             return
         self._observe(window_start)
         self._put_row(row, (window_start, self._next_number() if self.retain_duplicates else 0), data)
+
+    def put_encoded(self, rows: Iterable[tuple[bytes, int, bytes]]) -> None:
+        """Add values, in order: bytes of the key, start, bytes of the value. With duplicates only."""
+        note, retention = self._note, self.retention_ms
+        observed, number = note.observed, note.sequence
+        segments: dict[int, bytes] = {}
+        entries: list[Entry] = []
+        pack = self.numbers.pack if isinstance(self._rows, RowsByKey) else None
+        for key, start, data in rows:
+            observed = max(observed, start)
+            number = (number + 1) & HIGHEST_NUMBER
+            if start <= observed - retention:
+                self.expired_puts += 1
+                continue
+            part = start // note.interval_ms
+            segment = segments.get(part)
+            if segment is None:
+                segment = segments[part] = self._segment(start)
+            if pack is not None:  # as `entries` below, without a call for each row
+                entries.append((segment + key + pack(start, number), data))
+            else:
+                entries += self._rows.entries(segment, key, (start, number), data)
+        self._note = replace(note, observed=observed, sequence=number)
+        self.overlay.put_many(entries)
+
+    def encoded_rows(self, keys: Iterable[bytes], time_from: int, time_to: int) -> Iterator[WindowedRow]:
+        """The rows of some keys, given as bytes, between two times, those of each key by time."""
+        return self._rows_of_each(keys, time_from, time_to)
 
     @overload
     def fetch(self, key: K, time_from: int) -> V | None: ...

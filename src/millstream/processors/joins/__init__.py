@@ -1,0 +1,1 @@
+"""Joins: operators with two inputs."""
