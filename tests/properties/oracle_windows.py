@@ -254,7 +254,8 @@ class SessionNode(WindowNode):
     merge: Callable[[Value, Value], Value] = lambda _one, other: other
 
     def retention(self) -> int:
-        return self.cut.size + self.cut.grace
+        # A session that is emitted on close must still be there when it closes.
+        return self.cut.size + self.cut.grace + self.on_close
 
     def closes_at(self, end: int) -> int:
         return end + self.cut.size + self.cut.grace + 1
@@ -273,9 +274,12 @@ class SessionNode(WindowNode):
             task.late(self.name)
             return
         so_far = self.start() if found else None
+        begins = so_far is not None
         for *_, cell in found:
-            so_far = deepcopy(cell.value) if so_far is None else self.merge(so_far, deepcopy(cell.value))
-        new = self.folded(rec, so_far)
+            value = deepcopy(cell.value)
+            so_far = self.merge(so_far, value) if begins or so_far is not None else value
+        # What a merger made goes on, even if it is None: nothing begins anew.
+        new = self.fold(rec.key, rec.value, so_far) if begins else self.folded(rec, so_far)
         check_can_be_written(new)
         quiet = rec if self.store.caching else replace(rec, headers=())
         if (first, last) != (t, t):

@@ -56,6 +56,7 @@ class CloseRule:
         (None, (0, 0), (5, 5))
         """
         first = max(0, emitted - self.size_ms + 1)
+        first += -first % self.advance_ms
         last = observed - self.wait_ms - self.size_ms
         last -= last % self.advance_ms
         return (first, last) if first <= last else None
