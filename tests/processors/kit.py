@@ -11,6 +11,7 @@ from millstream.processors.batch import Batch
 from millstream.processors.operator import Operator
 from millstream.processors.operator_times import OperatorTimes
 from millstream.processors.record_cache import RecordCache
+from millstream.processors.table_history import TableHistory
 from millstream.record import Headers
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.stores.factory import open_store
@@ -48,6 +49,9 @@ class Notes:
     def record_cache(self, store: str) -> RecordCache:
         assert store == "table"
         return self.cache
+
+    def table_history(self, store: str) -> TableHistory | None:
+        return None
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         self.failures.append((row, error))

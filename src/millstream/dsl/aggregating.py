@@ -16,7 +16,7 @@ from millstream.dsl.functions import Initializer, is_expression
 from millstream.dsl.graph import GraphNode
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
-from millstream.dsl.table_state import TableState
+from millstream.dsl.table_state import AggregateState
 from millstream.processors.aggregations.aggregate import aggregate_by
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.count import COUNT
@@ -64,6 +64,8 @@ class OperatorPlan:
     """From the store's name, `caching` and `send_old`."""
     value: Any = None
     """The serde of its results where that is known."""
+    shown: Callable[[Any], Any] | None = None
+    """From what its store has to the values of its table; None: they are the same."""
 
 
 class _ByValue(Protocol[K, V, RK]):
@@ -247,6 +249,7 @@ class Aggregating(Generic[K, V, RK]):
         'usual'
         """
         plan = self._in_its_tier("mean", mean_of, of)
+        plan = replace(plan, shown=mean_of(None).shown)
         spec = replace(as_store(store, key), value=MeanSerde())
         table: KTable[RK, float] = self._aggregate(plan, spec, AGGREGATE, name, value=None)
         return replace(table, value_serde=double)
@@ -330,7 +333,7 @@ def aggregation_table(
     """Build an aggregation. `key` is the serde of the table's keys; `windows` cut the stream by time."""
     graph = grouped.graph
     table_name = graph.name_or_new(name, prefix)
-    state = TableState(is_versioned=own.is_versioned)
+    state = AggregateState(own, plan.shown)
     # Without caching, every record is an update of its own.
     operator = plan.spec if own.caching else replace(plan.spec, combine=None)
 

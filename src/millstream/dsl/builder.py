@@ -168,7 +168,7 @@ class StreamsBuilder:
             )
 
         self._graph.add(GraphNode(table, write))
-        return GlobalKTable(own.name)
+        return GlobalKTable(own.name, self._graph, spec.key, spec.value)
 
     def add_state_store(self, store: StoreBuilder) -> StreamsBuilder:
         """Add a store for `process`, `process_values` or `transform_values` to name.

@@ -10,11 +10,11 @@ from millstream.dsl.functions import Initializer
 from millstream.dsl.graph import GraphNode, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized
-from millstream.dsl.table_state import MergedState, TableState
+from millstream.dsl.table_state import AggregateState, MergedState, TableState
 from millstream.processors.aggregations.aggregate import aggregate_by
 from millstream.processors.operator import Operator
 from millstream.processors.stateless import PassThrough
-from millstream.topology.operator_spec import CHAINED, PLAIN
+from millstream.topology.operator_spec import CHAINED, PLAIN, TABLE, OperatorSpec
 from millstream.topology.topology import Topology
 from millstream.windows import Windows
 
@@ -48,10 +48,12 @@ def cogroup_table(
     states: list[TableState] = []
     nodes: list[GraphNode] = []
     for number, ((_, aggregator), (parent, _)) in enumerate(zip(cogrouped.groups, places, strict=True)):
-        state = TableState()
+        state = AggregateState(own)
         node_name = graph.suffixed_or_new(name, f"-cogroup-agg-{number}", AGGREGATE)
         planned = partial(make, own.name, aggregation=aggregate_by(initializer, aggregator))
-        node = GraphNode(node_name, _writer(node_name, planned, own, state), windows=windows)
+        node = GraphNode(
+            node_name, _writer(node_name, planned, own, state, PLAIN if windows else TABLE), windows=windows
+        )
         nodes.append(graph.add(node, parent))
         states.append(state)
     merge = graph.suffixed_or_new(name, "-cogroup-merge", MERGE)
@@ -60,8 +62,8 @@ def cogroup_table(
         topology.add_operator(merge, PassThrough, parents, CHAINED)
 
     node = graph.add(GraphNode(merge, write), *nodes)
-    state = MergedState(states)
-    return KTable(graph, node, key, own.store.value, sources, own.queryable_name, state)
+    merged = MergedState(states)
+    return KTable(graph, node, key, own.store.value, sources, own.queryable_name, merged)
 
 
 def cogrouped_keys(cogrouped: CogroupedKStream[Any, Any]) -> Any:
@@ -70,11 +72,11 @@ def cogrouped_keys(cogrouped: CogroupedKStream[Any, Any]) -> Any:
 
 
 def _writer(
-    name: str, planned: Callable[..., Operator], own: Materialized, state: TableState
+    name: str, planned: Callable[..., Operator], own: Materialized, state: TableState, spec: OperatorSpec
 ) -> Callable[[Topology, tuple[str, ...]], None]:
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         make = partial(planned, caching=own.caching, send_old=state.sends_old)
-        topology.add_operator(name, make, parents, PLAIN)
+        topology.add_operator(name, make, parents, spec)
         topology.add_state_store(own.builder, name)
 
     return write

@@ -12,14 +12,14 @@ from millstream.dsl.graph import Graph, GraphNode
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import SUFFIX
-from millstream.dsl.table_state import TableState
+from millstream.dsl.table_state import AggregateState
 from millstream.processors.aggregations.aggregate import aggregate_by
 from millstream.processors.aggregations.count import COUNT
 from millstream.processors.aggregations.reduce import reduce_by
 from millstream.processors.operator import Operator
 from millstream.processors.table_group import TableAggregation
 from millstream.serdes import Serde, int64
-from millstream.topology.operator_spec import PLAIN
+from millstream.topology.operator_spec import TABLE
 from millstream.topology.topology import Topology
 
 K = TypeVar("K")
@@ -113,11 +113,11 @@ class KGroupedTable(Generic[K, V]):
         topic = (self.name if self.name is not None else own.name) + SUFFIX
         repartition = self._repartition(sink, source, topic)
         self.graph.add(repartition, self.node)
-        state = TableState(is_versioned=own.is_versioned)
+        state = AggregateState(own)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             operator = partial(make, own.name, caching=own.caching, send_old=state.sends_old)
-            topology.add_operator(table_name, operator, parents, PLAIN)
+            topology.add_operator(table_name, operator, parents, TABLE)
             topology.add_state_store(own.builder, table_name)
 
         node = self.graph.add(GraphNode(table_name, write), repartition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TextIO, TypeVar, overload
 
@@ -11,8 +12,9 @@ from millstream.dsl.branched import BranchedKStream
 from millstream.dsl.functions import is_expression
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.grouped import KGroupedStream
+from millstream.dsl.join_dispatch import join_stream
 from millstream.dsl.joins import INNER, LEFT, OUTER, StreamJoined, join_streams
-from millstream.dsl.ktable import KTable, stored_source_table
+from millstream.dsl.ktable import GlobalKTable, KTable, stored_source_table
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import repartition_node
 from millstream.errors import TopologyError
@@ -241,6 +243,7 @@ class KStream(Generic[K, V]):
             self.needs_repartition or other.needs_repartition,
         )
 
+    @overload
     def join(
         self,
         other: KStream[K, VO],
@@ -254,22 +257,59 @@ class KStream(Generic[K, V]):
         name: str | None = None,
         store: str | None = None,
         logging: bool = True,
-    ) -> KStream[K, V2]:
-        """Join with records of the same key of another stream that are close enough in time.
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[..., V2],
+        *,
+        with_key: bool = False,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+        grace: int | timedelta | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[K2, VO],
+        joiner: Callable[..., V2],
+        *,
+        key_of: Callable[[K, V], K2 | None],
+        with_key: bool = False,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def join(
+        self,
+        other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        **given: Any,
+    ) -> KStream[K, Any]:
+        """Join with records of the same key of another stream, or with the rows of a table.
 
-        `joiner(left, right)` makes the value of each pair, or `joiner(key, left, right)` with `with_key`. The
-        other's record may be up to `windows.before_ms` earlier and `windows.after_ms` later. `store` is the
-        base of the stores' names, `name` that of the operators.
+        `joiner(left, right)` makes the value of each pair, or `joiner(key, left, right)` with `with_key`.
+
+        With a stream: the other's record may be up to `windows.before_ms` earlier and `windows.after_ms`
+        later. `store` is the base of the stores' names, `name` that of the operators.
+
+        With a table: each record is joined with the row of its key as it is when the record comes, or, if the
+        table is versioned, as it was at the record's time; with `grace`, when stream time is so much later.
+        With a global table: with the row that `key_of(key, value)` names. Updates of tables cause nothing.
 
         >>> from millstream import JoinWindows, StreamsBuilder
         >>> builder = StreamsBuilder()
         >>> orders, payments = builder.stream("orders"), builder.stream("payments")
         >>> orders.join(payments, lambda order, payment: (order, payment), JoinWindows(60_000)).node.name
         'KSTREAM-MERGE-0000000006'
+        >>> customers = builder.table("customers")
+        >>> orders.join(customers, lambda order, customer: (order, customer), name="with-customer").node.name
+        'with-customer'
         """
-        joined = StreamJoined(with_key, key, value, other_value, name, store, logging)
-        return join_streams(self, other, joiner, windows, INNER, joined)
+        return join_stream(self, other, joiner, windows, INNER, given)
 
+    @overload
     def left_join(
         self,
         other: KStream[K, VO],
@@ -283,10 +323,39 @@ class KStream(Generic[K, V]):
         name: str | None = None,
         store: str | None = None,
         logging: bool = True,
-    ) -> KStream[K, V2]:
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[..., V2],
+        *,
+        with_key: bool = False,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+        grace: int | timedelta | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[K2, VO],
+        joiner: Callable[..., V2],
+        *,
+        key_of: Callable[[K, V], K2 | None],
+        with_key: bool = False,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def left_join(
+        self,
+        other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        **given: Any,
+    ) -> KStream[K, Any]:
         """Like `join`, and a record that has found no partner goes on with None when its window has closed.
 
-        So does a record without a key, at once.
+        So does a record without a key, at once. With a table a record without a row goes on with None.
 
         >>> from millstream import JoinWindows, StreamsBuilder
         >>> builder = StreamsBuilder()
@@ -300,8 +369,7 @@ class KStream(Generic[K, V]):
         >>> paid.node.name
         'paid-merge'
         """
-        joined = StreamJoined(with_key, key, value, other_value, name, store, logging)
-        return join_streams(self, other, joiner, windows, LEFT, joined)
+        return join_stream(self, other, joiner, windows, LEFT, given)
 
     def outer_join(
         self,

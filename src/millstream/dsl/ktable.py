@@ -8,11 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.graph import Graph, GraphNode, first_given
+from millstream.dsl.joins import INNER, LEFT, OUTER
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
+from millstream.dsl.table_joins import TableJoined, join_tables
 from millstream.dsl.table_state import DerivedState, FilterState, SourceState, SuppressedState, TableState
 from millstream.dsl.window_grace import window_grace_ms
 from millstream.errors import TopologyError
 from millstream.processors.api import ValueTransformerWithKey
+from millstream.processors.joins.table_view import ComputedView, TransformedView
 from millstream.processors.suppress import Suppress
 from millstream.processors.table_group import TableGroupBy
 from millstream.processors.table_source import StoredTableSource, TableSource
@@ -31,7 +34,7 @@ from millstream.processors.table_values import (
 from millstream.serdes import Serde
 from millstream.state.specs import time_ordered_buffer
 from millstream.suppressed import Suppressed
-from millstream.topology.operator_spec import PLAIN, PROCESSOR, OperatorSpec
+from millstream.topology.operator_spec import PLAIN, PROCESSOR, TABLE, OperatorSpec
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+VO = TypeVar("VO")
 
 SUPPRESS = "KTABLE-SUPPRESS-"
 
@@ -160,7 +164,7 @@ class KTable(Generic[K, V]):
         spec = as_store(store, first_given(key, self.key_serde), value)
         own = Materialized(spec.name, True, spec) if spec.name is not None else None
         table_name = self.graph.name_or_new(name, "KTABLE-TRANSFORMVALUES-")
-        state = DerivedState(self.state, own)
+        state = DerivedState(self.state, own, partial(TransformedView, supplier, stores))
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             if own is None:
@@ -234,6 +238,71 @@ class KTable(Generic[K, V]):
         self.state.demand_old_values()
         return self.graph.handles.grouped_table(self.graph, node, key, value, name)
 
+    def join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[..., V2],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KTable[K, V2]:
+        """The rows of both tables that have the same key: `joiner(left, right)`, or with the key in front.
+
+        An update of either table updates the result. It has a store only if one is named.
+
+        >>> from millstream import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> names, ages = builder.table("names"), builder.table("ages")
+        >>> names.join(ages, lambda name, age: f"{name}, {age}", store="people").queryable_store_name
+        'people'
+        """
+        return join_tables(self, other, joiner, INNER, TableJoined(with_key, key, value, name, store=store))
+
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[..., V2],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KTable[K, V2]:
+        """Like `join`, and a row that has none in the other table is joined with None.
+
+        >>> from millstream import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> names, ages = builder.table("names"), builder.table("ages")
+        >>> names.left_join(ages, lambda name, age: (name, age)).node.name
+        'KTABLE-MERGE-0000000006'
+        """
+        return join_tables(self, other, joiner, LEFT, TableJoined(with_key, key, value, name, store=store))
+
+    def outer_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[..., V2],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KTable[K, V2]:
+        """Like `left_join`, and rows of the other table that have none in this one are joined with None, too.
+
+        >>> from millstream import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> names, ages = builder.table("names"), builder.table("ages")
+        >>> names.outer_join(ages, lambda name, age: (name, age), name="known").node.name
+        'known'
+        """
+        return join_tables(self, other, joiner, OUTER, TableJoined(with_key, key, value, name, store=store))
+
     def suppress(self, suppressed: Suppressed, *, name: str | None = None) -> KTable[K, V]:
         """Hold updates back until their window closes, or for some time; the last one of each row goes on.
 
@@ -251,7 +320,7 @@ class KTable(Generic[K, V]):
         table_name = self.graph.new_name(SUPPRESS) if name is None else name
         grace = window_grace_ms(self.node) if suppressed.limit_ms is None else None
         store = self.graph.new_store_name(SUPPRESS) if name is None else f"{name}-store"
-        state = SuppressedState(self.state)
+        state = SuppressedState(self.state, store)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             duration = first_given(suppressed.limit_ms, grace)
@@ -267,7 +336,7 @@ class KTable(Generic[K, V]):
         self, compute: Compute, store: StoreLike, key: Any, value: Any, name: str | None
     ) -> KTable[K, V]:
         own, spec = self._own_store(store, key, value, "KTABLE-FILTER-", inherited_value=self.value_serde)
-        state = FilterState(self.state, own)
+        state = FilterState(self.state, own, partial(ComputedView, compute=compute))
         # A versioned table tells of a row that was not there, too: it was not there at that time.
         skips = not self.state.is_versioned
         return self._computed(compute, own, spec, state, "KTABLE-FILTER-", name, skip_if_both_null=skips)
@@ -276,7 +345,7 @@ class KTable(Generic[K, V]):
         self, compute: Compute, store: StoreLike, key: Any, value: Any, name: str | None
     ) -> KTable[K, Any]:
         own, spec = self._own_store(store, key, value, "KTABLE-MAPVALUES-", inherited_value=None)
-        state = DerivedState(self.state, own)
+        state = DerivedState(self.state, own, partial(ComputedView, compute=compute))
         return self._computed(compute, own, spec, state, "KTABLE-MAPVALUES-", name, skip_if_both_null=False)
 
     def _own_store(
@@ -309,7 +378,7 @@ class KTable(Generic[K, V]):
                 topology.add_operator(table_name, partial(TableValues, compute, **rule), parents, PLAIN)
                 return
             make = partial(StoredTableValues, own.name, compute, caching=own.caching, **rule)
-            topology.add_operator(table_name, make, parents, PLAIN)
+            topology.add_operator(table_name, make, parents, TABLE)
             topology.add_state_store(own.builder, table_name)
 
         return self._derived(GraphNode(table_name, write), spec.key, spec.value, own, state)
@@ -327,6 +396,9 @@ class GlobalKTable(Generic[K, V]):
     """A table of which every instance has a full copy. Made for joins and queries; it has no operators."""
 
     queryable_store_name: str
+    graph: Graph
+    key_serde: Any
+    value_serde: Any
 
 
 def stored_source_table(
@@ -361,6 +433,6 @@ def write_table_source(
         return
     own = state.materialized
     make = partial(StoredTableSource, own.name, caching=own.caching, send_old=state.sends_old)
-    topology.add_operator(name, make, parents, PLAIN)
+    topology.add_operator(name, make, parents, TABLE)
     store = own.builder if source_topic is None else replace(own.builder, source_topic=source_topic)
     topology.add_state_store(store, name)

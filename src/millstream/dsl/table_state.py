@@ -8,21 +8,37 @@ store by then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from millstream.dsl.graph import GraphNode
 from millstream.dsl.materialized import Materialized
+from millstream.processors.joins.table_view import (
+    ComputedView,
+    JoinedView,
+    PairJoiner,
+    StoreView,
+    SuppressedView,
+    TableView,
+)
+from millstream.processors.table_values import MapIfPresent
 from millstream.timestamps import TimestampExtractor
 
 
-class TableState:
-    """A table that always has a store: an aggregation."""
+class TableState(ABC):
+    """What is decided late of a table."""
 
-    def __init__(self, *, is_versioned: bool = False) -> None:
+    def __init__(self, history_ms: int | None = None) -> None:
         self.sends_old = False
-        self.is_versioned = is_versioned
+        self.history_ms = history_ms
+        """For how long the table knows what its rows were at a time; None if it is not versioned."""
+
+    @property
+    def is_versioned(self) -> bool:
         """Its updates may be older than the latest of their key, and say so."""
+        return self.history_ms is not None
 
     def demand_old_values(self) -> None:
         """Somebody behind the table can't do without old values: get a store if that is what it takes."""
@@ -33,12 +49,31 @@ class TableState:
         self.sends_old = True
         return True
 
+    @abstractmethod
+    def look_up(self) -> TableView:
+        """Somebody looks the table up: how that is done. A table that has to gets a store."""
+
+
+class AggregateState(TableState):
+    """A table that always has a store: an aggregation."""
+
+    def __init__(self, own: Materialized, shown: Callable[[Any], Any] | None = None) -> None:
+        super().__init__(own.history_ms)
+        self.store = own.name
+        self.shown = shown
+        """From what the store has to the values of the table; None: they are the same."""
+
+    def look_up(self) -> TableView:
+        """See `TableState.look_up`."""
+        view = StoreView(self.store)
+        return view if self.shown is None else ComputedView(view, MapIfPresent(self.shown))
+
 
 class SourceState(TableState):
     """A topic read as a table: gets a store if it is named or if somebody needs it."""
 
     def __init__(self, materialized: Materialized) -> None:
-        super().__init__(is_versioned=materialized.is_versioned)
+        super().__init__(materialized.history_ms)
         self.materialized = materialized
         self.stored = materialized.queryable or materialized.is_versioned
 
@@ -53,6 +88,11 @@ class SourceState(TableState):
             self.sends_old = True
         return self.sends_old
 
+    def look_up(self) -> TableView:
+        """See `TableState.look_up`."""
+        self.stored = True
+        return StoreView(self.materialized.name)
+
 
 @dataclass(eq=False, kw_only=True)
 class TableSourceNode(GraphNode):
@@ -65,10 +105,15 @@ class TableSourceNode(GraphNode):
 class DerivedState(TableState):
     """A table computed from another one: has a store only if it is named."""
 
-    def __init__(self, parent: TableState, own: Materialized | None) -> None:
-        super().__init__(is_versioned=parent.is_versioned if own is None else own.is_versioned)
+    def __init__(
+        self, parent: TableState, own: Materialized | None, view: Callable[[TableView], TableView]
+    ) -> None:
+        """`view` says how it is looked up without a store, from how that is done with the other one."""
+        super().__init__(parent.history_ms if own is None else own.history_ms)
         self.parent = parent
+        self.own = own
         self.stored = own is not None
+        self._view = view
 
     def demand_old_values(self) -> None:
         """See `TableState.demand_old_values`."""
@@ -82,28 +127,40 @@ class DerivedState(TableState):
             self.sends_old = True
         return self.sends_old
 
+    def look_up(self) -> TableView:
+        """See `TableState.look_up`."""
+        return self._view(self.parent.look_up()) if self.own is None else StoreView(self.own.name)
+
 
 class FilterState(DerivedState):
     """A filter takes old values where it can have them, to spare its children needless tombstones."""
 
-    def __init__(self, parent: TableState, own: Materialized | None) -> None:
-        super().__init__(parent, own)
+    def __init__(
+        self, parent: TableState, own: Materialized | None, view: Callable[[TableView], TableView]
+    ) -> None:
+        super().__init__(parent, own, view)
         self.sends_old = parent.offer_old_values()
 
 
 class SuppressedState(TableState):
     """A table behind `suppress`: always knows what it has sent, so it may always send old values."""
 
-    def __init__(self, parent: TableState) -> None:
+    def __init__(self, parent: TableState, buffer: str) -> None:
         super().__init__()
         parent.demand_old_values()
+        self.parent = parent
+        self.buffer = buffer
+
+    def look_up(self) -> TableView:
+        """See `TableState.look_up`."""
+        return SuppressedView(self.parent.look_up(), self.buffer)
 
 
 class MergedState(TableState):
     """The result of a cogroup: several aggregations over one store."""
 
     def __init__(self, parents: Sequence[TableState]) -> None:
-        super().__init__(is_versioned=all(parent.is_versioned for parent in parents))
+        super().__init__(parents[0].history_ms)
         self.parents = tuple(parents)
 
     def demand_old_values(self) -> None:
@@ -115,3 +172,37 @@ class MergedState(TableState):
         for parent in self.parents:
             parent.offer_old_values()
         return super().offer_old_values()
+
+    def look_up(self) -> TableView:
+        """See `TableState.look_up`."""
+        return self.parents[0].look_up()
+
+
+class JoinedState(TableState):
+    """A join of two tables: has a store only if it was asked for."""
+
+    def __init__(
+        self, left: TableState, right: TableState, own: Materialized | None, join: PairJoiner
+    ) -> None:
+        super().__init__(None if own is None else own.history_ms)
+        self.sides = (left, right)
+        self.own = own
+        self._join = join
+
+    def demand_old_values(self) -> None:
+        """See `TableState.demand_old_values`."""
+        self.offer_old_values()
+
+    def offer_old_values(self) -> bool:
+        """See `TableState.offer_old_values`: both tables have stores, so they can always be had."""
+        if self.own is None:
+            for side in self.sides:
+                side.demand_old_values()
+        return super().offer_old_values()
+
+    def look_up(self) -> TableView:
+        """See `TableState.look_up`."""
+        if self.own is not None:
+            return StoreView(self.own.name)
+        left, right = (side.look_up() for side in self.sides)
+        return JoinedView(left, right, self._join)

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from millstream.processors.batch import Batch
 from millstream.processors.operator_times import OperatorTimes
 from millstream.processors.record_cache import RecordCache
+from millstream.processors.table_history import TableHistory
 
 T = TypeVar("T")
 
@@ -56,6 +57,9 @@ class OperatorContext(Protocol):
 
     def record_cache(self, store: str) -> RecordCache:
         """What the cached tables of a store hold back."""
+
+    def table_history(self, store: str) -> TableHistory | None:
+        """What each row of this pass has written to a store, if somebody reads it as of a row."""
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         """A user's function failed on a row: raise, or return to go on without the row."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 from millstream.errors import SerdeError
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
-from millstream.processors.operator import Operator, OperatorContext
+from millstream.processors.operator import Operator, OperatorContext, each_row
 from millstream.processors.record_cache import last_of_each
+from millstream.processors.table_history import TableHistory
 from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Cell, CellStore, Frozen
 from millstream.state.stores.versioned import VersionedKeyValueStore
@@ -24,7 +26,7 @@ from millstream.state.stores.versioned import VersionedKeyValueStore
 class Updates:
     """The updates that one batch makes to a table: parallel columns, one row per update."""
 
-    __slots__ = ("key_bytes", "news", "olds", "rows", "timestamps")
+    __slots__ = ("failed", "key_bytes", "news", "olds", "rows", "timestamps")
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -32,6 +34,8 @@ class Updates:
         self.news: list[Any] = []
         self.olds: list[Any] = []
         self.timestamps: list[int] = []
+        self.failed: list[int] = []
+        """Rows on which a function of the user's failed."""
 
     def add(self, row: int, key: bytes, new: Any, old: Any, timestamp: int) -> None:
         """Row `row` of the batch set `key`, which had the value `old`, to `new`."""
@@ -47,7 +51,7 @@ class Updates:
 
     def keep_at(self, places: Sequence[int]) -> None:
         """Forget the updates at all other places."""
-        for name in self.__slots__:
+        for name in ("key_bytes", "news", "olds", "rows", "timestamps"):
             column = getattr(self, name)
             setattr(self, name, [column[place] for place in places])
 
@@ -65,6 +69,8 @@ class TableOperator(Operator):
         super().open(context)
         self.store: CellStore[Any] = context.store(self.store_name)
         self.cache = context.record_cache(self.store_name)
+        self.history = context.table_history(self.store_name)
+        """Where each row's writes are noted, if somebody looks the table up."""
 
     def with_key_bytes(self, batch: Batch, serde: Serde[Any] | None = None) -> tuple[list[bytes], Batch]:
         """The keys as the store's bytes, and the rows, to be gone through one by one.
@@ -102,16 +108,43 @@ class TableOperator(Operator):
         """The value of a cell as a read of the store would give it: fresh, if it could be changed."""
         return None if cell is None else self.store.thawed(cell[0])
 
+    def put(self, batch: Batch, *, skip_if_both_null: bool = False) -> Batch | None:
+        """Set the key of each row to its value, in order, and hand on what changed, or keep it for the flush.
+
+        With `skip_if_both_null` a row without a value is left out if its key has none.
+        """
+        keys, batch = self.with_key_bytes(batch)
+        # With caching the old value is read at the flush; without it only if somebody wants it.
+        wants_old = skip_if_both_null or (self.send_old and not self.caching)
+        cells = self.store.load_frozen(keys) if wants_old else dict.fromkeys(keys)
+        updates = Updates()
+        values, timestamps = batch.values.rows(), batch.timestamps.rows()
+
+        def put_row(row: int) -> None:
+            key, new, timestamp = keys[row], values[row], timestamps[row]
+            old = self.current(cells[key]) if wants_old else None
+            if skip_if_both_null and new is None and old is None:
+                return
+            cells[key] = self.cell_of(new, timestamp)
+            updates.add(row, key, new, old, timestamp)
+
+        each_row(self.context, batch, put_row)
+        return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
+
     def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
         """Save the cells that the updates led to; hand the updates on, or keep them for the flush.
 
         A versioned store keeps every update, and those that it refuses do not go on.
         """
         latest: list[bool] | None = None
+        if self.history is not None:
+            self.history.before(self.store, updates.key_bytes)
         if isinstance(self.store, VersionedKeyValueStore):
             latest = self._put_versions(self.store, updates)
         else:
             self.save(batch, updates, cells)
+        if self.history is not None:
+            self._note(self.history, batch, updates, latest)
         if self.caching:
             self.hold_back(batch, updates)
             return None
@@ -184,6 +217,23 @@ class TableOperator(Operator):
             updates.keep_at(kept)
         latest = [valid_to[place] == store.VALID_TO_UNDEFINED for place in kept]
         return None if all(latest) else latest
+
+    def _note(
+        self, history: TableHistory, batch: Batch, updates: Updates, latest: Sequence[bool] | None
+    ) -> None:
+        """Tell those who look the table up what each row has written."""
+        assert batch.order is not None  # rows have places wherever a table is looked up
+        keys, times = updates.key_bytes, updates.timestamps
+        orders = [batch.order[row] for row in updates.rows]
+        values = list(map(self.store.frozen, updates.news))
+        if self.store.has_versions:
+            history.versions.add(keys, orders, times, [value and value.data for value in values])
+        if latest is not None:  # an older version changes nothing in what is there now
+            keys, times, orders, values = (
+                list(compress(one, latest)) for one in (keys, times, orders, values)
+            )
+        cells = [None if value is None else (value, time) for value, time in zip(values, times, strict=True)]
+        history.add(keys, orders, cells)
 
     def hold_back(self, batch: Batch, updates: Updates) -> None:
         """Hold the last update of each key back until the flush."""

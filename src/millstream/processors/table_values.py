@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from millstream.processors.api import ValueTransformerWithKey
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
-from millstream.processors.operator import Operator, OperatorContext, collect, each_row, rest
-from millstream.processors.table import TableOperator, Updates, olds_of
+from millstream.processors.operator import Operator, OperatorContext, collect, rest
+from millstream.processors.table import TableOperator, olds_of
 
 T = TypeVar("T")
 
@@ -117,21 +117,7 @@ class StoredTableValues(TableOperator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         news, batch = collect(self.context, batch, lambda start: self.results(batch, start))
-        keys, batch = self.with_key_bytes(batch.with_values(news))
-        cells = self.store.load_frozen(keys) if self.send_old else dict.fromkeys(keys)
-        updates = Updates()
-        values, timestamps = batch.values.rows(), batch.timestamps.rows()
-
-        def put_row(row: int) -> None:
-            key, new, timestamp = keys[row], values[row], timestamps[row]
-            old = self.current(cells[key]) if self.send_old else None
-            if self.skip_if_both_null and new is None and old is None:
-                return
-            cells[key] = self.cell_of(new, timestamp)
-            updates.add(row, key, new, old, timestamp)
-
-        each_row(self.context, batch, put_row)
-        return self.write(batch, updates, {key: cells[key] for key in updates.key_bytes})
+        return self.put(batch.with_values(news), skip_if_both_null=self.skip_if_both_null)
 
     def results(self, batch: Batch, start: int) -> Iterator[Any]:
         """New values from row `start` on."""

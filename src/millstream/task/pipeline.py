@@ -19,6 +19,7 @@ from millstream.processors.operator import Emission, Form, Operator
 from millstream.processors.operator_chain import OperatorChain
 from millstream.processors.operator_times import OperatorTimes
 from millstream.processors.record_cache import RecordCache
+from millstream.processors.table_history import TableHistory
 from millstream.task.chaining import chains_of
 from millstream.task.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
 from millstream.task.outputs import Sink
@@ -54,10 +55,16 @@ class NodeContext:
     """`OperatorContext` of one node."""
 
     def __init__(
-        self, host: Host, sub: SubTopology, node: str, caches: defaultdict[str, RecordCache]
+        self,
+        host: Host,
+        sub: SubTopology,
+        node: str,
+        caches: defaultdict[str, RecordCache],
+        histories: Mapping[str, TableHistory],
     ) -> None:
         self._host = host
         self._caches = caches
+        self._histories = histories
         self.node = node
         self.task_id = host.task_id
         self.children = sub.children[node]
@@ -81,6 +88,10 @@ class NodeContext:
     def record_cache(self, store: str) -> RecordCache:
         """See `OperatorContext.record_cache`."""
         return self._caches[store]
+
+    def table_history(self, store: str) -> TableHistory | None:
+        """See `OperatorContext.table_history`."""
+        return self._histories.get(store)
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         """See `OperatorContext.failed`."""
@@ -128,6 +139,7 @@ class Pipeline:
         self.is_opening = False
         self._contexts: dict[str, NodeContext] = {}
         self._caches: defaultdict[str, RecordCache] = defaultdict(RecordCache)
+        self._histories = {store: TableHistory() for store in sub.looked_up}
         self._operators: dict[str, Operator] = {}
         self._chains: dict[str, OperatorChain] = {}
         self._chained = chains_of(sub)
@@ -147,7 +159,9 @@ class Pipeline:
         self.is_opening = False
 
     def _open_node(self, node: ProcessorNode) -> None:
-        context = self._contexts[node.name] = NodeContext(self._host, self._sub, node.name, self._caches)
+        context = self._contexts[node.name] = NodeContext(
+            self._host, self._sub, node.name, self._caches, self._histories
+        )
         try:
             operator = node.make()
             operator.open(context)
@@ -209,6 +223,8 @@ class Pipeline:
             callback(timestamp)
 
     def _drain(self, flush: Callable[[str], Batch | None]) -> None:
+        for history in self._histories.values():
+            history.begin_pass()
         for unit in self._sub.units:
             if len(unit) > 1:
                 self._take_turns(unit, flush)

@@ -51,6 +51,11 @@ class OperatorSpec:
     """The stores that it is connected with, in the order of their connection."""
     only_reads: frozenset[str] = frozenset()
     """Those of its stores that it never writes to."""
+    reads_as_of: frozenset[str] = frozenset()
+    """Those of its stores that it reads as they were at each of its rows, whoever wrote to them since: see
+    `processors.table_history`. It need not take turns with those who write."""
+    keeps_history: bool = False
+    """It tells those who read its stores as of a row what each of its rows has written."""
     described_stores: tuple[str, ...] | None = None
     """The stores that descriptions show: Kafka connects a join's stores with the nodes in front of it."""
 
@@ -69,6 +74,8 @@ class OperatorSpec:
 
 
 PLAIN: Final = OperatorSpec()
+TABLE: Final = OperatorSpec(keeps_history=True)
+"""A table with a store, which others may look up."""
 CHAINED: Final = OperatorSpec(chaining=ChainingStrategy.ALWAYS)
 CHAIN_TAIL: Final = OperatorSpec(chaining=ChainingStrategy.TAIL)
 COLUMNAR: Final = OperatorSpec(columnar=True)

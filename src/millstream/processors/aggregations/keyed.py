@@ -38,14 +38,14 @@ class KeyedAggregation(TableOperator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         batch = drop_nulls(self.context, batch)
-        combines = self.caching and self.aggregation.combiner is not None
+        combines = self.collapses and self.aggregation.combiner is not None
         if combines and are_many(len(batch)) and self._fold_columns(batch):
             return None
         return self.fold_rows(batch)
 
     def fold_rows(self, batch: Batch) -> Batch | None:
         """Fold rows without nulls as Python objects: key by key if that can be done, else row by row."""
-        if self.caching and self.aggregation.combiner is not None:
+        if self.collapses and self.aggregation.combiner is not None:
             if self._fold_groups(batch):
                 return None
             self.context.fell_back("partials", len(batch))
@@ -61,9 +61,14 @@ class KeyedAggregation(TableOperator):
         from there on.
         """
         cells = self.store.load_frozen(keys)
-        run = self._fold_to_last if self.caching else self._fold_each
+        run = self._fold_to_last if self.collapses else self._fold_each
         updates = run(self._fold_of(batch.values), batch, keys, cells, records)
         return updates, batch, {key: cells[key] for key in updates.key_bytes}
+
+    @property
+    def collapses(self) -> bool:
+        """Whether nobody hears of any result of a key in a batch but the last."""
+        return self.caching and self.history is None
 
     @property
     def group_serde(self) -> Serde[Any]:
@@ -161,6 +166,7 @@ class KeyedAggregation(TableOperator):
     ) -> Updates:
         """Fold, with an update for every row."""
         updates = Updates()
+        failed = updates.failed
         add, current, cell_of = updates.add, self.current, self.cell_of
         wants_old = self.send_old
         row = 0
@@ -179,6 +185,7 @@ class KeyedAggregation(TableOperator):
                     add(row, key, new, old, time)
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self.context.failed(batch, row, error)
+                failed.append(row)
                 _skip_record(rows, records, row)
             else:
                 return updates
@@ -193,6 +200,7 @@ class KeyedAggregation(TableOperator):
     ) -> Updates:
         """Fold, with one update per key, at its last row: what a cached table remembers anyway."""
         last: dict[bytes, int] = {}
+        failed: list[int] = []
         thawed, cell_of = self.store.thawed, self.cell_of
         row = 0
         rows = zip(range(len(batch)), keys, batch.keys, batch.values, batch.timestamps, strict=True)
@@ -208,10 +216,12 @@ class KeyedAggregation(TableOperator):
                     last[key] = row
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self.context.failed(batch, row, error)
+                failed.append(row)
                 _skip_record(rows, records, row)
             else:
                 break
         updates = Updates()
+        updates.failed = failed
         for key, row in sorted(last.items(), key=itemgetter(1)):
             cell = cells[key]
             new, time = (None, batch.timestamps[row]) if cell is None else cell

@@ -9,7 +9,7 @@ is its timestamp (8, big endian) and then the value's own.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
@@ -81,11 +81,15 @@ class CellStore(StateStore[K]):
 
     def load_frozen(self, keys: Iterable[bytes]) -> dict[bytes, Cell]:
         """Like `load`, but what a user's function might change in place stays bytes: see `Frozen`."""
-        if self.exact_types:
-            return self.load(keys)
-        found = self._read(keys)
-        cells = iter(self._frozen_cells([data for data in found.values() if data is not None]))
-        return {key: None if data is None else next(cells) for key, data in found.items()}
+        return self._frozen(self._read(keys))
+
+    def as_of_now(self, keys: Iterable[bytes]) -> Callable[[Iterable[bytes]], Mapping[bytes, Cell]]:
+        """What `load_frozen` would give for these keys now, for some of them, later.
+
+        Where it can be done, nothing is read before it is asked for.
+        """
+        cells = self.load_frozen(keys)
+        return lambda wanted: {key: cells[key] for key in wanted}
 
     def load_committed(self, keys: Iterable[bytes]) -> dict[bytes, Cell]:
         """The cell of each distinct key, as of the end of the last epoch."""
@@ -152,6 +156,13 @@ class CellStore(StateStore[K]):
         if Frozen not in set(map(type, values)):
             return serialize_column(self.value_serde, values)  # type: ignore[return-value]
         return [self.encode_value(value) for value in values]
+
+    def _frozen(self, found: Mapping[bytes, bytes | None]) -> dict[bytes, Cell]:
+        """Cells that nobody can change, from encoded ones."""
+        if self.exact_types:
+            return self._cells(found)
+        cells = iter(self._frozen_cells([data for data in found.values() if data is not None]))
+        return {key: None if data is None else next(cells) for key, data in found.items()}
 
     def _frozen_cells(self, encoded: Sequence[bytes]) -> list[tuple[Any, int]]:
         """Cells whose values nobody can change."""

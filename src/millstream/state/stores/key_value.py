@@ -6,13 +6,13 @@ object afterwards changes nothing in the store. Iterators see the store as it wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from millstream.record import ValueAndTimestamp
 from millstream.serdes import Serde
 from millstream.state.backends.key_ranges import after_prefix
-from millstream.state.stores.cell_store import CellStore, TimestampedStore
+from millstream.state.stores.cell_store import Cell, CellStore, TimestampedStore
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.read_only import ReadOnlyKeyValueStore
 from millstream.state.stores.store import StateStore
@@ -102,3 +102,14 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[Any]], Timesta
     >>> prices.get("bread")
     ValueAndTimestamp(value=3, timestamp=5)
     """
+
+    def as_of_now(self, keys: Iterable[bytes]) -> Callable[[Iterable[bytes]], Mapping[bytes, Cell]]:
+        """See `CellStore.as_of_now`: what is committed does not change, so it can be read later."""
+        written = self.overlay.written(keys)
+
+        def read(wanted: Iterable[bytes]) -> Mapping[bytes, Cell]:
+            found = {key: written[key] for key in wanted if key in written}
+            found.update(self._read_committed(key for key in wanted if key not in written))
+            return self._frozen(found)
+
+        return read

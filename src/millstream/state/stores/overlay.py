@@ -74,6 +74,13 @@ class Overlay:
         found.update(zip(missing, self.committed.get_many(missing), strict=True))
         return found
 
+    def written(self, keys: Iterable[bytes]) -> dict[bytes, bytes | None]:
+        """The values of those keys that this epoch has written, without a read of the backend."""
+        if self._columns is not None:
+            self._leave_columns()
+        writes = self._writes
+        return {key: writes[key] for key in keys if key in writes} if writes else {}
+
     def get_ascending(self, keys: list[bytes]) -> list[bytes | None]:
         """The values as of now of distinct keys in ascending order, in the same order."""
         if not len(self):

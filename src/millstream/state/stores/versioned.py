@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
 from millstream.record import VersionedRecord
+from millstream.state.backends.api import KeyRange
 from millstream.state.backends.key_ranges import after_prefix
 from millstream.state.stores.cell_store import Cell, CellStore
 from millstream.state.stores.key_value_iterator import KeyValueIterator
@@ -224,6 +225,55 @@ class VersionedKeyValueStore(SegmentedStore[K], CellStore[K], ReadOnlyVersionedK
         found = self.overlay.get_many(places) if places else {}
         deletions = {places[place]: _time_of(data) for place, data in found.items() if data is not None}
         return _Newest(self._note, self.retention_ms, {**latest, **deletions}, set(deletions))
+
+    def timelines(self, keys: Iterable[bytes]) -> dict[bytes, dict[int, bytes | None]]:
+        """All versions of some keys that can be asked for, by the times from which on they are valid.
+
+        None is a deletion. Few reads for all keys.
+
+        >>> from millstream import serdes, stores
+        >>> from millstream.state.backends.memory import MemoryBackend
+        >>> from millstream.state.stores.factory import open_store
+        >>> spec = stores.versioned_key_value("prices", history_retention_ms=100)
+        >>> store = open_store(spec, MemoryBackend(), serdes.string, serdes.string)
+        >>> _ = store.put_versions([b"bread", b"bread", b"salt"], [b"dear", None, b"cheap"], [20, 30, 10])
+        >>> store.timelines([b"bread", b"salt", b"oil"])
+        {b'bread': {30: None, 20: b'dear'}, b'salt': {10: b'cheap'}, b'oil': {}}
+        """
+        found: dict[bytes, dict[int, bytes | None]] = {key: {} for key in keys}
+        if not found:
+            return found
+        for row, data in self._read(found).items():
+            if data is not None:
+                found[row][_time_of(data)] = data[_TIME.size :]
+        segments = self._segments(self._horizon(), self._note.observed)
+        gone = {
+            segment + _DELETED + row: row for row, line in found.items() if not line for segment in segments
+        }
+        for place, data in self.overlay.get_many(gone).items() if gone else ():
+            if data is not None:
+                found[gone[place]][_time_of(data)] = None
+        for row, data in self.overlay.scan_ranges(self._history_ranges(segments, sorted(found))):
+            line = found.get(row[SEGMENT_BYTES + len(_VERSION) : -_TIME.size])
+            if line is not None:
+                version = _version(row, data)
+                line[version.valid_from] = version.data
+        return found
+
+    def _history_ranges(self, segments: Sequence[bytes], keys: Sequence[bytes]) -> list[KeyRange]:
+        """Where replaced versions of keys in ascending order are: ascending, and they do not overlap."""
+        last = _TIME.pack(self._note.observed) + b"\0"
+        ranges: list[KeyRange] = []
+        for segment in segments:
+            for key in keys:
+                start = segment + _VERSION + key
+                end = start + last
+                # A key that begins with another one may be among its times.
+                if ranges and ranges[-1][1] > start + _TIME.pack(0):
+                    ranges[-1] = (ranges[-1][0], max(ranges[-1][1], end))
+                else:
+                    ranges.append((start + _TIME.pack(0), end))
+        return ranges
 
     # As a store of cells.
 

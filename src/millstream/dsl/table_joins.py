@@ -1,0 +1,218 @@
+"""How joins with tables are built: a stream with a table, or with a global one, and two tables.
+
+Names, numbers, stores in descriptions, repartitions and co-partitioning are Kafka's. A table that has no
+store gets one, or, if it is computed from another table, is computed again for each lookup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from millstream.clock import milliseconds
+from millstream.dsl.graph import GraphNode, first_given
+from millstream.dsl.joins import JoinKind, check_same_graph, joined_key_serde, repartitioned_for_join
+from millstream.dsl.materialized import Materialized, StoreLike, as_store
+from millstream.dsl.table_state import JoinedState
+from millstream.errors import TopologyError
+from millstream.processors.joins.grace import StreamTableJoinWithGrace
+from millstream.processors.joins.stream_table import StreamTableJoin, StreamTableJoiner
+from millstream.processors.joins.table_table import StoredTableTableJoin, TableTableJoin
+from millstream.processors.joins.table_view import PairJoiner, StoreView, TableView
+from millstream.processors.operator import Operator
+from millstream.processors.stateless import PassThrough
+from millstream.state.specs import StoreBuilder, time_ordered_buffer
+from millstream.topology.operator_spec import PLAIN, OperatorSpec
+from millstream.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from millstream.dsl.kstream import KStream
+    from millstream.dsl.ktable import GlobalKTable, KTable
+
+__all__ = ["TableJoined", "join_stream_with_global", "join_stream_with_table", "join_tables"]
+
+_MERGE = "KTABLE-MERGE-"
+
+
+@dataclass(frozen=True, slots=True)
+class TableJoined:
+    """What users say about a join with a table."""
+
+    with_key: bool = False
+    key: Any = None
+    value: Any = None
+    name: str | None = None
+    grace: int | timedelta | None = None
+    store: StoreLike = None
+
+
+def join_stream_with_table(
+    stream: KStream[Any, Any],
+    table: KTable[Any, Any],
+    joiner: Callable[..., Any],
+    kind: JoinKind,
+    joined: TableJoined,
+) -> KStream[Any, Any]:
+    """Build the join of a stream with a table."""
+    check_same_graph(kind.method, stream.graph, table)
+    grace_ms = _grace_ms(table, kind, joined.grace)
+    key = joined_key_serde(kind.method, joined.key, stream.key_serde, table.key_serde)
+    stream = repartitioned_for_join(stream, joined.name, key, joined.value)
+    sources = stream.source_names | table.source_names
+    graph = stream.graph
+    graph.copartitions.append(sources)
+    name = graph.name_or_new(joined.name, _stream_prefix(kind))
+    view = table.state.look_up()
+    join = StreamTableJoiner(joiner, joined.with_key, left=kind.left)
+    by_time = table.state.is_versioned
+    make: Callable[[], Operator] = partial(StreamTableJoin, view, join, as_of_time=by_time)
+    buffer: StoreBuilder | None = None
+    if grace_ms is not None:
+        buffer = time_ordered_buffer(
+            f"{name}-Buffer", key=key, value=stream.value_serde, retain_duplicates=True
+        )
+        make = partial(StreamTableJoinWithGrace, buffer.name, grace_ms, view, join)
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        topology.add_operator(name, make, parents, _reading(PLAIN, view))
+        _connect(topology, name, view)
+        if buffer is not None:
+            topology.add_state_store(buffer, name)
+
+    node = graph.add(GraphNode(name, write, changes="value", takes_null_keys=kind.left), stream.node)
+    return replace(stream, node=node, key_serde=key, value_serde=None, source_names=sources, in_columns=False)
+
+
+def join_stream_with_global(
+    stream: KStream[Any, Any],
+    table: GlobalKTable[Any, Any],
+    joiner: Callable[..., Any],
+    key_of: Callable[[Any, Any], Any] | None,
+    kind: JoinKind,
+    joined: TableJoined,
+) -> KStream[Any, Any]:
+    """Build the join of a stream with a global table. Its key stays, and so does where its records are."""
+    check_same_graph(kind.method, stream.graph, table)
+    if key_of is None:
+        raise TopologyError(
+            f"{kind.method}() with the global table {table.queryable_store_name!r} without key_of: nothing "
+            "says which row belongs to a record. Remedy: key_of=lambda key, value: ... gives the row's key"
+        )
+    # Kafka calls inner joins so, too.
+    name = stream.graph.name_or_new(joined.name, "KSTREAM-LEFTJOIN-")
+    join = StreamTableJoiner(joiner, joined.with_key, left=kind.left, key_of=key_of)
+
+    def write(topology: Topology, parents: tuple[str, ...]) -> None:
+        make = partial(StreamTableJoin, StoreView(table.queryable_store_name), join)
+        topology.add_operator(name, make, parents, PLAIN)
+
+    node = stream.graph.add(GraphNode(name, write, changes="value", takes_null_keys=kind.left), stream.node)
+    return replace(stream, node=node, value_serde=None, in_columns=False)
+
+
+def join_tables(
+    left: KTable[Any, Any],
+    right: KTable[Any, Any],
+    joiner: Callable[..., Any],
+    kind: JoinKind,
+    joined: TableJoined,
+) -> KTable[Any, Any]:
+    """Build the join of two tables by their keys."""
+    check_same_graph(kind.method, left.graph, right)
+    key = joined_key_serde(kind.method, joined.key, left.key_serde, right.key_serde)
+    graph = left.graph
+    own: Materialized | None = None
+    if joined.store is not None or joined.key is not None or joined.value is not None:
+        own = Materialized.of(graph, as_store(joined.store, key, joined.value), _MERGE)
+    merge = graph.name_or_new(joined.name, _MERGE)
+    sources = left.source_names | right.source_names
+    graph.copartitions.append(sources)
+    if kind.left:
+        left.state.demand_old_values()
+    if kind.right:
+        right.state.demand_old_values()
+    this = graph.suffixed_or_new(joined.name, "-join-this", "KTABLE-JOINTHIS-")
+    other = graph.suffixed_or_new(joined.name, "-join-other", "KTABLE-JOINOTHER-")
+    join = PairJoiner(joiner, joined.with_key, kind.left, kind.right)
+    views = (left.state.look_up(), right.state.look_up())
+    state = JoinedState(left.state, right.state, own, join)
+
+    def write(topology: Topology, _parents: tuple[str, ...]) -> None:
+        hand_on = [(this, left.node.name, views[1]), (other, right.node.name, views[0])]
+        for name, parent, looked_up in hand_on:
+            topology.add_operator(
+                name,
+                PassThrough,
+                (parent,),
+                replace(PLAIN, described_stores=(*looked_up.stores, *looked_up.shared_stores)),
+            )
+        spec = OperatorSpec(ports=2, described_stores=() if own is None else (own.name,))
+        for view in views:
+            spec = _reading(spec, view)
+        make: Callable[[], Operator]
+        if own is None:
+            make = partial(TableTableJoin, *views, join, send_old=state.sends_old)
+        else:
+            spec = replace(spec, keeps_history=True)
+            make = partial(
+                StoredTableTableJoin, own.name, *views, join, caching=own.caching, send_old=state.sends_old
+            )
+        topology.add_operator(merge, make, (this, other), spec)
+        for view in views:
+            _connect(topology, merge, view)
+        if own is not None:
+            topology.add_state_store(own.builder, merge)
+
+    node = graph.add(GraphNode(merge, write), left.node, right.node)
+    return replace(
+        left,
+        node=node,
+        key_serde=first_given(None if own is None else own.store.key, key),
+        value_serde=None if own is None else own.store.value,
+        source_names=sources,
+        queryable_store_name=None if own is None else own.queryable_name,
+        state=state,
+    )
+
+
+def _stream_prefix(kind: JoinKind) -> str:
+    return "KSTREAM-LEFTJOIN-" if kind.left else "KSTREAM-JOIN-"
+
+
+def _grace_ms(table: KTable[Any, Any], kind: JoinKind, grace: int | timedelta | None) -> int | None:
+    if grace is None:
+        return None
+    grace_ms, history_ms = milliseconds(grace), table.state.history_ms
+    if grace_ms < 0:
+        raise TopologyError(f"{kind.method}() with a grace of {grace_ms} ms. Remedy: 0 or more milliseconds")
+    if history_ms is None:
+        raise TopologyError(
+            f"{kind.method}() with grace= needs a versioned table, but the one at {table.node.name!r} only "
+            "knows its rows as they are now: a record that waits would be joined with a row of another time. "
+            "Remedy: Store(versioned=...) for the table, with a history of at least the grace, or no grace"
+        )
+    if history_ms < grace_ms:
+        raise TopologyError(
+            f"{kind.method}() with a grace of {grace_ms} ms, but the table at {table.node.name!r} keeps only "
+            f"{history_ms} ms of history: a record that has waited would not find the row of its time. "
+            f"Remedy: Store(versioned={grace_ms}) or more for the table, or a shorter grace"
+        )
+    return grace_ms
+
+
+def _reading(spec: OperatorSpec, view: TableView) -> OperatorSpec:
+    """The operator, if it looks a table up."""
+    stores = frozenset(view.stores)
+    return replace(
+        spec,
+        only_reads=spec.only_reads | stores,
+        reads_as_of=spec.reads_as_of | stores,
+        sees_context=spec.sees_context or view.sees_context,
+    )
+
+
+def _connect(topology: Topology, name: str, view: TableView) -> None:
+    topology.connect(name, (*view.stores, *view.shared_stores))
