@@ -399,3 +399,21 @@ def test_a_self_join_gives_the_same_with_one_store_and_with_two(
     two.take(*((side, *row[1:]) for row in rows for side in (LEFT, RIGHT)))
     one.take(*((LEFT, *row[1:]) for row in rows))
     assert one.sent == two.sent
+
+
+def test_of_a_left_join_only_what_closes_is_read() -> None:
+    join = Join(JoinWindows(10), LEFT_JOIN)
+    join.take(*(left(str(time), time, f"k{time:03}") for time in range(10)))
+    join.restart()
+    read: list[bytes] = []
+    unmatched: Any = join.notes.stores["unmatched"]
+    scan = unmatched.scan_encoded
+
+    def counted(*, backward: bool = False) -> Any:
+        for row, values in scan(backward=backward):
+            read.append(row)
+            yield row, values
+
+    unmatched.scan_encoded = counted
+    assert join.take(right("x", 12, "none")) == [("k000", "0+None", 0), ("k001", "1+None", 1)]
+    assert len(read) == 4  # the two, the one behind them and the last

@@ -51,7 +51,15 @@ class GraphNode:
 
     def leads_to_null_keys(self) -> bool:
         """Whether somebody below has a use for records without a key."""
-        return any(child.takes_null_keys or child.leads_to_null_keys() for child in self.children)
+        waiting, seen = list(self.children), set(self.children)
+        while waiting:
+            node = waiting.pop()
+            if node.takes_null_keys:
+                return True
+            new = [child for child in node.children if child not in seen]
+            waiting += new
+            seen.update(new)
+        return False
 
     def detach(self, child: GraphNode) -> None:
         """Take a node away from behind this one."""

@@ -20,7 +20,8 @@ class OperatorTimes:
     observed: int = UNKNOWN_TIME
     """The largest timestamp that it has seen."""
     emitted: int = UNKNOWN_TIME
-    """Windows that had closed by then were emitted, where they are emitted on close."""
+    """Windows that had closed by then were emitted, where they are emitted on close. In an outer join of
+    streams: the time of the record without a partner that is waited for (see `joins.unmatched`)."""
     active: int = UNKNOWN_TIME
     """Where windows close by the clock: the wall clock when stream time last moved or a record came."""
     open_until: int = UNKNOWN_TIME

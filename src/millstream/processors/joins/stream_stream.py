@@ -26,6 +26,7 @@ from millstream.processors.joins.partners_in_columns import Partners, partners_i
 from millstream.processors.joins.unmatched import LEFT, RIGHT, Unmatched, unmatched_row
 from millstream.processors.joins.windows_of_keys import EncodedRows, SideRows, partners_in_rows
 from millstream.processors.operator import Operator, OperatorContext, collect, rest
+from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Frozen
 from millstream.state.stores.list_value import ListValueStore
@@ -117,8 +118,8 @@ class StreamStreamJoin(Operator):
         encoded, batch = encode_rows(self.context, batch.in_rows(), self.stores)
         at_work = _BatchAtWork(self, batch, encoded)
         at_work.join()
-        for port, store in enumerate(self.stores):
-            store.put_encoded(encoded.of_port(port))
+        for store, rows in zip(self.stores, at_work.rows, strict=True):
+            store.put_encoded(rows)
         times = self.context.times
         times.observed = at_work.now
         if at_work.unmatched is not None:
@@ -137,6 +138,8 @@ class _BatchAtWork:
     def __init__(self, operator: StreamStreamJoin, batch: Batch, encoded: EncodedRows) -> None:
         self.pairs = Pairs()
         self.sides = (SideRows(operator.stores[LEFT]), SideRows(operator.stores[RIGHT]))
+        self.rows = (encoded.of_port(LEFT), encoded.of_port(RIGHT))
+        """What is to be kept."""
         self.unmatched: Unmatched | None = None
         times = operator.context.times
         self.now = times.observed
@@ -150,17 +153,14 @@ class _BatchAtWork:
             self._load_partners(side)
         if operator.unmatched is not None:
             self.unmatched = Unmatched(operator.unmatched, operator.waits, self._outer, times.emitted)
-            self.unmatched.load(self._waiting())
+            if times.emitted != UNKNOWN_TIME:  # else nothing waits
+                self.unmatched.load(self._waiting())
 
     def join(self) -> None:
         """Go through the rows in order."""
         encoded, batch = self._encoded, self._batch
         values = batch.values.rows()
-        kept = [
-            self.sides[port].kept(value, data)
-            for port, value, data in zip(encoded.ports, values, encoded.values, strict=True)
-        ]
-        given = (encoded, kept, self.sides, self._ranges)
+        given = (encoded, self._kept(values), self.sides, self._ranges)
         found = partners_in_columns(*given) if are_many(len(batch)) else None
         if found is not None and self.unmatched is None:
             self._take(found, values)
@@ -182,6 +182,13 @@ class _BatchAtWork:
             elif unmatched is not None and self._outer[side]:
                 self._without_partner(row, unmatched)
 
+    def _kept(self, values: Sequence[Any]) -> Sequence[Any]:
+        """The values of the rows as they are kept in memory."""
+        if all(side.keeps_as_they_are(values) for side in self.sides):
+            return values
+        rows = zip(self._encoded.ports, values, self._encoded.values, strict=True)
+        return [self.sides[port].kept(value, data) for port, value, data in rows]
+
     def _pair(self, row: int, side: int, time: int, value: Any, times: list[int], others: list[Any]) -> None:
         """A row has found partners."""
         pairs, many = self.pairs, len(times)
@@ -197,7 +204,7 @@ class _BatchAtWork:
     def _take(self, found: Partners, values: Sequence[Any]) -> None:
         """All pairs of an inner join at once."""
         ports, timestamps = self._encoded.ports, self._encoded.timestamps
-        self.now = max(self.now, *timestamps)
+        self.now = max(self.now, self._batch.timestamps.largest(self.now))
         self.dropped = sum(key is None for key in self._encoded.keys)
         pairs = self.pairs
         pairs.rows = found.rows
@@ -240,17 +247,17 @@ class _BatchAtWork:
 
     def _load_partners(self, side: int) -> None:
         """Read what the rows of a side may be joined with."""
-        rows = self._encoded.of_port(side)
-        if rows:
-            keys, times, _ = zip(*rows, strict=True)
+        rows, other = self.rows[side], self.sides[1 - side]
+        if rows and other.time != UNKNOWN_TIME:
+            times = [time for _, time, _ in rows]
             before, after = self._ranges[side]
-            self.sides[1 - side].load(set(keys), min(times) - before, max(max(times) + after, 0))
+            other.load({key for key, _, _ in rows}, min(times) - before, max(max(times) + after, 0))
 
     def _waiting(self) -> Iterator[bytes]:
         """The records that may have been waiting and are joined now, or that others come to wait beside."""
         for side, rows in enumerate(self.sides):
             if self._outer[side]:
-                for key, time, _ in self._encoded.of_port(side):
+                for key, time, _ in self.rows[side]:
                     yield unmatched_row(time, side, key)
                 for key, time in zip(rows.keys, rows.times, strict=True):
                     yield unmatched_row(time, side, key)

@@ -101,6 +101,10 @@ class SideRows:
         """A value as it is kept in memory: itself if nobody can change it, else its bytes."""
         return value if data is None or type(value) in self._exact else Frozen(data)
 
+    def keeps_as_they_are(self, values: Sequence[Any]) -> bool:
+        """Whether all of some values are kept as they are."""
+        return self._exact | {type(None)} >= set(map(type, values))
+
     def put(self, key: bytes, time: int, value: Any) -> None:
         """Add a row of the batch, with its value as it is kept, behind all of its time."""
         if time > self.time:  # noqa: PLR1730 - a call of max for each row takes longer
