@@ -165,7 +165,6 @@ def join_tables(
         if own is None:
             make = partial(TableTableJoin, *views, join, send_old=state.sends_old)
         else:
-            spec = replace(spec, keeps_history=True)
             make = partial(
                 StoredTableTableJoin, own.name, *views, join, caching=own.caching, send_old=state.sends_old
             )
