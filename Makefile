@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.bench-installed
-CHECKED := src tests $(wildcard examples) benchmarks
+CHECKED := src tests $(wildcard examples) benchmarks docs/pictures
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint format types pytest soak bench bench-quick demo oracle fuzz-oracle constraints clean

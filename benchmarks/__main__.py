@@ -27,6 +27,7 @@ CASES = {
     "row_tier": "The row tier against a plain loop, one core",
     "column_tier": "The column tier against a plain loop, one core",
     "throughput": "Records per second, against Spark's own Structured Streaming",
+    "windows": "Windows, against Spark's own, and epochs with many open windows",
     "small_epochs": "Small epochs, and from append to visible",
     "growth": "Cost of growth: keys, shuffles, partitions",
     "recovery": "Recovery after kill -9",

@@ -83,13 +83,15 @@ def seconds_per_batch(
     query: Callable[[DataFrame], DataFrame],
     checkpoint: Path,
     output: Path | None,
+    *,
+    mode: str = "update",
 ) -> list[float]:
     """Run a query over all files, and say how long each micro-batch took, from trigger to commit.
 
     Without an output its results are thrown away.
     """
     rows = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", PARTITIONS).parquet(str(files))
-    writer = query(rows).writeStream.outputMode("update")
+    writer = query(rows).writeStream.outputMode(mode)
     if output is None:
         writer = writer.format("noop")
     else:

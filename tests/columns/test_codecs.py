@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream import serdes
+from millstream import Window, Windowed, serdes
+from millstream.processors.columns.column import Column
+from millstream.record import MAX_TIME
 from millstream.serdes.columns import Codec, codec_of, codec_to_write
+from millstream.task.column_codec import encoded
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -50,6 +53,82 @@ CASES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "boolean": (serdes.boolean, st.booleans()),
     "json": (serdes.json(SCHEMA), RECORDS),
 }
+
+
+SESSIONS = st.tuples(TEXT, st.integers(0, MAX_TIME), st.integers(0, MAX_TIME)).map(
+    lambda one: Windowed(one[0], Window(min(one[1:]), max(one[1:])))
+)
+WINDOWED: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
+    "time windows": (
+        serdes.time_windowed(serdes.string, 10),
+        st.builds(lambda name, start: Windowed(name, Window(start, start + 10)), TEXT, st.integers(0, 2**62)),
+    ),
+    "numbers in time windows": (
+        serdes.time_windowed(serdes.int32, 2**62),
+        st.builds(
+            lambda number, start: Windowed(number, Window(start, min(start + 2**62, MAX_TIME))),
+            st.integers(-5, 5),
+            st.integers(0, MAX_TIME - 1),
+        ),
+    ),
+    "sessions": (serdes.session_windowed(serdes.string), SESSIONS),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_columns_of_windowed_keys_are_what_the_serde_says(name: str, data: st.DataObject) -> None:
+    serde, values = WINDOWED[name]
+    drawn = data.draw(st.lists(st.none() | values, max_size=6))
+    written = serde.serialize_many(drawn)
+    read = codec(serde).decode(pl.Series(written, dtype=pl.Binary))
+    assert read.dtype == codec(serde).dtype
+    shown_as = codec(serde).shown_as
+    assert shown_as is not None
+    assert list(Column.of_series(read, shown_as)) == drawn
+    assert codec(serde).encode(read).to_list() == written
+    moved = Column(drawn).moved_to_arrow(codec(serde).dtype)
+    assert (list(moved), list(moved.take(Column([0][: len(drawn)])))) == (drawn, drawn[:1])
+    found = encoded(serde, moved)
+    assert found is not None
+    assert list(found) == written
+
+
+def test_an_automatic_serde_inside_of_a_window_learns_the_type_of_its_keys() -> None:
+    serde = serdes.time_windowed(serdes.auto, 10).bind("windows")
+    keys = Column([Windowed(7, Window(0, 10))])
+    assert codec_of(serde) is None
+    found = encoded(serde, keys.moved_to_arrow())
+    assert found is not None
+    assert list(found) == [serde.serialize(keys[0])]
+    assert codec(serde).dtype == pl.Struct({"key": pl.Int64, "start": pl.Int64, "end": pl.Int64})
+
+
+@pytest.mark.parametrize(
+    ("serde", "column"),
+    [
+        (serdes.time_windowed(serdes.string, 10), Column([Windowed("a", Window(0, 11))]).moved_to_arrow()),
+        (serdes.time_windowed(serdes.string, 10), Column([Windowed(5, Window(0, 10))]).moved_to_arrow()),
+        (
+            serdes.time_windowed(serdes.string, 10),
+            Column.of_series(pl.Series([{"key": "a", "start": 0, "end": 10}])),
+        ),
+    ],
+)
+def test_what_a_serde_of_windows_would_refuse_is_left_to_it(serde: Any, column: Column) -> None:
+    assert encoded(serde, column) is None
+    with pytest.raises((TypeError, ValueError)):
+        serde.serialize(column[0])
+
+
+def test_other_serdes_see_a_windowed_key_as_such_not_as_a_record_of_columns() -> None:
+    assert encoded(serdes.json, Column([Windowed("a", Window(0, 10))]).moved_to_arrow()) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"1234567"])
+def test_a_window_that_is_too_short_is_left_to_the_serde(data: bytes) -> None:
+    assert gives_up(codec(WINDOWED["time windows"][0]).decode, pl.Series([data]))
 
 
 def gives_up(function: Callable[[Any], Any], argument: Any) -> bool:

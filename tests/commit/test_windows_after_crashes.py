@@ -81,6 +81,9 @@ KINDS: dict[str, Callable[[StreamsBuilder], Any]] = {
 }
 
 
+UNCACHED = {"by_session_uncached", "by_session_on_close", "by_time_on_close"}
+
+
 def program(kind: str) -> Topology:
     builder = StreamsBuilder()
     KINDS[kind](builder).to_stream().to("out")
@@ -93,6 +96,7 @@ class Application:
 
     folder: Path
     kind: str
+    max_records: int = RECORDS_OF_AN_EPOCH
 
     def __post_init__(self) -> None:
         self.log = FileLog(self.folder / "log")
@@ -111,7 +115,7 @@ class Application:
             log_root=self.folder / "log",
             state_dir=self.folder / "state",
             config=StreamsConfig(late_record_handler=handlers.dead_letter, dead_letter_topic="late"),
-            settings=CoordinatorSettings(max_records=RECORDS_OF_AN_EPOCH),
+            settings=CoordinatorSettings(max_records=self.max_records),
             clock=lambda: 1_000,
         )
 
@@ -130,6 +134,11 @@ class Application:
         }
 
 
+def of_task(rows: list[tuple[Any, ...]], task: bytes) -> list[tuple[Any, ...]]:
+    """What one task wrote, in its order: several take turns with each epoch."""
+    return [row for row in rows if row[0].startswith(task)]
+
+
 @cache
 def unharmed(kind: str) -> dict[str, list[tuple[Any, ...]]]:
     with TemporaryDirectory() as folder:
@@ -144,6 +153,15 @@ def test_the_input_has_results_and_late_records_to_tell_of(kind: str) -> None:
         "late": True,
         "out": True,
     }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_time_is_forgotten_between_epochs(tmp_path: Path, kind: str) -> None:
+    """Every epoch is a task of its own. Only a cache may tell that there were several of them."""
+    at_once = Application(tmp_path, kind, max_records=1_000).finish()
+    for topic in ("late", "out") if kind in UNCACHED else ("late",):
+        for task in (b"0-", b"1-"):
+            assert of_task(unharmed(kind)[topic], task) == of_task(at_once[topic], task)
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -46,7 +46,10 @@ def _play_seeds(options: argparse.Namespace, kafka: Kafka) -> int:
         case = random_case(seed)
         if options.show:
             print(f"seed {seed}\n{described(case)}", flush=True)
-        checked = check(case, kafka)
+        try:
+            checked = check(case, kafka)
+        except RuntimeError as error:
+            raise SystemExit(f"seed {seed}: {error}\n{described(case)}") from error
         _count(seen, checked)
         now = time.monotonic()
         if checked.wrong:

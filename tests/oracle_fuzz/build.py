@@ -28,7 +28,7 @@ from millstream import (
 )
 
 _IN_COLUMNS = ["string", "int64"]
-_COLUMN_WINDOWS: set[str] = set()
+_COLUMN_WINDOWS = {"time", "unlimited"}
 _COLUMN_OPERATORS = {"filter", "filter_not", "map", "map_values", "flat_map_values", "select_key", "group_by"}
 
 Seen = Callable[[str, Any, Any], None]

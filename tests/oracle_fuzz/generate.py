@@ -261,28 +261,25 @@ class _Generator:
 
     def group(self) -> _Handle:
         if not self.groups or self.chance(0.7):
-            stream = self.stream()
-            source = {"from": stream.types}
-            if self.chance(0.5):
-                types = stream.types
-                step = self.add("group_by_key", stream.id, types=types, named=self.chance(0.6), **source)
-            else:
-                types, key = ("string", stream.value), self.new_key()
-                named = self.chance(0.6)
-                step = self.add("group_by", stream.id, types=types, named=named, key=key, **source)
-            self.groups.append(_Handle(step, types))
+            self.groups.append(self.grouped(self.stream()))
         found = self.one_of(self.groups)
         assert found is not None
         return found
 
+    def grouped(self, stream: _Handle) -> _Handle:
+        parameters: dict[str, Any] = {"from": stream.types, "named": self.chance(0.6)}
+        if self.chance(0.5):
+            return _Handle(
+                self.add("group_by_key", stream.id, types=stream.types, **parameters), stream.types
+            )
+        types, key = ("string", stream.value), self.new_key()
+        return _Handle(self.add("group_by", stream.id, types=types, key=key, **parameters), types)
+
     def group_of_values(self) -> _Handle:
         """A grouped stream without None among its values."""
-        stream = self.stream()
-        value = self.value_type()
+        stream, value = self.stream(), self.value_type()
         self.next_stream("map_values", stream, (stream.key, value), value=self.new_value(value, null=0))
-        values = self.streams[-1]
-        step = self.add("group_by_key", values.id, types=values.types, named=False, **{"from": values.types})
-        return _Handle(step, values.types)
+        return self.grouped(self.streams[-1])
 
     def add_aggregation(self) -> None:
         how = self.rng.choice(("count", "count", "reduce", "aggregate", "aggregate", "sum", "min", "max"))
@@ -301,7 +298,7 @@ class _Generator:
             number=numbers if how in OWN else None,
             windows=windows,
             emit=emit,
-            store=self.windowed_store(windows, emit),
+            store=self.windowed_store(group, windows, emit),
             types=["string" if windows else group.key, value],
             **{"from": group.types},
         )
@@ -318,7 +315,7 @@ class _Generator:
             folds=[self.fold(value) for _ in groups],
             merger=self.fold(value),
             windows=windows,
-            store=self.windowed_store(windows, "update"),
+            store=self.windowed_store(groups[0], windows, "update"),
             types=["string" if windows else groups[0].key, value],
         )
         self.add_table(step, groups[0].key, value, windows)
@@ -347,8 +344,8 @@ class _Generator:
             windows["advance"] = size if self.chance(0.5) else self.rng.randint(max(1, size // 5), size)
         return windows
 
-    def windowed_store(self, windows: dict[str, Any] | None, emit: str) -> dict[str, Any]:
-        store = self.store(versions=windows is None)
+    def windowed_store(self, group: _Handle, windows: dict[str, Any] | None, emit: str) -> dict[str, Any]:
+        store = self.store(versions=windows is None and group.key == "string")
         assert store is not None
         if windows is None or windows["kind"] == "unlimited":
             return store
@@ -372,7 +369,7 @@ class _Generator:
 
     def add_to_table(self) -> None:
         stream = self.stream()
-        store = self.store(versions=True)
+        store = self.store(versions=stream.key == "string")
         step = self.add("to_table", stream.id, types=stream.types, store=store)
         self.tables.append(_Handle(step, stream.types, versioned=_is_versioned(store)))
 

@@ -29,7 +29,8 @@ def agreed(case: Case) -> Case:
     """The same case without what Kafka and Millstream see differently."""
     # Kafka 4.1.0 forgets that a processor changes values: it puts a repartition in front (KAFKA-19668).
     optimization = "none" if "process" in case.ops() else case.optimization
-    steps = _with_serdes_in_front_of_suppress(_with_caches_in_front_of_groups(case.steps))
+    steps = _with_caches_in_front_of_groups(case.steps)
+    steps = _without_serdes_behind_versions(_with_serdes_in_front_of_suppress(steps))
     return replace(
         case,
         steps=tuple(_with_retention_behind_a_cache(step) for step in steps),
@@ -52,6 +53,26 @@ def _with_serdes_in_front_of_suppress(steps: list[Step]) -> list[Step]:
     ]
 
 
+def _without_serdes_behind_versions(steps: list[Step]) -> list[Step]:
+    """What is computed from a versioned table and has no store is versioned, too.
+
+    In Kafka not if it was given serdes: a filter of it then says nothing of rows that were not there.
+    """
+    versioned: set[int] = set()
+    made = []
+    for step in steps:
+        store = step.get("store")
+        if store is not None and store["versioned"] is not None:
+            versioned.add(step["id"])
+        elif step["op"] in _TABLE_OPERATORS and versioned.intersection(step["of"]):
+            if store is not None and not store["named"]:
+                step = {**step, "store": None}  # noqa: PLW2901 - the step as it is played
+            if step["store"] is None:
+                versioned.add(step["id"])
+        made.append(step)
+    return made
+
+
 def _with_retention_behind_a_cache(step: Step) -> Step:
     """Windows past their retention are gone, with a cache or without.
 
@@ -65,14 +86,14 @@ def _with_retention_behind_a_cache(step: Step) -> Step:
 def _with_caches_in_front_of_groups(steps: tuple[Step, ...]) -> list[Step]:
     """The first update of an uncached aggregation has no old value.
 
-    In Kafka it has the initializer's value, which nobody ever got; a `group_by` of the table subtracts it.
-    With a cache both agree.
+    In Kafka it has the initializer's value, which nobody ever got: a `group_by` of the table subtracts it, a
+    `filter` deletes it. With a cache both agree.
     """
     cached: set[int] = set()
     wanted: set[int] = set()
     for step in reversed(steps):
         is_on_the_way = step["id"] in wanted and step["op"] in _TABLE_OPERATORS
-        if is_on_the_way or step["op"] == "table_group_by":
+        if is_on_the_way or step["op"] in {"table_group_by", "table_filter"}:
             wanted.update(step["of"])
         elif step["id"] in wanted and step["op"] in _FIRST_HAS_NO_OLD_VALUE:
             cached.add(step["id"])

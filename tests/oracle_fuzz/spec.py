@@ -54,7 +54,8 @@ class Case:
 
     def has_caches(self) -> bool:
         """Whether a table may hold back updates."""
-        return any(step["store"] is None or step["store"]["cached"] for step in self.steps if "store" in step)
+        stores = [step["store"] for step in self.steps if "store" in _with_a_store(step)]
+        return any(store is None or store["cached"] for store in stores)
 
     def without(self, number: int) -> Case:
         """The same without a step and all that is behind it; records that nobody reads any more are gone."""
@@ -76,8 +77,13 @@ class Case:
         return replace(self, steps=steps, actions=actions)
 
 
+def _with_a_store(step: Step) -> Step:
+    """The step if it may have a store, else nothing: what is computed from a table has one if asked for."""
+    return {} if step["op"] in {"table_filter", "table_map_values"} and step["store"] is None else step
+
+
 def _uncached(step: Step) -> Step:
-    if "store" not in step:
+    if "store" not in _with_a_store(step):
         return step
     store = step["store"] or {"named": False, "retention": None, "versioned": None}
     return {**step, "store": {**store, "cached": False}}

@@ -55,7 +55,10 @@ def played(case: Case, variant: Variant) -> Case:
 
 
 def differs(case: Case, variant: Variant, kafka: Play) -> str | None:
-    """What differs if a case is played in one way, None if nothing does."""
+    """What differs if a case is played in one way, None if nothing does.
+
+    Raises `RuntimeError` if Kafka's side can't play the case.
+    """
     if is_open(case) or (variant.columns and not has_columns(case)):
         return None
     case = played(case, variant)

@@ -267,6 +267,13 @@ def test_an_aggregate_of_none_deletes_the_session() -> None:
     assert gone == [(("k", 0, 0), None), (("k", 0, 2), None), (("k", 3, 3), "b")]
 
 
+def test_an_aggregator_gets_what_the_merger_made_even_if_it_is_none() -> None:
+    aggregation = aggregate_by(lambda: 100, lambda _key, value, so_far: (so_far or 0) + value)
+    sessions = Sessions(SessionWindows(5), aggregation, lambda _key, _one, _other: None)
+    assert sessions.take(("k", 1, 0)) == [(("k", 0, 0), 101, None, 0)]
+    assert sessions.take(("k", 2, 3)) == [(("k", 0, 0), None, 101, 0), (("k", 0, 3), 2, None, 3)]
+
+
 def test_what_was_sent_does_not_change_when_the_aggregator_changes_its_list_in_place() -> None:
     def append(key: str, value: int, so_far: list[int]) -> list[int]:
         so_far.append(value)

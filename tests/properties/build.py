@@ -15,15 +15,21 @@ from tests.properties.functions import PoisonError, Value
 from tests.properties.user_code import Program, transform
 
 from millstream import (
+    EmitStrategy,
     FixedKeyProcessor,
     FixedKeyRecord,
     Processor,
     PunctuationType,
     Record,
+    SessionWindows,
+    SlidingWindows,
     Store,
     StreamsBuilder,
     StreamsConfig,
+    TimeWindows,
     Topology,
+    UnlimitedWindows,
+    Windowed,
     handlers,
     serdes,
     stores,
@@ -223,25 +229,48 @@ class Building:
 
     @make.register
     def _(self, op: s.ToStream) -> Any:
-        return self.parent(op).to_stream(op.key, name=op.name)
+        if op.key is None:
+            return self.parent(op).to_stream(name=op.name)
+        mapper = op.key
+        return self.parent(op).to_stream(lambda k, v: mapper(as_text(k), v), name=op.name)
 
     @make.register
     def _(self, op: s.Aggregate) -> Any:
+        return self.aggregate_by(self.parent(op), op)
+
+    def aggregate_by(self, stream: Any, op: s.Aggregate | s.WindowedAggregate, *merger: Any) -> Any:
         arguments: dict[str, tuple[Any, ...]] = {
             "count": (),
-            "aggregate": (op.fold.start, op.fold),
+            "aggregate": (op.fold.start, op.fold, *merger),
             "reduce": (op.combine,),
         }
         given = arguments.get(op.how, (lambda v: op.of(None, v),))
-        return getattr(self.parent(op), op.how)(*given, **self.named_store(op))
+        return getattr(stream, op.how)(*given, **self.named_store(op))
+
+    @make.register
+    def _(self, op: s.WindowedAggregate) -> Any:
+        return self.aggregate_by(self.windowed(op), op, *merger_of(op.cut, op.fold, op.combine))
+
+    def windowed(self, op: s.WindowedAggregate) -> Any:
+        windowed = self.parent(op).windowed_by(windows_of(op.cut))
+        return windowed.emit_strategy(EmitStrategy.on_window_close()) if op.on_close else windowed
+
+    @make.register
+    def _(self, op: s.WindowedCogroup) -> Any:
+        windowed = self.cogrouped(op).windowed_by(windows_of(op.cut))
+        merger = merger_of(op.cut, op.folds[0], op.combine)
+        return windowed.aggregate(op.folds[0].start, *merger, **self.named_store(op))
 
     @make.register
     def _(self, op: s.Cogroup) -> Any:
+        return self.cogrouped(op).aggregate(op.folds[0].start, **self.named_store(op))
+
+    def cogrouped(self, op: s.Cogroup | s.WindowedCogroup) -> Any:
         first, *others = zip(op.groups, op.folds, strict=True)
         cogrouped = self.handles[first[0]].cogroup(first[1])
         for group, fold in others:
             cogrouped = cogrouped.cogroup(self.handles[group], fold)
-        return cogrouped.aggregate(op.folds[0].start, **self.named_store(op))
+        return cogrouped
 
     @make.register
     def _(self, op: s.TableFilter) -> Any:
@@ -262,7 +291,11 @@ class Building:
     @make.register
     def _(self, op: s.TableGroup) -> Any:
         name = op.name if op.named else None
-        return self.parent(op).group_by(lambda k, v: (op.key(k, v), op.value(k, v)), name=name, **self.serdes)
+
+        def mapper(key: Any, value: Any) -> tuple[Any, Any]:
+            return op.key(as_text(key), value), op.value(as_text(key), value)
+
+        return self.parent(op).group_by(mapper, name=name, **self.serdes)
 
     @make.register
     def _(self, op: s.TableAggregate) -> Any:
@@ -272,6 +305,32 @@ class Building:
             "reduce": (op.combine, op.separate),
         }
         return getattr(self.parent(op), op.how)(*arguments[op.how], **self.named_store(op))
+
+
+def as_text(key: Any) -> Any:
+    """A key, or one with its window, as the operators behind a windowed table see it."""
+    if not isinstance(key, Windowed):
+        return key
+    return f"{key.key}@{key.window.start}-{key.window.end}"
+
+
+def windows_of(cut: s.Cut) -> Any:
+    """The windows that a cut means."""
+    match cut.kind:
+        case "time":
+            return TimeWindows(cut.size, advance=cut.advance, grace=cut.grace)
+        case "unlimited":
+            return UnlimitedWindows(cut.start)
+        case "sliding":
+            return SlidingWindows(cut.size, cut.grace)
+        case "session":
+            return SessionWindows(cut.size, cut.grace)
+
+
+def merger_of(cut: s.Cut, fold: Any, combine: Any) -> tuple[Any, ...]:
+    """What an aggregation of sessions needs besides."""
+    merge = s.merger(fold, combine)
+    return (lambda _key, one, other: merge(one, other),) if cut.kind == "session" else ()
 
 
 class _Keeper(Processor[Any, Any, Any, Any]):

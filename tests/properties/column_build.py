@@ -41,6 +41,7 @@ class _ColumnBuilding(Building):
             s.SelectKey: self.select_key,
             s.Group: self.group,
             s.Aggregate: self.aggregate,
+            s.WindowedAggregate: self.windowed_aggregate,
         }
 
     def make(self, op: s.Op) -> Any:
@@ -81,6 +82,12 @@ class _ColumnBuilding(Building):
             return None
         of = new_value(op.of, with_key=False)
         return getattr(self.parent(op), op.how)(of, **self.named_store(op))
+
+    def windowed_aggregate(self, op: s.WindowedAggregate) -> Any:
+        if op.how not in {"sum", "min", "max"} or op.cut.kind not in {"time", "unlimited"}:
+            return None
+        of = new_value(op.of, with_key=False)
+        return getattr(self.windowed(op), op.how)(of, **self.named_store(op))
 
 
 def number() -> pl.Expr:

@@ -64,6 +64,15 @@ def _features(op: s.Op) -> Iterator[str]:
         yield f"{kind}: in place"
     if isinstance(op, s.Process):
         yield from _features_of_process(op)
+    if isinstance(op, s.WindowedAggregate | s.WindowedCogroup):
+        yield from _features_of_windows(op)
+
+
+def _features_of_windows(op: s.WindowedAggregate | s.WindowedCogroup) -> Iterator[str]:
+    kind = type(op).__name__
+    yield f"{kind}: {op.cut.kind} windows, caching {op.store.caching}"
+    if isinstance(op, s.WindowedAggregate) and op.on_close:
+        yield f"{kind}: {op.cut.kind} windows on close"
 
 
 def _features_of_process(op: s.Process) -> Iterator[str]:

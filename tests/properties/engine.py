@@ -10,15 +10,16 @@ from itertools import accumulate
 from typing import Any
 from unittest.mock import patch
 
-from tests.properties.build import DEAD_LETTERS, Built, build, config_of
+from tests.properties.build import DEAD_LETTERS, Built, as_text, build, config_of
 from tests.properties.inputs import Epoch, Input
 from tests.properties.oracle import Oracle
 from tests.properties.spec import Look, Spec
 from tests.simulation.epochs import EpochRunner, MemoryTask
 
-from millstream import serdes
+from millstream import SessionStore, ValueAndTimestamp, serdes
 from millstream.log.blocks import record_batch
 from millstream.processors.columns import column
+from millstream.record import MAX_TIME
 from millstream.task.records import OutputBatch, RawBatch
 from millstream.task.task import TaskResult
 from millstream.topology.topology import Topology
@@ -142,7 +143,7 @@ def _engine_results(runner: EpochRunner, built: Built, decode: Callable[[bytes],
         stores: Mapping[str, Any] = task.stores
         for name, store in stores.items():
             label = _label(task, name)
-            results.stores[label, task.task_id] = {key: _plain(cell) for key, cell in store.all()}
+            results.stores[label, task.task_id] = {as_text(key): _plain(cell) for key, cell in _rows(store)}
     results.seen = {name: list(pairs) for name, pairs in built.seen.items() if pairs}
     for name, file in built.printed.items():
         if file.getvalue():
@@ -156,6 +157,14 @@ def _label(task: MemoryTask, store: str) -> str:
         return store
     node = next(node for node, stores in task.sub.connections.items() if store in stores)
     return re.sub(r"op([0-9]+).*", r"store\1", node)
+
+
+def _rows(store: Any) -> Any:
+    if isinstance(store, SessionStore):  # a session's time is its end
+        return [
+            (row, ValueAndTimestamp(value, row.window.end)) for row, value in store.find_ended(0, MAX_TIME)
+        ]
+    return store.all()
 
 
 def _plain(cell: Any) -> Any:

@@ -90,6 +90,15 @@ class NewKey:
 
 
 @dataclass(frozen=True)
+class SameKey:
+    """The key as it is: that of a window is made text by whoever calls it."""
+
+    def __call__(self, key: Key, value: Value) -> Key:
+        del value
+        return key
+
+
+@dataclass(frozen=True)
 class NewValue:
     """Another value; None for some if `null_at` is hit."""
 

@@ -12,7 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tests.properties import spec as s
-from tests.properties.functions import Choose, Combine, Fold, NewKey, NewValue, Poison, Predicate, Several
+from tests.properties.functions import (
+    Choose,
+    Combine,
+    Fold,
+    NewKey,
+    NewValue,
+    Poison,
+    Predicate,
+    SameKey,
+    Several,
+)
 from tests.properties.oracle_attach import compile_spec
 from tests.properties.oracle_plan import levels, partition_counts
 
@@ -21,6 +31,8 @@ OUTPUTS = ("out-x", "out-y", "out-z")
 PLAIN_STORES = ("shared", "mine", "yours")
 AGGREGATIONS: tuple[Literal["count", "sum", "min", "max", "aggregate", "reduce"], ...]
 AGGREGATIONS = ("count", "sum", "min", "max", "aggregate", "aggregate", "reduce", "reduce")
+CUTS: tuple[Literal["time", "unlimited", "sliding", "session"], ...]
+CUTS = ("time", "time", "sliding", "session", "session", "unlimited")
 SHOWN: tuple[Literal["answer", "metadata", "stream time", "headers"], ...]
 SHOWN = ("answer", "answer", "metadata", "stream time", "headers")
 TABLES_SURVIVE_BAD_ROWS = True
@@ -105,6 +117,7 @@ class _Generator:
             move()
         self.add_ends()
         self.name_children()
+        self.add_windows()
         return self.spec
 
     # Small decisions.
@@ -302,6 +315,57 @@ class _Generator:
             folds = tuple(self.fold(in_place=in_place) for _ in chosen)
             self.add(s.Cogroup(self.next_id(), chosen, folds, self.store()), self.tables)
 
+    def add_windows(self) -> None:
+        """Windowed tables, of draws of their own: without them, a seed is the topology that it always was."""
+        self.rng = random.Random(f"windows of {self.seed}")
+        for _ in range(self.rng.choice((0, 1, 1, 2))):
+            windowed: list[int] = []
+            if self.chance(0.25):
+                self.add_windowed_cogroup(windowed)
+            else:
+                self.add_windowed_aggregate(windowed)
+            for table in windowed:
+                if self.chance(0.3):
+                    value = self.new_value(null=False)
+                    group = s.TableGroup(self.next_id(), table, self.new_key(), value, self.chance(0.5))
+                    if self.add(group, self.table_groups, copies=2):
+                        self.add_table_aggregate()
+                key = self.new_key() if self.chance(0.3) else SameKey()
+                self.add(s.ToStream(self.next_id(), table, key), self.streams)
+            if self.chance(0.3):
+                self.add_aggregate()
+        self.add_ends()
+
+    def add_windowed_aggregate(self, windowed: list[int]) -> None:
+        group, cut = self.group(), self.cut()
+        if group is not None:
+            how = self.rng.choice(AGGREGATIONS)
+            fold = self.fold(in_place=self.lists and self.chance(0.5))
+            of = NewValue(self.rng.randint(1, 9), self.rng.randint(0, 9))
+            on_close = self.chance(0.3) and cut.kind != "unlimited"
+            aggregate = s.WindowedAggregate(
+                self.next_id(), group, cut, how, fold, self.combine(), of, on_close, self.store()
+            )
+            self.add(aggregate, windowed, copies=3)
+
+    def add_windowed_cogroup(self, windowed: list[int]) -> None:
+        groups = {group for group in (self.group(), self.group(), self.group()) if group is not None}
+        if len(groups) > 1:
+            chosen = tuple(self.rng.sample(sorted(groups), 2))
+            in_place = self.lists and self.chance(0.5)
+            folds = tuple(self.fold(in_place=in_place) for _ in chosen)
+            cogroup = s.WindowedCogroup(
+                self.next_id(), chosen, self.cut(), folds, self.combine(), self.store()
+            )
+            self.add(cogroup, windowed, copies=2)
+
+    def cut(self) -> s.Cut:
+        size, grace = self.rng.choice((4, 7, 10)), self.rng.choice((0, 0, 3, 10, 25))
+        kind = self.rng.choice(CUTS)
+        if kind == "unlimited":
+            return s.Cut(kind, start=self.rng.choice((0, 12)))
+        return s.Cut(kind, size, self.rng.choice((size, size, size // 2, 3)), grace)
+
     def add_table_aggregate(self) -> None:
         if not self.table_groups or self.chance(0.7):
             table = self.table()
@@ -409,7 +473,7 @@ def is_legal(spec: s.Spec) -> bool:
         for node in sub.nodes
     }
     for op in spec.ops:
-        if isinstance(op, s.Cogroup):
+        if isinstance(op, s.Cogroup | s.WindowedCogroup):
             groups = [graph.handles[group] for group in op.groups]
             unnamed = [group for group in groups if group.stream.rekeyed and not group.op.named]
             if len(unnamed) > 1 or len(set.union(*(widths[group.stream.node] for group in groups))) > 1:

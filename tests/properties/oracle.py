@@ -88,6 +88,10 @@ class OracleTask:
     def saw(self, name: str, rec: Rec) -> None:
         self._oracle.seen.setdefault(name, []).append((rec.key, rec.value))
 
+    def late(self, name: str) -> None:
+        self._oracle.events["late"] += 1
+        self._oracle.visited.add(name)
+
     def store(self, name: str) -> Rows:
         return self.stores[name] if name in self.stores else self._global_stores[name]
 

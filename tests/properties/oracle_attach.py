@@ -8,7 +8,7 @@ from functools import singledispatch
 from typing import Any
 
 from tests.properties import spec as s
-from tests.properties.functions import Key, NewKey, Value
+from tests.properties.functions import Key, NewKey, SameKey, Value
 from tests.properties.oracle_graph import Graph, Grouped, Stream
 from tests.properties.oracle_nodes import (
     GlobalKeeper,
@@ -32,6 +32,10 @@ from tests.properties.oracle_tables import (
     TableSourceNode,
     transformer,
 )
+from tests.properties.oracle_windows import windowed
+
+SKIPPING = {"sum", "min", "max"}
+"""Aggregations that have no use for a record without a value, whatever their windows take."""
 
 
 def compile_spec(spec: s.Spec) -> Graph:
@@ -218,6 +222,34 @@ def _(op: s.Cogroup, graph: Graph) -> TableNode:
 
 
 @attach.register
+def _(op: s.WindowedAggregate, graph: Graph) -> TableNode:
+    node = windowed(
+        op,
+        op.name,
+        *_folding(op),
+        merge=_merging(op),
+        on_close=op.on_close,
+        skips_nulls=op.how in SKIPPING,
+    )
+    return graph.add(node, _behind_group(op, graph, graph.handles[op.parent]))
+
+
+@attach.register
+def _(op: s.WindowedCogroup, graph: Graph) -> TableNode:
+    parents = [_behind_group(op, graph, graph.handles[group]) for group in op.groups]
+    nodes = [
+        graph.add(
+            windowed(
+                op, f"{op.name}-{number}", op.folds[0].start, fold, merge=s.merger(op.folds[0], op.combine)
+            ),
+            parent,
+        )
+        for number, (parent, fold) in enumerate(zip(parents, op.folds, strict=True))
+    ]
+    return graph.add(CogroupNode(op.name, store=op.store, inputs=nodes), *nodes)
+
+
+@attach.register
 def _(op: s.TableFilter, graph: Graph) -> TableNode:
     def keep(_task: Any, rec: Rec, value: Value) -> Value:
         return value if value is not None and op.predicate(rec.key, value) != op.negated else None
@@ -277,7 +309,7 @@ def _stateless(op: Any, graph: Graph, function: Callable[[Rec], list[Rec]]) -> S
     return Stream(graph.add(Stateless(op.name, function=function), stream.node), stream.rekeyed)
 
 
-def _rekeyed(name: str, graph: Graph, parent: Node, new_key: NewKey) -> Stream:
+def _rekeyed(name: str, graph: Graph, parent: Node, new_key: NewKey | SameKey) -> Stream:
     select = Stateless(name, function=lambda rec: [rec.with_key(new_key(rec.key, rec.value))])
     return Stream(graph.add(select, parent), True)
 
@@ -302,15 +334,39 @@ def _derived(op: Any, graph: Graph, compute: Callable[[Any, Rec, Value], Value])
 def _aggregation(op: s.Aggregate) -> TableNode:
     if op.how == "reduce":
         return ReduceNode(op.name, store=op.store, stores=[op.store_name], combine=op.combine)
+    start, fold = _folding(op)
+    return AggregateNode(op.name, store=op.store, stores=[op.store_name], start=start, fold=fold)
+
+
+def _folding(
+    op: s.Aggregate | s.WindowedAggregate,
+) -> tuple[Callable[[], Value], Callable[[Key, Value, Value], Value]]:
+    """What an aggregation starts with, and what it makes of that and a value."""
     folds: dict[str, tuple[Callable[[], Value], Callable[[Key, Value, Value], Value]]] = {
         "count": (lambda: 0, lambda _key, _value, count: count + 1),
         "sum": (lambda: 0, lambda _key, value, total: total + op.of(None, value)),
         "min": (lambda: None, lambda _key, value, least: _extreme(min, op.of(None, value), least)),
         "max": (lambda: None, lambda _key, value, most: _extreme(max, op.of(None, value), most)),
         "aggregate": (op.fold.start, op.fold),
+        "reduce": (
+            lambda: None,
+            lambda _key, value, so_far: value if so_far is None else op.combine(so_far, value),
+        ),
     }
-    start, fold = folds[op.how]
-    return AggregateNode(op.name, store=op.store, stores=[op.store_name], start=start, fold=fold)
+    return folds[op.how]
+
+
+def _merging(op: s.WindowedAggregate) -> Callable[[Value, Value], Value]:
+    """One aggregate of two, where sessions become one."""
+    merges: dict[str, Callable[[Value, Value], Value]] = {
+        "count": lambda one, other: one + other,
+        "sum": lambda one, other: one + other,
+        "min": min,
+        "max": max,
+        "reduce": op.combine,
+        "aggregate": s.merger(op.fold, op.combine),
+    }
+    return merges[op.how]
 
 
 def _extreme(choose: Callable[[int, int], int], value: int, so_far: int | None) -> int:
@@ -336,7 +392,11 @@ def _name_of_store(op: Any) -> str:
     """Names decide in which order topics are read whose next records are equally old."""
     if op.store.named:
         return str(op.store_name)
-    prefix = {s.Cogroup: "COGROUPKSTREAM-AGGREGATE", s.TableAggregate: "KTABLE-AGGREGATE"}.get(type(op))
+    prefix = {
+        s.Cogroup: "COGROUPKSTREAM-AGGREGATE",
+        s.WindowedCogroup: "COGROUPKSTREAM-AGGREGATE",
+        s.TableAggregate: "KTABLE-AGGREGATE",
+    }.get(type(op))
     if prefix is None:
         prefix = "KSTREAM-REDUCE" if op.how == "reduce" else "KSTREAM-AGGREGATE"
     return f"{prefix}-STATE-STORE-{op.id:010d}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -144,7 +144,7 @@ class AggregateNode(TableNode):
 class CogroupNode(TableNode):
     """Behind the inputs of a cogroup, which write the store and send the old values."""
 
-    inputs: list[AggregateNode] = field(default_factory=list)
+    inputs: Sequence[TableNode] = ()
 
     def ask_for_old(self, *, must: bool) -> bool:
         for one in self.inputs:

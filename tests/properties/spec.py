@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from tests.properties.functions import (
     NewValue,
     Poison,
     Predicate,
+    SameKey,
     Several,
 )
 
@@ -27,6 +28,17 @@ class TableStore:
 
     caching: bool
     named: bool
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a stream is cut by time. Sliding windows have their difference for a size, sessions their gap."""
+
+    kind: Literal["time", "unlimited", "sliding", "session"]
+    size: int = 0
+    advance: int = 0
+    grace: int = 0
+    start: int = 0
 
 
 # What a processor of the user's own does with a record: steps, one after the other.
@@ -265,6 +277,29 @@ class Cogroup(Op):
 
 
 @dataclass(frozen=True)
+class WindowedAggregate(Op):
+    """A table by key and window. The operators behind it see its keys as text."""
+
+    parent: int
+    cut: Cut
+    how: Literal["count", "sum", "min", "max", "aggregate", "reduce"]
+    fold: Fold
+    combine: Combine
+    of: NewValue
+    on_close: bool
+    store: TableStore
+
+
+@dataclass(frozen=True)
+class WindowedCogroup(Op):
+    groups: tuple[int, ...]
+    cut: Cut
+    folds: tuple[Fold, ...]
+    combine: Combine
+    store: TableStore
+
+
+@dataclass(frozen=True)
 class TableFilter(Op):
     parent: int
     predicate: Predicate
@@ -313,7 +348,7 @@ class TableAggregate(Op):
 @dataclass(frozen=True)
 class ToStream(Op):
     parent: int
-    key: NewKey | None
+    key: NewKey | SameKey | None
 
 
 @dataclass(frozen=True)
@@ -352,6 +387,11 @@ class Spec:
     def uncached(self) -> Spec:
         """The same with caching off everywhere."""
         return replace(self, ops=tuple(_uncached(op) for op in self.ops))
+
+
+def merger(fold: Fold, combine: Combine) -> Callable[[Any, Any], Any]:
+    """How two aggregates of a fold become one."""
+    return (lambda one, other: [*one, *other]) if fold.in_place else combine
 
 
 def describe(spec: Spec) -> str:

@@ -19,6 +19,7 @@ TABLES = (
     *("Aggregate", "Cogroup", "Table", "ToTable"),
     *("TableAggregate", "TableFilter", "TableMapValues", "TransformValues"),
 )
+CUTS = ("time", "session", "sliding", "unlimited")
 PUNCTUATORS = product(("stream", "wall"), ("tick", "dump", "count"))
 WANTED = {
     *(f"{number} partitions" for number in (1, 2, 3)),
@@ -26,6 +27,10 @@ WANTED = {
     *(f"on poison {verdict}" for verdict in ("skip", "dead letter")),
     *(f"Aggregate: how {how}" for how in ("count", "sum", "min", "max", "aggregate", "reduce")),
     "Aggregate: in place",
+    *(f"WindowedAggregate: {kind} windows, caching {flag}" for kind, flag in product(CUTS, YES_AND_NO)),
+    *(f"WindowedAggregate: {kind} windows on close" for kind in ("time", "sliding", "session")),
+    *(f"WindowedAggregate: how {how}" for how in ("count", "sum", "min", "max", "aggregate", "reduce")),
+    *(f"WindowedCogroup: {kind} windows, caching {flag}" for kind, flag in product(CUTS[:2], YES_AND_NO)),
     *(f"TableAggregate: how {how}" for how in ("count", "aggregate", "reduce")),
     *(f"Look: how {how}" for how in ("peek", "foreach", "print")),
     *(f"{op}: with_key {flag}" for op, flag in product(WITH_KEY, YES_AND_NO)),
@@ -70,6 +75,7 @@ HAPPENING = {
     "poisoned",
     "stream punctuator",
     "wall punctuator",
+    "late",
 }
 
 

@@ -13,11 +13,16 @@ from tests.properties.generate import random_spec
 from tests.properties.inputs import random_epochs
 
 from millstream.processors import batch as batches
+from millstream.processors import record_cache
 from millstream.processors import table as tables
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.processors.stateless import DropNullKeys
 from millstream.processors.table_group import TableGroupBy
+from millstream.processors.windows import time_windows
+from millstream.processors.windows.expansion import Expansion, expand
+from millstream.processors.windows.on_close import CloseRule
+from millstream.processors.windows.sliding_windows import _SlidingRows
 from millstream.state.stores.key_value import TimestampedKeyValueStore
 from millstream.task import inputs, outputs, pipeline
 from millstream.task.context import ForwardingContext, TransformerContext
@@ -98,8 +103,26 @@ def caches_flush_in_the_order_of_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 @bug
+def windows_close_for_a_batch_as_a_whole(patch: pytest.MonkeyPatch) -> None:
+    def at_the_end(timestamps: Column, windows: Any, observed: int) -> Expansion:
+        return expand(timestamps, windows, timestamps.largest(observed))
+
+    patch.setattr(time_windows, "expand", at_the_end)
+
+
+@bug
+def windows_are_never_emitted_on_close(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CloseRule, "closed_starts", lambda *_: None)
+
+
+@bug
+def windows_behind_a_record_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_SlidingRows, "_begin_behind", lambda *_: None)
+
+
+@bug
 def caches_flush_in_the_order_of_first_updates(patch: pytest.MonkeyPatch) -> None:
-    last_of_each = tables.last_of_each
+    last_of_each = record_cache.last_of_each
 
     def without_moving(pending_updates: Any) -> tuple[list[bytes], Batch]:
         keys, batch = last_of_each(pending_updates)
@@ -186,7 +209,7 @@ def with_pending_updates_in_order(
     patch: pytest.MonkeyPatch, order: Callable[[Sequence[bytes]], list[int]]
 ) -> None:
     """Change the order in which cached tables flush."""
-    last_of_each = tables.last_of_each
+    last_of_each = record_cache.last_of_each
 
     def changed(pending_updates: Any) -> tuple[list[bytes], Batch]:
         keys, batch = last_of_each(pending_updates)

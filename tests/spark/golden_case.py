@@ -47,10 +47,13 @@ def segments(golden: Golden, plan: Plan) -> Iterator[Segment]:
 
     An epoch reads several topics in the order of time, a script in its own order: so an epoch has one
     topic, and one record if rows of several repartitions meet. A cached table sends one update per key
-    and epoch: so with one, an epoch has one record. What fails takes the whole epoch with it: so it
-    comes alone.
+    and epoch: so with one, an epoch has one record. So it does where the topology feeds a global table,
+    which has what a record sends to it from the next epoch on. What fails takes the whole epoch with it:
+    so it comes alone.
     """
-    alone = any(
+    written = {sink.topic for sub in plan.subtopologies for sink in sub.sinks}
+    feeds_global = any(_topics_of(sub) & written for sub in plan.global_subtopologies)
+    alone = feeds_global or any(
         any(spec.caching for spec in sub.stores.values())
         or (len(topics := _topics_of(sub)) > 1 and topics & plan.repartition_topics.keys())
         for sub in plan.subtopologies
@@ -173,7 +176,7 @@ class GoldenCase:
         book = SerdeBook()
         head = self._driver.head
         book.restore({(name, part): kind for name, part, kind in head.inferred_types})  # type: ignore[misc]
-        sub = next(sub for sub in self._plan.subtopologies if dump.name in sub.stores)
+        sub = next(sub for sub in self._plan.all_subtopologies if dump.name in sub.stores)
         spec = sub.stores[dump.name]
         serdes = book.bound(dump.name, "key", spec.key), book.bound(dump.name, "value", spec.value)
         for number in range(self._plan.task_count(sub, self._driver.counts)):

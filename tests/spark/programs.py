@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from tests.commit import global_app
 from tests.simulation.fault_programs import APPLICATIONS
 from tests.spark.lab import Lab, Pair
 
@@ -48,6 +49,7 @@ def three_levels() -> Topology:
 COUNTING = {"one_level": one_level, "two_levels": two_levels, "three_levels": three_levels}
 PROGRAMS: dict[str, Callable[[], Topology]] = {
     **COUNTING,
+    "enriching": global_app.topology,
     **{name: application.build for name, application in APPLICATIONS.items()},
 }
 """By the names that a child process is told."""

@@ -19,15 +19,11 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 assert families.FAMILIES  # importing them registers the topologies
 
-# What the driver refuses today: global tables, and sub-topologies that feed themselves.
+# What the driver refuses today: sub-topologies that feed themselves.
 NOT_SUPPORTED = {
     name
     for name, case in CASES.items()
-    if not case.refused
-    and (
-        (plan := TOPOLOGIES[name]().plan()).global_subtopologies
-        or any(sub.feeds_itself for sub in plan.subtopologies)
-    )
+    if not case.refused and any(sub.feeds_itself for sub in TOPOLOGIES[name]().plan().subtopologies)
 }
 # One record becomes several behind a repartition, and a cached table there sends one update per key for all
 # of them: the last update of each key is Kafka's, those before are not sent.

@@ -14,6 +14,7 @@ import polars as pl
 
 from millstream import (
     CogroupedKStream,
+    EmitStrategy,
     FixedKeyProcessor,
     FixedKeyRecord,
     GlobalKTable,
@@ -23,7 +24,14 @@ from millstream import (
     KTable,
     Processor,
     Record,
+    SessionWindowedKStream,
+    SessionWindows,
+    SlidingWindows,
     StreamsBuilder,
+    TimeWindowedKStream,
+    TimeWindows,
+    UnlimitedWindows,
+    Windowed,
     key,
     serdes,
     value,
@@ -259,3 +267,44 @@ def test_expressions_keep_the_types_that_they_do_not_change() -> None:
     assert_type(grouped.mean(value.amount), KTable[str, float])
     assert_type(grouped.mean(lambda order: order["amount"]), KTable[str, float])
     assert_type(grouped.max(key, value=serdes.string), KTable[str, str])
+
+
+def test_windowed_tables_have_windowed_keys() -> None:
+    grouped = stream_of_orders().group_by_key()
+    windowed = grouped.windowed_by(TimeWindows(10))
+    assert_type(windowed, TimeWindowedKStream[str, Order])
+    assert_type(grouped.windowed_by(SlidingWindows(10)), TimeWindowedKStream[str, Order])
+    assert_type(windowed.emit_strategy(EmitStrategy.on_window_close()), TimeWindowedKStream[str, Order])
+    assert_type(windowed.count(), KTable[Windowed[str], int])
+    assert_type(windowed.reduce(lambda one, _: one), KTable[Windowed[str], Order])
+    assert_type(windowed.sum(lambda order: order["amount"]), KTable[Windowed[str], int])
+    assert_type(windowed.mean(lambda order: order["amount"]), KTable[Windowed[str], float])
+    assert_type(
+        windowed.aggregate(lambda: "", lambda key, order, text: key + order["shop"] + text),
+        KTable[Windowed[str], str],
+    )
+
+
+def test_sessions_have_windowed_keys() -> None:
+    sessions = stream_of_words().group_by_key().windowed_by(SessionWindows(10))
+    assert_type(sessions, SessionWindowedKStream[str, str])
+    assert_type(sessions.count(), KTable[Windowed[str], int])
+    assert_type(sessions.max(), KTable[Windowed[str], str])
+    assert_type(
+        sessions.aggregate(
+            lambda: 0, lambda key, word, total: total + len(key + word), lambda key, one, two: one + two
+        ),
+        KTable[Windowed[str], int],
+    )
+
+
+def test_windowed_cogroups_have_windowed_keys() -> None:
+    def longer(key: str, word: str, total: int) -> int:
+        return total + len(key + word)
+
+    cogrouped = stream_of_words().group_by_key().cogroup(longer)
+    assert_type(cogrouped.windowed_by(UnlimitedWindows()).aggregate(lambda: 0), KTable[Windowed[str], int])
+    assert_type(
+        cogrouped.windowed_by(SessionWindows(10)).aggregate(lambda: 0, lambda key, one, two: one + two),
+        KTable[Windowed[str], int],
+    )

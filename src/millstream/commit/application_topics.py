@@ -34,7 +34,7 @@ class ApplicationTopics:
         return sorted(
             topic
             for topic in known
-            if any(sub.source_of(topic) is not None for sub in self._plan.subtopologies)
+            if any(sub.source_of(topic) is not None for sub in self._plan.all_subtopologies)
         )
 
     def repartitions(self) -> dict[str, int]:
@@ -53,7 +53,7 @@ class ApplicationTopics:
         self.counts = self._plan.partitions(external, {} if head is None else head.repartitions)
         check_retention(self._plan, self._log)
         try:
-            for sub in self._plan.subtopologies:
+            for sub in self._plan.all_subtopologies:
                 for name in sub.stores:
                     self._check_spread(sub, name, head)
         except PlanChangedError:
@@ -74,7 +74,7 @@ class ApplicationTopics:
 
     def _static_sinks(self) -> set[str]:
         named = {
-            sink.topic for sub in self._plan.subtopologies for sink in sub.sinks if sink.topic is not None
+            sink.topic for sub in self._plan.all_subtopologies for sink in sub.sinks if sink.topic is not None
         }
         return named - set(self._plan.repartition_topics)
 

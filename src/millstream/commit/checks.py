@@ -33,18 +33,13 @@ def check_runnable(plan: Plan) -> None:
                 "stream.repartition().merge(stream)), which runs in the test driver but not yet in "
                 "epochs. Remedy: send the records through a topic with to() and stream()."
             )
-    if plan.global_subtopologies:
-        raise PlanNotSupportedError(
-            "Global tables and stores run in the test driver but not yet in epochs. Remedy: read the "
-            "topic as a table."
-        )
 
 
 def check_changelogs(
     application_id: str, log: Log, plan: Plan, head: Manifest | None, task_ids: Iterable[str]
 ) -> None:
     """A changelog ends where the head says: positions are counted, so a foreign row would shift them."""
-    stores = {sub.number: sub.stores for sub in plan.subtopologies}
+    stores = {sub.number: sub.stores for sub in plan.all_subtopologies}
     for task_id in task_ids:
         number, partition = (int(part) for part in task_id.split("_"))
         entry = None if head is None else head.tasks.get(task_id)

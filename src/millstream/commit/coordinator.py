@@ -154,6 +154,10 @@ class CommitCoordinator:
         """Per source topic, how many records are in the log and not committed yet."""
         return self._sources.lag(self.head)
 
+    def loading(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Per partition of a global topic, how many records of those before the start are committed."""
+        return self._sources.loading(self.head)
+
     def newest_append_time(self, job: EpochJob) -> int | None:
         """When the newest record of an epoch came into the log; None if it has none."""
         return self._sources.newest_append_time(job.cut)
@@ -176,6 +180,7 @@ class CommitCoordinator:
         except Exception:
             self._lease.release()
             raise
+        self._sources.begin_loading(self.head)
         failpoints.hit("commit.fenced")
         self.storage.remove_unfinished()  # nobody of an earlier term can finish it any more
         self.publish(self.head)
@@ -227,11 +232,13 @@ class CommitCoordinator:
         """Choose what the next epoch reads; None if there is nothing to do.
 
         2. The cut begins where the head ends. All tasks that may get records are planned, and get a folder
-           to seal in. `instances` are those that hold the tasks' state, as far as it is known.
+           to seal in. `instances` are those that hold the tasks' state, as far as it is known. What global
+           topics had at the start comes first, alone: until then nothing else is read, and no clock ticks.
         """
         if self._topics.have_grown():
             self._topics.create(self.head)
         now_ms = self._clock()
+        tick = tick and not self._sources.is_loading(self.head)
         cut = self._sources.cut(self.head, now_ms)
         if not tick and not any(start < end for parts in cut.values() for start, end in parts.values()):
             return None
@@ -332,7 +339,7 @@ class CommitCoordinator:
 
     def _changelog_sizes(self) -> list[int] | None:
         """How much state there is; None if some of it is in sealed files only, which must not go early."""
-        if not all(spec.logging for sub in self.plan.subtopologies for spec in sub.stores.values()):
+        if not all(spec.logging for sub in self.plan.all_subtopologies for spec in sub.stores.values()):
             return None
         return [
             self._log.raw_size(TopicPartition(topic, Partition(number)))

@@ -132,6 +132,7 @@ def meeting_partitions(
     """Source partitions whose records can meet in one task: of one task, or of tasks that feed one.
 
     In the order in which records of the same time come: by task, as behind a repartition, then by topic.
+    Those of global stores meet nobody, and wait for nobody.
     """
     tasks: UnionFind[tuple[int, int]] = UnionFind()
     readers = {topic: sub for sub in plan.subtopologies for source in sub.sources for topic in source.topics}
@@ -146,7 +147,7 @@ def meeting_partitions(
     read = sorted(
         (sub.number, number, topic)
         for topic in topics
-        for sub in plan.subtopologies
+        for sub in plan.all_subtopologies
         if sub.source_of(topic) is not None
         for number in range(counts[topic])
     )

@@ -71,7 +71,7 @@ def check_consumed_is_named(plan: Plan, job: EpochJob, done: Mapping[str, TaskRe
 
 
 def _senders(plan: Plan, job: EpochJob, task: PlannedTask) -> list[tuple[str, str]]:
-    subs = {sub.number: sub for sub in plan.subtopologies}
+    subs = plan.by_number
     topics = [
         topic
         for source in subs[task.subtopology].sources
@@ -98,7 +98,7 @@ def advanced(
 
 def entries_after(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> dict[str, TaskEntry]:
     """The entries of the tasks that sealed in the epoch."""
-    subs: dict[int, SubTopology] = {sub.number: sub for sub in plan.subtopologies}
+    subs = plan.by_number
     entries: dict[str, TaskEntry] = {}
     for task in job.tasks:
         report = done[task.task_id]

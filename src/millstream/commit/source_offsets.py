@@ -58,11 +58,14 @@ class SourceOffsets:
         """Records were left out by the last cut to wait for others: that is no backlog."""
         self.enforced = 0
         """Groups of which the last cut has records, though some of their partitions have none."""
+        self._load: dict[TopicPartition, tuple[Offset, Offset]] = {}
+        """Global topics: from where to where they are read first."""
 
     def cut(self, head: Manifest, now_ms: int) -> dict[str, dict[Partition, tuple[Offset, Offset]]]:
         """What the epoch behind the head reads, of every partition of every source."""
         ranges: Ranges = {}
         topics = self._topics.sources()
+        is_loading = self.is_loading(head)
         for topic in topics:
             for number in range(self._topics.counts[topic]):
                 place = TopicPartition(topic, Partition(number))
@@ -74,8 +77,15 @@ class SourceOffsets:
                         "and created anew, or restored from an older backup than the application. Remedy: "
                         "restore both from the same backup, or start the application under another app_id."
                     )
-                ranges[place] = (start, quota(self._log, place, start, latest, *self._limits), latest)
-        groups = meeting_partitions(self._plan, self._topics.counts, topics)
+                end = quota(self._log, place, start, latest, *self._limits)
+                # All others wait, unread, for the global topics that are loaded.
+                is_read = not is_loading or place in self._load
+                ranges[place] = (start, end if is_read else start, latest)
+        groups = [
+            group
+            for group in meeting_partitions(self._plan, self._topics.counts, topics)
+            if not is_loading or not self._load.keys().isdisjoint(group)
+        ]
         idle = self._idling.waiting(ranges, groups, now_ms)
         going_on = [group for group in groups if idle.isdisjoint(group)]
         ends = without(idle, self._aligned(ranges, going_on, head, now_ms), ranges, groups)
@@ -87,11 +97,33 @@ class SourceOffsets:
         ends = without(rewritten, ends, ranges, groups)
         self.enforced = self._idling.enforced(ranges, going_on, rewritten)
         self.is_idling = bool(idle)
-        self.has_backlog = any(ends[place] < ranges[place][2] for group in going_on for place in group)
+        self.has_backlog = is_loading or any(
+            ends[place] < ranges[place][2] for group in going_on for place in group
+        )
         cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
         for place, (start, _, _) in ranges.items():
             cut.setdefault(place.topic, {})[place.partition] = (start, ends[place])
         return cut
+
+    def begin_loading(self, head: Manifest) -> None:
+        """Note where global topics end: up to there they are read before anything else, at every start."""
+        self._load.clear()
+        for topic in self._topics.sources():
+            if any(sub.source_of(topic) is not None for sub in self._plan.global_subtopologies):
+                for number in range(self._topics.counts[topic]):
+                    place = TopicPartition(topic, Partition(number))
+                    self._load[place] = self._start(place, head), self._log.latest(place)
+
+    def is_loading(self, head: Manifest) -> bool:
+        """Whether global topics have records from before the start that are not committed yet."""
+        return any(self._start(place, head) < end for place, (_, end) in self._load.items())
+
+    def loading(self, head: Manifest) -> dict[TopicPartition, tuple[int, int]]:
+        """Per partition of a global topic, how many records of those before the start are loaded."""
+        return {
+            place: (min(self._start(place, head), end) - start, end - start)
+            for place, (start, end) in self._load.items()
+        }
 
     def _aligned(
         self, ranges: Ranges, groups: Sequence[Sequence[TopicPartition]], head: Manifest, now_ms: int
@@ -174,8 +206,10 @@ class SourceOffsets:
         if head is not None and head.partitions(place.topic):
             return self._log.earliest(place)  # added to a topic that is read already: all of it is new
         reset = self._offset_reset
-        for sub in self._plan.subtopologies:
+        for sub in self._plan.all_subtopologies:
             source = sub.source_of(place.topic)
+            if source is not None and sub.is_global:
+                return self._log.earliest(place)  # it is a table: all of it
             if source is not None and source.offset_reset is not None:
                 reset = source.offset_reset
         if reset == "earliest":

@@ -131,7 +131,7 @@ class TimestampPlanner:
         """The partition's time as of the head, of the task that reads it."""
         entries = (
             head.tasks.get(sub.task_id(place.partition))
-            for sub in self._plan.subtopologies
+            for sub in self._plan.all_subtopologies
             if sub.source_of(place.topic) is not None
         )
         return max(
@@ -196,7 +196,7 @@ class _KnownTimes:
 
 
 def _source_of(plan: Plan, topic: str) -> SourceNode:
-    found = (source for sub in plan.subtopologies if (source := sub.source_of(topic)) is not None)
+    found = (source for sub in plan.all_subtopologies if (source := sub.source_of(topic)) is not None)
     return next(found)
 
 

@@ -7,8 +7,10 @@ a name that only it has, and answers. A task that is started twice, or wakes up 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +18,7 @@ import pyarrow as pa
 from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.global_stores import GlobalStores
 from millstream.commit.manifest import ManifestChain, TaskEntry
 from millstream.commit.sealed_file import NO_FILE, SealedContent, SealedFile, read_sealed, write_sealed
 from millstream.commit.source_changelog import check_nothing_skipped, check_timestamps
@@ -27,11 +30,18 @@ from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
 from millstream.state.changelog.rows import changelog_rows, changelog_topic, entries_of
 from millstream.state.errors import TaskLockedError, ZombieTaskError
 from millstream.state.local.directory import StateDirectory
-from millstream.state.local.task_stores import NewerStores, TaskVersion, open_task_stores, versions_on_disk
+from millstream.state.local.task_stores import (
+    NewerStores,
+    TaskVersion,
+    open_shared_stores,
+    open_task_stores,
+    versions_on_disk,
+)
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.state.stores.factory import open_store
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.size_after import size_after
+from millstream.state.stores.store import StateStore
 from millstream.task.metrics import Metrics
 from millstream.task.records import RawBatch, joined, record_batch_of
 from millstream.task.routing import by_partition
@@ -78,7 +88,7 @@ def run_task(
     sub, entry = run.sub, run.entry
     raws = run.raws()
     stages.ended("read")
-    if not raws and not job.tick:
+    if not raws and (not job.tick or sub.is_global):
         return _idle(run)
     # 3.
     check_timestamps(sub, worker.config)
@@ -91,7 +101,8 @@ def run_task(
         # 4.
         book = _book(job, blocks)
         metrics = Metrics()
-        result = _process(run, raws, backends, book, metrics)
+        with _global_stores(run, book) as global_stores:
+            result = _process(run, raws, _stores(sub, backends, book), book, metrics, global_stores)
         check_nothing_skipped(sub, worker.log, planned.task_id, metrics)
         worker.metrics.merge(metrics)
         state_size = sum(
@@ -190,11 +201,12 @@ class _TaskRun:
         return {(block.topic, block.sender): block.sent() for block in self.blocks}
 
     def _from_log(self) -> Iterator[RawBatch]:
-        partition = self.planned.partition
+        mine = self.planned.partition
         for topic, partitions in sorted(self.job.cut.items()):
-            if partition in partitions and self.sub.source_of(topic) is not None:
-                start, end = partitions[partition]
-                yield read_range(self.worker.log, TopicPartition(topic, partition), start, end)
+            if self.sub.source_of(topic) is not None:
+                for partition in sorted(partitions) if self.sub.is_global else {mine} & partitions.keys():
+                    start, end = partitions[partition]
+                    yield read_range(self.worker.log, TopicPartition(topic, partition), start, end)
 
     def _from_shuffle(self) -> Iterator[RawBatch]:
         offsets = self._repartitioned_before()
@@ -223,27 +235,50 @@ def _book(job: EpochJob, blocks: Sequence[ShuffleBlock]) -> SerdeBook:
     return book
 
 
-def _process(
-    run: _TaskRun,
-    raws: Sequence[RawBatch],
-    backends: Mapping[str, Backend],
-    book: SerdeBook,
-    metrics: Metrics,
-) -> TaskResult:
-    worker, job, sub = run.worker, run.job, run.sub
-    stores = {
+def _stores(sub: SubTopology, backends: Mapping[str, Backend], book: SerdeBook) -> dict[str, StateStore[Any]]:
+    return {
         name: open_store(
             spec, backends[name], book.bound(name, "key", spec.key), book.bound(name, "value", spec.value)
         )
         for name, spec in sub.stores.items()
     }
+
+
+def _global_stores(run: _TaskRun, book: SerdeBook) -> GlobalStores:
+    """What a task may read besides its own stores: all global ones. That of a global store reads its own.
+
+    What happens on the way is counted, and written down, by the task of the global store alone.
+    """
+
+    def opened(sub: SubTopology, resources: ExitStack) -> dict[str, StateStore[Any]]:
+        planned = PlannedTask(sub.task_id(0), sub.number, Partition(0), sub.level)
+        other = _TaskRun.of(run.worker, run.job, planned, (), run.attempt)
+        backends = resources.enter_context(opened_stores(run.worker, sub, planned, other.entry))
+        stores = _stores(sub, backends, book)
+        raws = other.raws()
+        if raws:
+            _process(other, raws, stores, book, Metrics(), {})
+        return stores
+
+    return GlobalStores(() if run.sub.is_global else run.worker.plan.global_subtopologies, opened)
+
+
+def _process(
+    run: _TaskRun,
+    raws: Sequence[RawBatch],
+    stores: Mapping[str, StateStore[Any]],
+    book: SerdeBook,
+    metrics: Metrics,
+    global_stores: Mapping[str, StateStore[Any]],
+) -> TaskResult:
+    worker, job, sub = run.worker, run.job, run.sub
     environment = TaskEnvironment(
         application_id=job.application_id,
         config=worker.config,
         book=book,
         metrics=metrics,
         stores=stores,
-        global_stores={},
+        global_stores=global_stores,
         clock=lambda: job.clock_ms,
         partitions_of=job.partitions_of,
         is_internal=worker.plan.repartition_topics.__contains__,
@@ -268,7 +303,10 @@ def opened_stores(
     *,
     newer: NewerStores = NewerStores.REFUSE,
 ) -> AbstractContextManager[dict[str, Backend]]:
-    """The stores of a task at the version of its entry, open for the length of a `with` block."""
+    """The stores of a task at the version of its entry, open for the length of a `with` block.
+
+    Global ones are open to read: all tasks of a host share them.
+    """
     wanted = TaskVersion(
         application_id=worker.storage.application_id,
         partition=planned.partition,
@@ -295,7 +333,8 @@ def opened_stores(
                 raise _lost_file(error, planned.task_id, to) from error
             return None  # it was so far behind that what came in between is collected
 
-    return open_task_stores(
+    is_shared = sub.is_global and newer is NewerStores.REFUSE
+    return (open_shared_stores if is_shared else partial(open_task_stores, newer=newer))(
         worker.directory.task(worker.storage.application_id, planned.task_id),
         sub.stores,
         wanted,
@@ -306,7 +345,6 @@ def opened_stores(
         lock_timeout_ms=worker.lock_timeout_ms,
         listener=worker.listener,
         snapshots=worker.snapshots,
-        newer=newer,
         rocksdb_config_setter=worker.config.rocksdb_config_setter,
     )
 

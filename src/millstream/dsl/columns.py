@@ -22,10 +22,12 @@ from millstream.processors.columns import stateless
 from millstream.processors.columns.expressions import Declared
 from millstream.processors.joins.column_joiner import ColumnJoiner
 from millstream.processors.operator import Operator
+from millstream.processors.windows.time_window_columns import ColumnTimeWindowAggregation
 from millstream.serdes import Serde, boolean, double, int64, json, string
 from millstream.serdes import bytes as raw_bytes
 from millstream.serdes.columns import codec_of
 from millstream.serdes.columns.types import canonical, is_json
+from millstream.windows import TimeWindows, UnlimitedWindows
 
 __all__ = [
     "ColumnOperator",
@@ -163,12 +165,20 @@ def column_branch(predicates: tuple[Any, ...], key_serde: Any, value_serde: Any)
 
 
 def column_aggregate(
-    name: str, aggregation: Aggregation, of: pl.Expr | None, key_serde: Any, value_serde: Any
+    name: str,
+    aggregation: Aggregation,
+    of: pl.Expr | None,
+    key_serde: Any,
+    value_serde: Any,
+    windows: TimeWindows | UnlimitedWindows | None = None,
 ) -> ColumnOperator:
     """An aggregation of the column tier; `of` says what of each record is folded, None its value."""
     declared = declared_by(key_serde, value_serde)
     result = None if of is None else _result_type(checked(of, name), declared, name)
-    make = partial(ColumnAggregation, aggregation=aggregation, of=of, declared=declared)
+    operator: Callable[..., Operator] = ColumnAggregation
+    if windows is not None:
+        operator = partial(ColumnTimeWindowAggregation, windows=windows)
+    make = partial(operator, aggregation=aggregation, of=of, declared=declared)
     return ColumnOperator(make, (_serde_of(result),))
 
 

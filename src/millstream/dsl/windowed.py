@@ -24,7 +24,7 @@ from millstream.processors.windows.sliding_windows import SlidingWindowAggregati
 from millstream.processors.windows.time_windows import TimeWindowAggregation
 from millstream.record import Windowed
 from millstream.state.specs import Store
-from millstream.topology.operator_spec import PLAIN
+from millstream.topology.operator_spec import COLUMNAR, PLAIN, OperatorSpec
 from millstream.windows import (
     ON_WINDOW_UPDATE,
     EmitStrategy,
@@ -63,8 +63,8 @@ class WindowedAggregating(Aggregating[K, V, Windowed[K]]):
     def _in_columns(self, name: str, aggregation: Aggregation, of: pl.Expr | None) -> OperatorPlan:
         del aggregation, of
         raise TopologyError(
-            f"{name}: an expression can't be aggregated by windows. Remedy: map_values() the expression "
-            "first, or a function in its place"
+            f"{name}: an expression can be aggregated by time windows only, not by {self.windows}. Remedy: "
+            "map_values() the expression first, or a function in its place"
         )
 
     def _reduce_in_columns(self, reducer: pl.Expr) -> OperatorPlan:
@@ -84,13 +84,14 @@ class WindowedAggregating(Aggregating[K, V, Windowed[K]]):
         keys = windowed_keys(store.key, windows)
         return aggregation_table(grouped, plan, own, prefix, name, key=keys, windows=windows)
 
-    def _emitting(self, make: Callable[..., Operator]) -> OperatorPlan:
+    def _emitting(
+        self, make: Callable[..., Operator], spec: OperatorSpec = PLAIN, value: Any = None
+    ) -> OperatorPlan:
         """The plan of an operator that emits as it was asked to."""
         emit = self.emit
         operator = partial(make, on_close=emit.on_close, after_idle_ms=emit.after_idle_ms)
-        return OperatorPlan(
-            replace(PLAIN, may_schedule=emit.after_idle_ms is not None, hides_writes=True), operator
-        )
+        spec = replace(spec, may_schedule=emit.after_idle_ms is not None, hides_writes=True)
+        return OperatorPlan(spec, operator, value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +128,19 @@ class TimeWindowedKStream(WindowedAggregating[K, V], AggregatingFreely[K, V, Win
         if isinstance(self.windows, SlidingWindows):
             return self._planned(partial(SlidingWindowAggregation, windows=self.windows), aggregation)
         return self._planned(partial(TimeWindowAggregation, windows=self.windows), aggregation)
+
+    @property
+    def _prefers_columns(self) -> bool:
+        return self.grouped.in_columns and not isinstance(self.windows, SlidingWindows)
+
+    def _in_columns(self, name: str, aggregation: Aggregation, of: pl.Expr | None) -> OperatorPlan:
+        if isinstance(self.windows, SlidingWindows):
+            return WindowedAggregating._in_columns(self, name, aggregation, of)  # noqa: SLF001 - its own
+        from millstream.dsl.columns import column_aggregate  # noqa: PLC0415 - imports Polars, which is there
+
+        serdes = (self.grouped.key_serde, self.grouped.value_serde)
+        columns = column_aggregate(name, aggregation, of, *serdes, self.windows)
+        return self._emitting(columns.make, COLUMNAR, columns.serdes[0])
 
     def _planned(self, make: Any, aggregation: Aggregation) -> OperatorPlan:
         return self._emitting(partial(make, aggregation=aggregation))

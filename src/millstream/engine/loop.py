@@ -15,6 +15,8 @@ from millstream.commit.publisher import EmbeddedPublisher
 from millstream.config import StreamsConfig
 from millstream.engine.api import DurableEpoch, Engine
 from millstream.engine.epoch_result import EpochResult, result_of
+from millstream.engine.global_loading import GlobalLoading
+from millstream.engine.restore_notes import RestoreNotes
 from millstream.engine.snapshots import Snapshots
 from millstream.engine.ticks import Ticks
 from millstream.log.api import SealedLog
@@ -66,6 +68,8 @@ class EpochLoop:
             read_times=engine.read_times,
         )
         self._ticks = Ticks(plan, config.tick_ms)
+        notes = RestoreNotes(config.state_dir.resolve() / storage.application_id, what="loading-")
+        self._loading = GlobalLoading(plan, self.coordinator, notes)
         pinned = with_timeout(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots")
         maintenance = Maintenance(self.coordinator, log, pinned)
         self._maintenance = BackgroundScheduler(
@@ -79,6 +83,7 @@ class EpochLoop:
     def open(self) -> None:
         """Take the application over, and get the engine ready."""
         self.coordinator.open()
+        self._loading.begin()
         self.engine.open()
         schedule = schedule_of(self._config, self._snapshot_storage, self.coordinator.head)
         self._snapshots = None if schedule is None else Snapshots(self.engine, schedule)
@@ -116,7 +121,14 @@ class EpochLoop:
             self.coordinator,
             self.engine,
             tick=tick and self._ticks.due(),
-            listeners=(measure, *snapshots, self._ticks.epoch_ended, self._maintenance.epoch_ended, tell),
+            listeners=(
+                measure,
+                *snapshots,
+                self._ticks.epoch_ended,
+                self._loading.epoch_ended,
+                self._maintenance.epoch_ended,
+                tell,
+            ),
             heartbeat=self._kept_alive,
         )
         if epoch is None:

@@ -26,10 +26,14 @@ _ODD = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class RestoreNotes(RestoreListener):
-    """What takes no time leaves no note."""
+    """What takes no time leaves no note.
 
-    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    `what` tells notes of the same store apart: of a restore, and of the loading of its topic.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic, *, what: str = "") -> None:
         self._folder = folder
+        self._what = what
         self._clock = clock
         self._due: dict[Path, float] = {}
         self._written: set[Path] = set()
@@ -61,7 +65,7 @@ class RestoreNotes(RestoreListener):
             note.unlink(missing_ok=True)
 
     def _note(self, progress: Progress) -> Path:
-        return self._folder / f"{_PREFIX}{_ODD.sub('_', progress.store)}-{progress.partition}"
+        return self._folder / f"{_PREFIX}{self._what}{_ODD.sub('_', progress.store)}-{progress.partition}"
 
 
 def restores_told(

@@ -40,7 +40,7 @@ class Compaction:
         """
         there = set(self.log.topics())
         rewritten = 0
-        for sub in self.plan.subtopologies:
+        for sub in self.plan.all_subtopologies:
             for name, spec in sub.stores.items():
                 topic = changelog_topic(self.storage.application_id, name)
                 if not spec.has_changelog or topic not in there:
@@ -62,7 +62,7 @@ class Compaction:
         Compaction of a source topic ends where a store stands that has it for a changelog, of whatever
         application.
         """
-        subs = self.plan.subtopologies
+        subs = self.plan.all_subtopologies
         application_id = self.storage.application_id
         changelogs = {changelog_topic(application_id, name) for sub in subs for name in sub.stores}
         rewritten = 0

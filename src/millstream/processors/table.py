@@ -26,7 +26,7 @@ from millstream.state.stores.versioned import VersionedKeyValueStore
 class Updates:
     """The updates that one batch makes to a table: parallel columns, one row per update."""
 
-    __slots__ = ("key_bytes", "news", "olds", "rows", "timestamps")
+    __slots__ = ("failed", "key_bytes", "news", "olds", "rows", "timestamps")
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -34,6 +34,8 @@ class Updates:
         self.news: list[Any] = []
         self.olds: list[Any] = []
         self.timestamps: list[int] = []
+        self.failed: list[int] = []
+        """Rows on which a function of the user's failed."""
 
     def add(self, row: int, key: bytes, new: Any, old: Any, timestamp: int) -> None:
         """Row `row` of the batch set `key`, which had the value `old`, to `new`."""
@@ -49,7 +51,7 @@ class Updates:
 
     def keep_at(self, places: Sequence[int]) -> None:
         """Forget the updates at all other places."""
-        for name in self.__slots__:
+        for name in ("key_bytes", "news", "olds", "rows", "timestamps"):
             column = getattr(self, name)
             setattr(self, name, [column[place] for place in places])
 

@@ -191,11 +191,11 @@ def _opened(spec: StoreBuilder, backends: dict[int, MemoryBackend], head: Manife
 
 
 def _find(plan: Plan, store: str) -> tuple[SubTopology, StoreBuilder]:
-    for sub in plan.subtopologies:
+    for sub in plan.all_subtopologies:
         if store in sub.stores:
             spec = sub.stores[store]
             if not spec.logging:
                 raise UnknownStoreError(f"store {store!r} has no changelog, so it can't be read from outside")
             return sub, spec
-    known = ", ".join(sorted(name for sub in plan.subtopologies for name in sub.stores)) or "none"
+    known = ", ".join(sorted(name for sub in plan.all_subtopologies for name in sub.stores)) or "none"
     raise UnknownStoreError(f"the topology has no store {store!r}. Stores are: {known}")

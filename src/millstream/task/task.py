@@ -16,7 +16,7 @@ from typing import Any
 
 from millstream import handlers
 from millstream.config import StreamsConfig
-from millstream.errors import LateRecordError
+from millstream.errors import LateRecordError, TopologyError
 from millstream.handlers import ErrorContext, ErrorKind
 from millstream.processors.api import Cancellable, PunctuationType
 from millstream.processors.batch import NO_ORIGIN, Batch, OrderKey
@@ -203,6 +203,11 @@ class Task:
         self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Cancellable:
         """See `TaskServices.schedule`."""
+        if self._sub.is_global:
+            raise TopologyError(
+                f"processor {node!r} of a global store schedules a punctuator, but it runs for records of "
+                "its topic only. Remedy: schedule it in a processor of a stream, which can read the store."
+            )
         if kind is STREAM_TIME and self._rows_at_work > 1:
             raise _ScheduledInBatch
         return self._punctuations.schedule(

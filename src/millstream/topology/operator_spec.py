@@ -55,7 +55,7 @@ class OperatorSpec:
     """Those of its stores that it reads as they were at each of its rows, whoever wrote to them since: see
     `processors.table_history`. It need not take turns with those who write."""
     hides_writes: bool = False
-    """It can't tell what each of its rows has written, as code of the user's can't: who reads its stores takes
+    """It can't tell what each of its rows has written, nor can code of the user's: who reads its stores takes
     turns with it."""
     described_stores: tuple[str, ...] | None = None
     """The stores that descriptions show: Kafka connects a join's stores with the nodes in front of it."""

@@ -72,8 +72,8 @@ class SubTopology:
         return None
 
     def task_id(self, partition: int) -> str:
-        """Kafka's name of the task of a partition."""
-        return f"{self.number}_{partition}"
+        """Kafka's name of the task of a partition. That of a global store is for all of them: ``2_0``."""
+        return f"{self.number}_{0 if self.is_global else partition}"
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,9 @@ class Plan:
     """All sub-topologies of an application, and what connects them."""
 
     subtopologies: tuple[SubTopology, ...]
-    """Those that have tasks, in the order of their numbers."""
+    """Those that have a task per partition, in the order of their numbers."""
     global_subtopologies: tuple[SubTopology, ...]
+    """Each writes a global store. One task reads all partitions, and every host has a copy of the store."""
     repartition_topics: Mapping[str, int | None]
     """Topics that are shuffles inside an epoch, with their explicit number of partitions."""
     copartition_groups: tuple[frozenset[str], ...]
@@ -91,13 +92,19 @@ class Plan:
     @cached_property
     def levels(self) -> tuple[tuple[SubTopology, ...], ...]:
         """Sub-topologies by level: all of a level may run at once, after all of the level before."""
-        depth = max((sub.level for sub in self.subtopologies), default=-1) + 1
-        return tuple(tuple(sub for sub in self.subtopologies if sub.level == level) for level in range(depth))
+        every = self.all_subtopologies
+        depth = max((sub.level for sub in every), default=-1) + 1
+        return tuple(tuple(sub for sub in every if sub.level == level) for level in range(depth))
+
+    @cached_property
+    def all_subtopologies(self) -> tuple[SubTopology, ...]:
+        """Those of global stores first, then the others."""
+        return (*self.global_subtopologies, *self.subtopologies)
 
     @cached_property
     def by_number(self) -> Mapping[int, SubTopology]:
-        """The sub-topologies that have tasks, by number."""
-        return {sub.number: sub for sub in self.subtopologies}
+        """All sub-topologies, by number."""
+        return {sub.number: sub for sub in self.all_subtopologies}
 
     @cached_property
     def repartition_readers(self) -> Mapping[str, int]:
@@ -113,7 +120,7 @@ class Plan:
         """The changelog topic of each store that has one."""
         return {
             name: f"{application_id}-{name}-changelog"
-            for sub in self.subtopologies
+            for sub in self.all_subtopologies
             for name, store in sub.stores.items()
             if store.has_changelog
         }
@@ -128,7 +135,12 @@ class Plan:
         return partition_counts(self, external, kept)
 
     def task_count(self, sub: SubTopology, counts: Mapping[str, int]) -> int:
-        """How many tasks a sub-topology has: as many as its widest source topic has partitions."""
+        """How many tasks a sub-topology has: as many as its widest source topic has partitions.
+
+        That of a global store has one, which reads them all.
+        """
+        if sub.is_global:
+            return 1
         return max(
             (counts[topic] for topic in counts if sub.source_of(topic) is not None),
             default=0,
@@ -186,13 +198,16 @@ def _subtopology(
             if len(taking_turns := [node.name for node in used_by if node not in readers[store]]) > 1
         ],
     )
+    is_global = any(name in graph.global_sources for name in names)
     return SubTopology(
         number=number,
         level=level,
-        is_global=any(name in graph.global_sources for name in names),
+        is_global=is_global,
         nodes=nodes,
         children={name: tuple(behind) for name, behind in children.items()},
-        stores={store: _as_used(known[store], used_by) for store, used_by in users.items()},
+        stores={
+            store: _as_used(known[store], used_by, is_global=is_global) for store, used_by in users.items()
+        },
         units=units,
         ordered=_needs_order(nodes.values(), units) or any(readers.values()),
         looked_up=frozenset(store for store, reading in readers.items() if reading),
@@ -224,8 +239,13 @@ def _with_readers(
     return behind
 
 
-def _as_used(store: StoreBuilder, users: Sequence[ProcessorNode]) -> StoreBuilder:
-    """A store that others may write to, besides its table, is not what its source topic says."""
+def _as_used(store: StoreBuilder, users: Sequence[ProcessorNode], *, is_global: bool) -> StoreBuilder:
+    """A store that others may write to, besides its table, is not what its source topic says.
+
+    A global one has a changelog, whatever it asks for: by it every host has the same.
+    """
+    if is_global:
+        return replace(store, logging=True)
     writers = [node for node in users if node.spec.writes(store.name)]
     return replace(store, source_topic=None) if len(writers) > 1 else store
 

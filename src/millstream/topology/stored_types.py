@@ -41,7 +41,7 @@ def stored_types(plan: Plan) -> StoredTypes:
     stores: dict[str, KeyValueTypes] = {}
     topics: dict[str, KeyValueTypes] = {}
     repartitions: dict[str, SerdeDescriptor] = {}
-    for sub in plan.subtopologies:
+    for sub in plan.all_subtopologies:
         for name, spec in sub.stores.items():
             stores[name] = types_of(spec)
         followed = {spec.source_topic for spec in sub.stores.values()}

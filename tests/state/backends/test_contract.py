@@ -8,14 +8,17 @@ import pickle
 import stat
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millstream.errors import ConfigError, StoreError
-from millstream.state.backends import NAMES, Backend, BackendSupplier, StoreSize, supplier
-from millstream.state.backends.api import Adopting
+from millstream.state.backends import NAMES, Backend, BackendSupplier, Row, StoreSize, supplier
+from millstream.state.backends.api import Adopting, ReadOnly
 from millstream.state.errors import (
     DamagedStoreError,
     ScanInvalidatedError,
@@ -160,6 +163,24 @@ def test_a_store_is_open_once_in_a_process(store: Backend, backend: BackendSuppl
         backend.open(tmp_path / "store")
     store.write([(b"a", b"")], marker=b"v1")
     assert store.marker() == b"v1"
+
+
+@pytest.mark.parametrize("name", ["lmdb", "rocksdb"])
+def test_processes_read_a_store_side_by_side(name: str, tmp_path: Path) -> None:
+    backend = supplier(name)
+    assert isinstance(backend, ReadOnly)
+    with backend.open(tmp_path / "store") as store:
+        store.write([(b"a", b"1"), (b"b", b"2")], marker=b"v1")
+    with backend.open_read_only(tmp_path / "store") as store:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
+            seen = other.submit(_read, backend, tmp_path / "store").result()
+        assert seen == (list(store.scan()), store.get_many([b"a", b"c"]), store.marker())
+    assert seen == ([(b"a", b"1"), (b"b", b"2")], [b"1", None], b"v1")
+
+
+def _read(backend: Any, path: Path) -> tuple[list[Row], list[bytes | None], bytes | None]:
+    with backend.open_read_only(path) as store:
+        return list(store.scan()), store.get_many([b"a", b"c"]), store.marker()
 
 
 def test_a_store_that_was_dropped_without_close_can_be_opened(

@@ -22,4 +22,4 @@ def aggregate_by(
     def fold(key: Any, value: Any, so_far: Any) -> Any:
         return aggregator(key, value, initializer() if so_far is None else so_far)
 
-    return Aggregation(fold, subtractor, initializer=initializer)
+    return Aggregation(fold, subtractor, initializer=initializer, aggregator=aggregator)

@@ -58,6 +58,8 @@ class Aggregation:
     """One aggregate of two, where that follows from the aggregation: sessions that become one need it."""
     initializer: Callable[[], Any] | None = None
     """What the first value of a key is folded into, where the user says; None: into nothing."""
+    aggregator: Fold | None = None
+    """The row form of an aggregate that is there, even if a merger made it None: nothing begins anew."""
     skips_nulls: bool = False
     """It has no use for a record without a value, even where windows take such records."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import polars as pl
 from polars.exceptions import PanicException
@@ -31,10 +31,18 @@ from millstream.state.stores.written_columns import WrittenColumns
 
 __all__ = [
     "FAILURES",
+    "PLAIN",
+    "Cells",
     "ColumnGroups",
+    "TableCells",
+    "can_decode",
+    "decoded_cells",
+    "encoded_cells",
+    "encoded_keys",
     "fold_in_columns",
     "load_cells",
     "operand",
+    "plain_operand",
     "plain_rows",
     "rows_by_key",
     "save_cells",
@@ -43,7 +51,7 @@ __all__ = [
 FAILURES: Final = (Exception, PanicException)
 """Whatever Polars may raise: then the row form does it, or finds the record to blame."""
 _TIMESTAMP_BYTES: Final = 8
-_PLAIN: Final[dict[type, pl.DataType]] = {int: pl.Int64(), str: pl.String(), bytes: pl.Binary()}
+PLAIN: Final[dict[type, pl.DataType]] = {int: pl.Int64(), str: pl.String(), bytes: pl.Binary()}
 
 
 def fold_in_columns(
@@ -59,8 +67,9 @@ def fold_in_columns(
     if form is None:
         return False
     try:
-        groups = ColumnGroups(form, plain_rows(form, batch, table.store, key_serde), table.store, each=False)
-        groups.save(table.store)
+        rows = plain_rows(form, batch, table.store, key_serde)
+        groups = ColumnGroups(form, rows, TableCells(table.store), each=False)
+        groups.save()
     except FAILURES:  # row by row it fails again, and it is known where
         table.context.fell_back("columns", len(batch))
         return False
@@ -77,24 +86,34 @@ def plain_rows(form: ColumnForm, batch: Batch, store: CellStore[Any], key_serde:
         if not values.in_arrow:
             raise CannotError("partial aggregates among values, from several senders")
         values = Column.of_series(values.series())
+    return rows_by_key(key_serde, batch, plain_operand(form, values, store), PLAIN[kind])
+
+
+def plain_operand(form: ColumnForm, values: Column, store: CellStore[Any]) -> pl.Series:
+    """What is folded, if a store keeps it exactly. Raises if it does not, or if the form does not take it."""
     folded = operand(form, values, None)
-    if not any(folded.dtype == _PLAIN.get(exact) for exact in store.exact_types):
+    if not any(folded.dtype == PLAIN.get(exact) for exact in store.exact_types):
         raise CannotError(f"{folded.dtype} in a store of other values")
-    return rows_by_key(key_serde, batch, folded, _PLAIN[kind])
+    return folded
 
 
 def rows_by_key(
     serde: Any, batch: Batch, values: pl.Series, declared_key: pl.DataType | None
 ) -> pl.DataFrame:
     """Rows as a `ColumnForm` takes them. Raises if the keys have to be encoded one by one."""
-    keys = batch.keys.series(declared_key)
-    codec = codec_to_write(serde, keys.dtype)
-    if codec is None:
-        raise CannotError(f"keys of {keys.dtype}")
-    data = codec.encode(keys)
-    learn(serde, keys.dtype)
-    times = batch.timestamps.series(pl.Int64())
+    data, times = encoded_keys(serde, batch.keys, declared_key), batch.timestamps.series(pl.Int64())
     return pl.DataFrame({"key": data, "value": values, "time": times}).with_row_index("row")
+
+
+def encoded_keys(serde: Any, keys: Column, declared: pl.DataType | None) -> pl.Series:
+    """Keys as bytes. Raises if they have to be encoded one by one."""
+    series = keys.series(declared)
+    codec = codec_to_write(serde, series.dtype)
+    if codec is None or codec.shown_as is not keys.shown_as:
+        raise CannotError(f"keys of {series.dtype}")
+    data = codec.encode(series)
+    learn(serde, series.dtype)
+    return data
 
 
 def operand(form: ColumnForm, values: Column, declared: pl.DataType | None) -> pl.Series:
@@ -106,35 +125,88 @@ def operand(form: ColumnForm, values: Column, declared: pl.DataType | None) -> p
     return series
 
 
-class ColumnGroups:
-    """Read, folded, ready to be written: whatever can go wrong went wrong before anything has changed."""
+class Cells(Protocol):
+    """The cells of a table, by what rows are grouped by. All columns are in the order of these groups."""
 
-    def __init__(self, form: ColumnForm, frame: pl.DataFrame, store: CellStore[Any], *, each: bool) -> None:
+    def keys(self, groups: pl.Series) -> pl.Series:
+        """The keys of the cells, in bytes."""
+
+    def load(self, groups: pl.Series) -> tuple[Sequence[Any] | pl.Series, pl.Series]:
+        """Values and timestamps of distinct groups in ascending order; None where there is nothing."""
+
+    def save(
+        self, groups: pl.Series, values: Sequence[Any] | pl.Series, times: pl.Series, turns: pl.Series
+    ) -> None:
+        """Write such values and timestamps; `turns` gives the order in which single rows would do it."""
+
+
+class TableCells:
+    """The cells of a table whose rows are grouped by the keys of its cells."""
+
+    def __init__(self, store: CellStore[Any]) -> None:
+        self._store = store
+
+    def keys(self, groups: pl.Series) -> pl.Series:
+        """See `Cells.keys`."""
+        return groups
+
+    def load(self, groups: pl.Series) -> tuple[Sequence[Any] | pl.Series, pl.Series]:
+        """See `Cells.load`."""
+        return load_cells(self._store, groups.to_list())
+
+    def save(
+        self, groups: pl.Series, values: Sequence[Any] | pl.Series, times: pl.Series, turns: pl.Series
+    ) -> None:
+        """See `Cells.save`."""
+        del turns
+        save_cells(self._store, groups, values, times)
+
+
+class ColumnGroups:
+    """Read, folded, ready to be written: whatever can go wrong went wrong before anything has changed.
+
+    `grouped` is what `ColumnForm.grouped` would make of the rows, in the order of the keys, where the caller
+    knows a shorter way.
+    """
+
+    def __init__(
+        self,
+        form: ColumnForm,
+        frame: pl.DataFrame,
+        cells: Cells,
+        *,
+        each: bool,
+        grouped: pl.DataFrame | None = None,
+    ) -> None:
         self._form = form
+        self._cells = cells
         self.each = frame.clear()
         """The aggregate after every row, if `each` asks for it."""
         if each or form.in_order(frame.schema["value"]):
-            before = _before(form, frame, frame["key"].unique().sort(), store)
+            before = _before(form, frame, frame["key"].unique().sort(), cells)
             old = pl.coalesce(pl.col("new").shift().over("key"), "before")
             rows = form.each(frame, before).with_columns(old=old)
             self.each = rows.select("row", "key", "new", "old", "time", *form.state)
             self.last = self.each.group_by("key").last().sort("key")
             """One row per key, in the order of the keys."""
         else:
-            grouped = form.grouped(frame).sort("key")
-            self.last = form.last(frame, grouped, _before(form, frame, grouped["key"], store))
+            if grouped is None:
+                grouped = form.grouped(frame).sort("key")
+            self.last = form.last(frame, grouped, _before(form, frame, grouped["key"], cells))
 
-    def save(self, store: CellStore[Any]) -> None:
+    def save(self) -> None:
         """Write the new cells."""
-        save_cells(store, self.last["key"], self._form.values_of(self.last), self.last["time"])
+        last = self.last
+        self._cells.save(last["key"], self._form.values_of(last), last["time"], last["row"])
 
     def hold_back(self, table: TableOperator, batch: Batch) -> None:
         """With caching: one update per key, in the order of their last rows."""
-        last = self.last.sort("row")
+        last = self.last.sort("row", maintain_order=True)
+        keys = self._cells.keys(last["key"])
         values = self._form.values_of(last)
         changed = batch.take(Column.of_series(last["row"]))
         if not isinstance(values, pl.Series) or values.dtype.is_nested() or values.null_count():
-            table.hold_back(changed, _updates(last, list(values)))
+            table.hold_back(changed, _updates(keys, list(values), last["time"]))
             return
         held = replace(
             changed,
@@ -143,19 +215,19 @@ class ColumnGroups:
             olds=None,
             order=None,
         )
-        table.cache.hold((Column.of_series(last["key"]), held))
+        table.cache.hold((Column.of_series(keys), held))
 
 
-def _updates(last: pl.DataFrame, news: list[Any]) -> Updates:
+def _updates(keys: pl.Series, news: list[Any], times: pl.Series) -> Updates:
     updates = Updates()
-    updates.key_bytes, updates.news, updates.timestamps = last["key"].to_list(), news, last["time"].to_list()
+    updates.key_bytes, updates.news, updates.timestamps = keys.to_list(), news, times.to_list()
     updates.rows, updates.olds = list(range(len(news))), [None] * len(news)
     return updates
 
 
-def _before(form: ColumnForm, frame: pl.DataFrame, keys: pl.Series, store: CellStore[Any]) -> pl.DataFrame:
+def _before(form: ColumnForm, frame: pl.DataFrame, keys: pl.Series, cells: Cells) -> pl.DataFrame:
     """The cells of keys in ascending order, as they are now."""
-    values, times = load_cells(store, keys.to_list())
+    values, times = cells.load(keys)
     columns = form.columns_of(values, frame.schema["value"])
     before = pl.DataFrame({"key": keys, **columns, "time_before": times})
     form.check_totals(frame, before)
@@ -166,12 +238,24 @@ def load_cells(store: CellStore[Any], keys: list[bytes]) -> tuple[Sequence[Any] 
     """Values and timestamps of distinct keys in ascending order; None where there is nothing."""
     if store.has_versions:
         raise CannotError("versions, which are written one by one")
-    codec = codec_of(store.value_serde)
-    if codec is None or codec.dtype is None:
+    if not can_decode(store):
         cells = list(store.load(keys).values())
         times = pl.Series([None if cell is None else cell[1] for cell in cells], dtype=pl.Int64)
         return [None if cell is None else cell[0] for cell in cells], times
-    data = pl.Series(store.load_encoded(keys), dtype=pl.Binary)
+    return decoded_cells(store, pl.Series(store.load_encoded(keys), dtype=pl.Binary))
+
+
+def can_decode(store: CellStore[Any]) -> bool:
+    """Whether cells can be taken apart in columns."""
+    codec = codec_of(store.value_serde)
+    return codec is not None and codec.dtype is not None
+
+
+def decoded_cells(store: CellStore[Any], data: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Values and timestamps of encoded cells, null where there is none. Raises if `can_decode` says no."""
+    codec = codec_of(store.value_serde)
+    if codec is None:
+        raise CannotError("values without a column")
     if (data.bin.size() < _TIMESTAMP_BYTES).any():
         raise CannotError("a cell without a timestamp")
     times = data.bin.slice(0, _TIMESTAMP_BYTES).bin.reinterpret(dtype=pl.Int64, endianness="big")
@@ -182,12 +266,22 @@ def save_cells(
     store: CellStore[Any], keys: pl.Series, values: Sequence[Any] | pl.Series, times: pl.Series
 ) -> None:
     """Write values and timestamps of distinct keys in ascending order; None deletes."""
-    codec = codec_to_write(store.value_serde, values.dtype) if isinstance(values, pl.Series) else None
-    if codec is None or codec.dtype is None or not isinstance(values, pl.Series) or values.null_count():
+    data = encoded_cells(store, values, times)
+    if data is None:
         cells = [None if value is None else (value, time) for value, time in zip(values, times, strict=True)]
         store.save(dict(zip(keys.to_list(), cells, strict=True)))
         return
-    data = pl.select(pl.lit(big_endian(times, _TIMESTAMP_BYTES)) + pl.lit(codec.encode(values))).to_series()
-    learn(store.value_serde, values.dtype)
     columns = (keys, data, times)
     store.save_columns(WrittenColumns(*(column.rechunk().to_arrow() for column in columns)))
+
+
+def encoded_cells(
+    store: CellStore[Any], values: Sequence[Any] | pl.Series, times: pl.Series
+) -> pl.Series | None:
+    """Values and timestamps as cells; None if that has to be done one by one."""
+    codec = codec_to_write(store.value_serde, values.dtype) if isinstance(values, pl.Series) else None
+    if codec is None or codec.dtype is None or not isinstance(values, pl.Series) or values.null_count():
+        return None
+    data = pl.select(pl.lit(big_endian(times, _TIMESTAMP_BYTES)) + pl.lit(codec.encode(values))).to_series()
+    learn(store.value_serde, values.dtype)
+    return data

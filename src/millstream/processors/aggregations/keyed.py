@@ -166,6 +166,7 @@ class KeyedAggregation(TableOperator):
     ) -> Updates:
         """Fold, with an update for every row."""
         updates = Updates()
+        failed = updates.failed
         add, current, cell_of = updates.add, self.current, self.cell_of
         wants_old = self.send_old
         row = 0
@@ -184,6 +185,7 @@ class KeyedAggregation(TableOperator):
                     add(row, key, new, old, time)
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self.context.failed(batch, row, error)
+                failed.append(row)
                 _skip_record(rows, records, row)
             else:
                 return updates
@@ -198,6 +200,7 @@ class KeyedAggregation(TableOperator):
     ) -> Updates:
         """Fold, with one update per key, at its last row: what a cached table remembers anyway."""
         last: dict[bytes, int] = {}
+        failed: list[int] = []
         thawed, cell_of = self.store.thawed, self.cell_of
         row = 0
         rows = zip(range(len(batch)), keys, batch.keys, batch.values, batch.timestamps, strict=True)
@@ -213,10 +216,12 @@ class KeyedAggregation(TableOperator):
                     last[key] = row
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
                 self.context.failed(batch, row, error)
+                failed.append(row)
                 _skip_record(rows, records, row)
             else:
                 break
         updates = Updates()
+        updates.failed = failed
         for key, row in sorted(last.items(), key=itemgetter(1)):
             cell = cells[key]
             new, time = (None, batch.timestamps[row]) if cell is None else cell

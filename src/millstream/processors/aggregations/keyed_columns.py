@@ -10,14 +10,21 @@ import polars as pl
 
 from millstream.processors.aggregations.aggregation import Aggregation, has_partials
 from millstream.processors.aggregations.column_form import ColumnForm
-from millstream.processors.aggregations.column_groups import FAILURES, ColumnGroups, operand, rows_by_key
+from millstream.processors.aggregations.column_groups import (
+    FAILURES,
+    ColumnGroups,
+    TableCells,
+    operand,
+    rows_by_key,
+)
 from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.processors.columns.expressions import Declared, Evaluation
+from millstream.processors.operator import OperatorContext
 from millstream.processors.table import drop_nulls
 
-__all__ = ["ColumnAggregation"]
+__all__ = ["ColumnAggregation", "evaluated"]
 
 
 class ColumnAggregation(KeyedAggregation):
@@ -43,17 +50,14 @@ class ColumnAggregation(KeyedAggregation):
         form = self.aggregation.columns
         if form is None or has_partials(batch.values) or not (self.caching or form.has_each):
             return super().process(batch)  # of partials a row per key: most was done in front
-        if self._of is not None and len(batch):
-            found, batch = self._of.run(self.context, batch)
-            # Nothing to add or to compare: the record is left out like one without a value.
-            batch = drop_nulls(self.context, batch.with_values(found["value"]))
+        batch = evaluated(self.context, self._of, batch)
         if not len(batch):
             return None
         if self.history is not None:  # every row's result is wanted as the store would have it
             return self.fold_rows(batch)
         try:
             groups = self._grouped(form, batch)
-            groups.save(self.store)
+            groups.save()
         except FAILURES:  # what columns can't do, rows can, or they find the record to blame
             self.context.fell_back("columns", len(batch))
             return self.fold_rows(batch)
@@ -65,7 +69,7 @@ class ColumnAggregation(KeyedAggregation):
     def _grouped(self, form: ColumnForm, batch: Batch) -> ColumnGroups:
         values = operand(form, batch.values, None if self._of is not None else self._declared.value)
         frame = rows_by_key(self.store.key_serde, batch, values, self._declared.key)
-        return ColumnGroups(form, frame, self.store, each=not self.caching)
+        return ColumnGroups(form, frame, TableCells(self.store), each=not self.caching)
 
     def _emitted(self, batch: Batch, groups: ColumnGroups) -> Batch:
         """Without caching: an update for every row."""
@@ -78,3 +82,12 @@ class ColumnAggregation(KeyedAggregation):
             olds=Column.of_series(groups.each["old"]) if self.send_old else None,
             order=batch.order,
         )
+
+
+def evaluated(context: OperatorContext, of: Evaluation | None, batch: Batch) -> Batch:
+    """The rows with what an expression makes of each in place of its value, if there is an expression."""
+    if of is None or not len(batch):
+        return batch
+    found, batch = of.run(context, batch)
+    # Nothing to add or to compare: the record is left out like one without a value.
+    return drop_nulls(context, batch.with_values(found["value"]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import polars as pl
 from polars.exceptions import PanicException
@@ -16,7 +17,7 @@ from polars.exceptions import PanicException
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
 from millstream.processors.columns.python_types import column_type
-from millstream.processors.operator import OperatorContext
+from millstream.processors.operator import Form
 from millstream.serdes.columns.types import canonical
 
 __all__ = ["Declared", "Evaluation"]
@@ -24,6 +25,16 @@ __all__ = ["Declared", "Evaluation"]
 _ROW = "\x00row"
 _FAILURES = (Exception, PanicException)
 _TYPES_OF_NULL = (pl.String(), pl.Int64(), pl.Float64(), pl.Boolean(), pl.Binary())
+
+
+class EvaluationContext(Protocol):
+    """What an evaluation tells: see `OperatorContext`."""
+
+    def failed(self, batch: Batch, row: int, error: Exception) -> None:
+        """An expression failed on a row: raise, or return to go on without the row."""
+
+    def fell_back(self, form: Form, count: int) -> None:
+        """So many rows could not be handled in columns of one type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +82,7 @@ class Evaluation:
         self._roots = sorted({root for one in expressions.values() for root in one.meta.root_names()})
 
     def run(
-        self, context: OperatorContext, batch: Batch, other: Column | None = None
+        self, context: EvaluationContext, batch: Batch, other: Column | None = None
     ) -> tuple[dict[str, Column], Batch]:
         """The columns that the expressions make, and the rows that they belong to."""
         self._other = Column(()) if other is None else other
@@ -116,7 +127,7 @@ class Evaluation:
         columns = {root: self._column(batch, root).series(self._declared[root]) for root in self._roots}
         return _Part(None, _frame(columns, len(batch)), untyped_nulls=False)
 
-    def _by_type(self, context: OperatorContext, batch: Batch) -> Iterator[_Part]:
+    def _by_type(self, context: EvaluationContext, batch: Batch) -> Iterator[_Part]:
         """The rows of each type as a frame."""
         groups: dict[str, tuple[list[int], dict[str, pl.DataType]]] = {}
         for row in range(len(batch)):
@@ -130,7 +141,7 @@ class Evaluation:
             yield from self._typed(context, batch, rows, types)
 
     def _typed(
-        self, context: OperatorContext, batch: Batch, rows: list[int], types: Mapping[str, pl.DataType]
+        self, context: EvaluationContext, batch: Batch, rows: list[int], types: Mapping[str, pl.DataType]
     ) -> Iterator[_Part]:
         try:
             columns = {
@@ -158,7 +169,7 @@ class Evaluation:
     # The results.
 
     def _over(
-        self, context: OperatorContext, batch: Batch, part: _Part
+        self, context: EvaluationContext, batch: Batch, part: _Part
     ) -> Iterator[tuple[Sequence[int], pl.DataFrame]]:
         rows = range(len(part.frame)) if part.rows is None else part.rows
         try:
@@ -179,7 +190,7 @@ class Evaluation:
                     yield from self._over(context, batch, piece)
 
     def _over_nulls(
-        self, context: OperatorContext, batch: Batch, part: _Part
+        self, context: EvaluationContext, batch: Batch, part: _Part
     ) -> Iterator[tuple[Sequence[int], pl.DataFrame]]:
         """The results where a None may be of any type: those of the first type that the expression takes."""
         nulls = [name for name, dtype in part.frame.schema.items() if dtype == pl.Null()]

@@ -12,13 +12,13 @@ it. That happens before the batch is written: however far time jumps, no window 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
-from millstream.processors.operator_times import OperatorTimes
+from millstream.processors.operator_times import UNKNOWN_TIME, OperatorTimes
 from millstream.serdes import deserialize_column
 from millstream.state.stores.cell_store import Cell
 from millstream.state.stores.window import TimestampedWindowStore
@@ -69,13 +69,18 @@ class ClosedWindows:
         store: TimestampedWindowStore[Any],
         rule: CloseRule,
         times: OperatorTimes,
+        rows: Sequence[int],
         stream_times: Column,
     ) -> None:
-        """`stream_times` are the operator's after each row of the batch; `times` are moved on."""
+        """`rows` are those of the batch that may close windows, at the operator's stream time after each.
+
+        The time up to which windows were emitted is moved on.
+        """
         self._store = store
         self._rule = rule
-        self._stream_times = stream_times
-        observed = stream_times.largest(times.observed)
+        self._rows = rows
+        self._times = stream_times.at(rows)
+        observed = self._times.largest(UNKNOWN_TIME)
         self._starts = rule.closed_starts(times.emitted, observed)
         self._before = {} if self._starts is None else store.load_between(*self._starts)
         times.emitted = max(times.emitted, observed - rule.wait_ms)
@@ -98,8 +103,8 @@ class ClosedWindows:
             return None
         starts, _, cells, news = zip(*found, strict=True)
         keys = deserialize_column(self._store.cell_key_serde, cells)
-        times, delay = self._stream_times.rows(), self._rule.size_ms + self._rule.wait_ms
-        rows = [bisect_left(times, start + delay) for start in starts]
+        times, delay = self._times.rows(), self._rule.size_ms + self._rule.wait_ms
+        rows = [self._rows[bisect_left(times, start + delay)] for start in starts]
         values = [self._store.thawed(value) for value, _ in news]
         return replace(
             batch.expand(rows, keys, values), timestamps=Column([timestamp for _, timestamp in news])

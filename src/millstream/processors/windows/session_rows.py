@@ -64,11 +64,13 @@ class SessionRules:
     retention_ms: int
     freeze: Callable[[Any], Any]
     thaw: Callable[[Any], Any]
+    gap_ms: int = field(init=False)
+    open_ms: int = field(init=False)
+    """For how long a session stays open behind its end."""
 
-    @property
-    def open_ms(self) -> int:
-        """For how long a session stays open behind its end."""
-        return self.windows.gap_ms + self.windows.grace_ms
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gap_ms", self.windows.gap_ms)
+        object.__setattr__(self, "open_ms", self.windows.gap_ms + self.windows.grace_ms)
 
 
 @dataclass(slots=True)
@@ -141,39 +143,54 @@ class SessionRows:
         own = self.sessions.get(key)
         if own is None:
             own = self.sessions[key] = []
-        found = self._found(own, timestamp) if own else []
-        start, end = timestamp, timestamp
+        found = self._found(own, timestamp) if own else ()
+        start = end = timestamp
         for session in found:
             start, end = min(start, session.start), max(end, session.end)
         if end < self.observed - rules.open_ms:
             self.late.append(row)
             return None
-        new = rules.aggregation.fold(record_key, value, self._merged(record_key, found) if found else None)
+        aggregation = rules.aggregation
+        if found:
+            fold = aggregation.aggregator or aggregation.fold
+            new = fold(record_key, value, self._merged(record_key, found))
+        else:
+            new = aggregation.fold(record_key, value, None)
         made = Session(key, start, end, rules.freeze(new), was_stored=(key, start, end) in self.known)
         # From here on nothing fails, and things change.
-        for session in found:
-            own.remove(session)
-            session.is_there = False
-            if start != timestamp or end != timestamp:
-                self.updates.append((row, session, None))
-            if session.start == start and session.end == end:
-                made.was_stored = session.was_stored
+        if found:
+            self._replace(row, own, found, made)
         self.store_time = max(self.store_time, end)
         self.updates.append((row, made, new))
         made.is_there = new is not None
         if new is None or end <= self.store_time - rules.retention_ms:
             return None
-        if not own or _BY_END(own[-1]) < _BY_END(made):
+        if not own or own[-1].end < end:
             own.append(made)
         else:
             insort(own, made, key=_BY_END)
         return made
 
-    def _found(self, own: list[Session], timestamp: int) -> list[Session]:
+    def _replace(self, row: int, own: list[Session], found: Sequence[Session], made: Session) -> None:
+        """Sessions become part of another one."""
+        for session in found:
+            own.remove(session)
+            session.is_there = False
+            if made.start != made.end:  # else it is replaced by one as short, without a tombstone
+                self.updates.append((row, session, None))
+            if session.start == made.start and session.end == made.end:
+                made.was_stored = session.was_stored
+
+    def _found(self, own: list[Session], timestamp: int) -> Sequence[Session]:
         """The sessions that a record belongs to, by their ends."""
-        gap = self.rules.windows.gap_ms
+        gap = self.rules.gap_ms
         earliest_end = max(timestamp - gap, self.store_time - self.rules.retention_ms + 1)
         latest_start = timestamp + gap
+        last = own[-1]
+        if last.end < earliest_end:
+            return ()
+        if (len(own) == 1 or own[-2].end < earliest_end) and last.start <= latest_start:
+            return (last,)  # most often, for most records are in order
         found = []
         for session in reversed(own):
             if session.end < earliest_end:
@@ -183,7 +200,7 @@ class SessionRows:
         found.reverse()
         return found
 
-    def _merged(self, key: Any, found: list[Session]) -> Any:
+    def _merged(self, key: Any, found: Sequence[Session]) -> Any:
         rules = self.rules
         initializer = rules.aggregation.initializer
         so_far = None if initializer is None else initializer()

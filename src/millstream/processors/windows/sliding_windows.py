@@ -63,7 +63,8 @@ class SlidingWindowAggregation(WindowedTable):
         updates.rows = list(range(len(updates.rows)))
         times = self.context.times
         stream_times = batch.timestamps.running_maximum(times.observed)
-        emitted = self.emit(batch, expanded, updates, rows.cells, stream_times)
+        failed = sorted(set(range(len(batch))).difference(rows.done))
+        emitted = self.emit(batch, expanded, updates, rows.cells, stream_times, failed)
         times.observed = stream_times.largest(times.observed)
         return emitted
 
@@ -99,6 +100,8 @@ class _SlidingRows:
         self.cells: dict[bytes, Cell] = {}
         """What is to be written."""
         self.late: list[int] = []
+        self.done: list[int] = []
+        """Rows on which nothing failed."""
         self._table = table
         self._batch = batch
         self._data = data
@@ -122,6 +125,7 @@ class _SlidingRows:
             self._fold_early(row, timestamp, self._keys[self._data[row]])
         else:
             self._fold_usual(row, timestamp, self._keys[self._data[row]])
+        self.done.append(row)
 
     def _fold_usual(self, row: int, timestamp: int, windows: _KeyWindows) -> None:
         """From the latest window on: all that contain the record, and one before it at most."""

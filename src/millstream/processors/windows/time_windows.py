@@ -49,17 +49,38 @@ class TimeWindowAggregation(WindowedTable):
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
+        batch = self.without_nulls(batch)
+        combines = self.caching and self.aggregation.combiner is not None
+        if combines and are_many(len(batch) * self._per_row) and self._fold_columns(batch):
+            return None
+        return self.fold_in_rows(batch)
+
+    def without_nulls(self, batch: Batch) -> Batch:
+        """Leave rows out that the aggregation has no use for."""
         drop = drop_nulls if self.aggregation.skips_nulls else drop_null_keys
-        batch = drop(self.context, batch)
-        emitted = [done for part in self._parts(batch) if (done := self._process(part)) is not None]
+        return drop(self.context, batch)
+
+    def fold_in_rows(self, batch: Batch) -> Batch | None:
+        """Fold rows without nulls as Python objects."""
+        emitted = [done for part in self.parts(batch) if (done := self._process(part)) is not None]
         return concatenate(emitted) if emitted else None
 
-    def _parts(self, batch: Batch) -> Iterator[Batch]:
+    @property
+    def _per_row(self) -> int:
+        """How many windows a row belongs to, at most."""
+        if not isinstance(self.windows, TimeWindows):
+            return 1
+        return -(-self.windows.size_ms // self.windows.advance_ms)
+
+    def _fold_columns(self, batch: Batch) -> bool:
+        """See `KeyedAggregation._fold_columns`."""
+        from millstream.processors.windows.window_columns import fold_in_windows  # noqa: PLC0415 - imports Polars
+
+        return fold_in_windows(self, batch, self.windows)
+
+    def parts(self, batch: Batch) -> Iterator[Batch]:
         """The batch in parts whose rows, times their windows, still fit into memory."""
-        per_row = 1
-        if isinstance(self.windows, TimeWindows):
-            per_row = -(-self.windows.size_ms // self.windows.advance_ms)
-        rows = max(1, _MOST_WINDOWS // per_row)
+        rows = max(1, _MOST_WINDOWS // self._per_row)
         if len(batch) <= rows:
             yield from (batch,) if len(batch) else ()
             return
@@ -82,8 +103,9 @@ class TimeWindowAggregation(WindowedTable):
         expanded = batch.expand(found.rows, None, batch.values.take(found.rows))
         if self.caching and self.aggregation.combiner is not None:
             by_cell = expanded.with_columns(cells, expanded.values)
-            if (are_many(len(by_cell)) and self._fold_columns(by_cell)) or self._fold_groups(by_cell):
+            if self._fold_groups(by_cell):
                 return None
             self.context.fell_back("partials", len(by_cell))
         updates, expanded, changed = self.folded(cells, expanded.in_rows(), rows)
-        return self.emit(batch, expanded, updates, changed, found.stream_times)
+        failed = [rows[row] for row in updates.failed]
+        return self.emit(batch, expanded, updates, changed, found.stream_times, failed)

@@ -14,9 +14,10 @@ from millstream.processors.idle_clock import IdleClock
 from millstream.processors.operator import OperatorContext
 from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.processors.table import Updates
+from millstream.processors.windows.key_columns import windowed_keys
 from millstream.processors.windows.on_close import ClosedWindows, CloseRule
 from millstream.record import Windowed
-from millstream.serdes import Serde, deserialize_column
+from millstream.serdes import Serde
 from millstream.serdes import bytes as raw_bytes
 from millstream.state.stores.cell_store import Cell
 from millstream.state.stores.window import TimestampedWindowStore
@@ -55,7 +56,8 @@ class WindowedTable(KeyedAggregation):
         tick = self._clock.moves(is_open=self.waits_for_clock)
         if tick is None or self._closes is None:
             return super().flush()
-        closed = ClosedWindows(self.store, self._closes, self.context.times, tick.timestamps)
+        rows = range(len(tick))
+        closed = ClosedWindows(self.store, self._closes, self.context.times, rows, tick.timestamps)
         return self._shown(closed.emitted(tick, {}))
 
     @property
@@ -71,7 +73,7 @@ class WindowedTable(KeyedAggregation):
     def table_keys(self, cells: Sequence[bytes], keys: Column) -> Column:
         """See `TableOperator.table_keys`."""
         del keys
-        return Column(deserialize_column(self.store.cell_key_serde, cells))
+        return windowed_keys(self.store.cell_key_serde, cells)
 
     def write(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> Batch | None:
         """See `TableOperator.write`."""
@@ -89,16 +91,18 @@ class WindowedTable(KeyedAggregation):
         updates: Updates,
         cells: Mapping[bytes, Cell],
         stream_times: Column,
+        failed: Sequence[int],
     ) -> Batch | None:
         """Write updates, and hand on what is emitted now: the updates, or the windows that have closed.
 
         The updates' rows are those of `expanded`, which has a row of the batch for each of its windows. The
-        stream times are the operator's after each row of the batch.
+        stream times are the operator's after each row of the batch. A row that failed closes nothing.
         """
         if self._closes is None:
             return self.write(expanded, updates, cells)
         self._clock.records_came(self._closes.all_closed_at(batch.timestamps.largest(UNKNOWN_TIME)))
-        closed = ClosedWindows(self.store, self._closes, self.context.times, stream_times)
+        rows = sorted(set(range(len(batch))).difference(failed)) if failed else range(len(batch))
+        closed = ClosedWindows(self.store, self._closes, self.context.times, rows, stream_times)
         self.save(expanded, updates, cells)
         written = {cell: cells[cell] for cell in updates.key_bytes}
         return self._shown(closed.emitted(batch, written))

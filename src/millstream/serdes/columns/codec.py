@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 
@@ -19,8 +19,11 @@ class Codec:
     """
 
     dtype: pl.DataType | None
-    shown_as: ClassVar[Callable[[Any], Any] | None] = None
-    """What Python is shown of an entry of the series, if not the entry itself."""
+
+    @property
+    def shown_as(self) -> Callable[[Any], Any] | None:
+        """What Python is shown of an entry of the series, if not the entry itself."""
+        return None
 
     def decode(self, data: pl.Series) -> pl.Series:
         """Bytes into values. Raises, whatever it likes, if the serde would refuse any of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 import polars as pl
@@ -18,7 +18,7 @@ _NUMBER_BYTES: Final = 8
 _FIELDS: Final = ("key", "start", "end")
 
 
-def windowed_type(key: pl.DataType) -> pl.Struct:
+def windowed_type(key: Any) -> pl.Struct:
     """The type of keys of some type with their windows."""
     return pl.Struct({"key": key, "start": pl.Int64(), "end": pl.Int64()})
 
@@ -34,13 +34,17 @@ def key_field(dtype: Any) -> Any:
 class WindowedCodec(Codec):
     """The bytes of a key and, behind them, one or two numbers of eight bytes each."""
 
-    shown_as = staticmethod(of_record)
     numbers: ClassVar[tuple[str, ...]]
     """The fields that are written behind the key."""
 
     def __init__(self, inner: Codec) -> None:
         self._inner = inner
         self.dtype = None if inner.dtype is None else windowed_type(inner.dtype)
+
+    @property
+    def shown_as(self) -> Callable[[Any], Any]:
+        """See `Codec.shown_as`."""
+        return of_record
 
     def decode(self, data: pl.Series) -> pl.Series:
         """See `Codec.decode`."""
@@ -113,7 +117,10 @@ class SessionWindowedCodec(WindowedCodec):
 
     def window(self, numbers: Mapping[str, pl.Series]) -> dict[str, pl.Series]:
         """See `WindowedCodec.window`."""
-        return {"start": numbers["start"], "end": numbers["end"]}
+        start, end = numbers["start"], numbers["end"]
+        if ((start < 0) | (end < start)).any():
+            raise CannotError("a window that starts before time 0, or behind its end")
+        return {"start": start, "end": end}
 
 
 def _records(columns: dict[str, pl.Series], data: pl.Series) -> pl.Series:

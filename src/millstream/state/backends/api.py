@@ -43,6 +43,7 @@ __all__ = [
     "BackendSupplier",
     "Entry",
     "KeyRange",
+    "ReadOnly",
     "Row",
     "StoreSize",
 ]
@@ -54,6 +55,14 @@ class Adopting(Protocol):
 
     def adopt(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> Backend:
         """Do what :meth:`BackendSupplier.restore` does with the snapshot's own files, and so use it up."""
+
+
+@runtime_checkable
+class ReadOnly(Protocol):
+    """A supplier whose stores several processes may read at once. Suppliers may leave it out."""
+
+    def open_read_only(self, path: Path, *, segment_bytes: int = 0) -> Backend:
+        """Open a store that is there, and to which nobody writes meanwhile."""
 
 
 @runtime_checkable

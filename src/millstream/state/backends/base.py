@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter, lt
 from pathlib import Path
 from typing import Final, Self, TypeAlias, TypeVar
@@ -214,8 +214,9 @@ class Backend(ABC):
     def _bulk_load(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         self._write(entries, marker, drop)
 
-    def _rows_of_a_step(self) -> int | None:
-        """How many entries to write at once where a write may be done in steps; None: all of them."""
+    def _rows_of_a_step(self, rows: int) -> int | None:
+        """How many of so many entries to write at once where that may be done in steps; None: all of them."""
+        del rows
         return None
 
     @abstractmethod
@@ -273,7 +274,7 @@ class Backend(ABC):
     ) -> None:
         rows = self._checked(entries)
         gone = drop if drop is not None and drop[0] < drop[1] else None
-        most = None if between is None else self._rows_of_a_step()
+        most = None if between is None else self._rows_of_a_step(len(rows))
         if between is None or most is None or len(rows) <= most:
             write(rows, marker, gone)
             return
@@ -366,7 +367,7 @@ def check_ascending(keys: Sequence[bytes]) -> None:
 
 
 def _next_limit(rows: list[Row]) -> int:
-    held = sum(len(key) + len(value) for key, value in rows)
+    held = sum(map(len, chain.from_iterable(rows)))
     return max(1, min(_LARGEST_PAGE_ROWS, 4 * len(rows), len(rows) * _PAGE_BYTES // (held + 1)))
 
 

@@ -117,9 +117,11 @@ class LmdbBackend(Backend):
                 write_to_the_end(self._env, self._path)
                 return
 
-    def _rows_of_a_step(self) -> int:
+    def _rows_of_a_step(self, rows: int) -> int:
         fewest, most = self._step_rows
-        return min(most, max(fewest, int(self._env.info()["last_pgno"]) // _STEPS_OF_ALL_PAGES))
+        # Sorted rows: a part of them changes about that part of the pages, however many are on a page.
+        in_steps = max(rows, int(self._env.info()["last_pgno"])) // _STEPS_OF_ALL_PAGES
+        return min(most, max(fewest, in_steps))
 
     def _bulk_load(self, entries: list[Entry], marker: bytes, drop: KeyRange | None) -> None:
         sample = entries[:: len(entries) // _SAMPLED + 1]
@@ -229,12 +231,16 @@ class LmdbSupplier:
     map_bytes: int = 16 << 20
     """How large the map of a new store is; it grows as needed."""
     step_rows: tuple[int, int] = (100, 2000)
-    """The fewest and the most rows of a step; in between, a small part of the number of pages."""
+    """The fewest and the most rows of a step; in between, a small part of the batch, or of the pages."""
 
     def open(self, path: Path, *, segment_bytes: int = 0) -> LmdbBackend:
         """Open the store; about 0.5 ms."""
         folder = store_folder(path, _NAME, _FORMAT)
         return LmdbBackend(folder, path, segment_bytes, self.map_bytes, self.step_rows)
+
+    def open_read_only(self, path: Path, *, segment_bytes: int = 0) -> LmdbBackend:
+        """Open the store: LMDB lets as many processes in as there are."""
+        return self.open(path, segment_bytes=segment_bytes)
 
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> LmdbBackend:
         """Make a store from a snapshot: a copy of its file."""

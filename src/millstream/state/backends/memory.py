@@ -228,6 +228,10 @@ class MemorySupplier:
         _, content = _kept.setdefault(folder.format.id, (path, _Content()))
         return MemoryBackend(folder, content, segment_bytes)
 
+    def open_read_only(self, path: Path, *, segment_bytes: int = 0) -> MemoryBackend:
+        """Open the store: every process has its own."""
+        return self.open(path, segment_bytes=segment_bytes)
+
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> MemoryBackend:
         """Make a store from a snapshot."""
         check_snapshot(snapshot, _NAME, _FORMAT)

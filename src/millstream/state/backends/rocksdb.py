@@ -34,6 +34,7 @@ from typing import Any, ClassVar, Final
 from weakref import WeakSet
 
 from rocksdict import (
+    AccessType,
     BlockBasedIndexType,
     BlockBasedOptions,
     BottommostLevelCompaction,
@@ -91,9 +92,15 @@ class RocksDbBackend(Backend):
     """A store in a RocksDB database of its own."""
 
     def __init__(
-        self, folder: StoreFolder, path: Path, options: Options, buffers: WriteBufferManager
+        self,
+        folder: StoreFolder,
+        path: Path,
+        options: Options,
+        buffers: WriteBufferManager,
+        *,
+        read_only: bool = False,
     ) -> None:
-        for name in _INGEST_FILES:
+        for name in () if read_only else _INGEST_FILES:
             (path / name).unlink(missing_ok=True)  # left by a process that was killed
         problem = damaged_journal(path)
         if problem is not None:
@@ -101,12 +108,14 @@ class RocksDbBackend(Backend):
         with _errors_named(path):
             # Families are named explicitly: else rocksdict opens an existing database with the options that
             # it finds in its folder, without our cache, filters and bounds.
-            self._db = Rdict(str(path), options, column_families={"default": options})
+            access = AccessType.read_only() if read_only else AccessType.read_write()
+            self._db = Rdict(str(path), options, column_families={"default": options}, access_type=access)
         self._path = path
         self._options = options
         self._buffers = buffers
         super().__init__(folder)
-        _open_stores.add(self)
+        if not read_only:
+            _open_stores.add(self)
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         encoded = encode_keys(keys)
@@ -305,6 +314,13 @@ class RocksDbSupplier:
             if self.config_setter is not None:
                 _check_options(path)
         return store
+
+    def open_read_only(self, path: Path, *, segment_bytes: int = 0) -> RocksDbBackend:
+        """Open the store without its lock: other processes may do the same."""
+        del segment_bytes
+        folder = store_folder(path, _NAME, _FORMAT)
+        buffers = _process_memory(self.cache_bytes, self.write_buffer_bytes)[1]
+        return RocksDbBackend(folder, path, self._options(path.name), buffers, read_only=True)
 
     def restore(self, snapshot: Path, path: Path, *, segment_bytes: int = 0) -> RocksDbBackend:
         """Make a store from a snapshot; its sorted files never change, so they are shared where possible."""

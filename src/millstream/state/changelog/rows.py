@@ -37,9 +37,11 @@ def changelog_topic(application_id: str, store: str) -> str:
 
 def changelog_rows(entries: Sequence[Entry], kind: StoreKind, time: int) -> pa.RecordBatch:
     """Sorted writes as changelog rows. `time` is the timestamp of rows whose value has none."""
-    if isinstance(entries, WrittenColumns):
-        return record_batch(entries.key_column, entries.value_column, entries.time_column)
     time = max(time, 0)
+    if isinstance(entries, WrittenColumns):
+        times = entries.time_column
+        times = times.fill_null(time) if times.null_count else times
+        return record_batch(entries.key_column, entries.value_column, times)
     timestamps = [time] * len(entries)
     if kind in _TIMESTAMPED:
         unpack = _TIMESTAMP.unpack_from

@@ -241,6 +241,17 @@ class TaskDirectory:
         finally:
             os.close(descriptor)
 
+    @contextmanager
+    def shared_lock(self, *, timeout_ms: int) -> Iterator[None]:
+        """Keep those out who would change the directory, but not those who read it as well."""
+        descriptor = _locked(self.path / LOCK_FILE, timeout_ms, fcntl.LOCK_SH)
+        try:
+            os.utime(descriptor)  # whoever cleans up asks when it was used last
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Export what the stores hold, for people and tools. Nobody decides by it, so it is not synced.
 
@@ -335,11 +346,11 @@ def _read_instance(instance_file: Path) -> _Instance:
         ) from error
 
 
-def _locked(path: Path, timeout_ms: int) -> int:
+def _locked(path: Path, timeout_ms: int, kind: int = fcntl.LOCK_EX) -> int:
     """Return a descriptor that holds the lock."""
     deadline = time.monotonic() + timeout_ms / 1000
     wait = _FIRST_WAIT_S
-    while (descriptor := _try_lock(path)) is None:
+    while (descriptor := _try_lock(path, kind)) is None:
         if time.monotonic() >= deadline:
             raise TaskLockedError(
                 f"The task directory {path.parent} is locked by {_owner_named_in(path)} and was not released "
@@ -351,7 +362,7 @@ def _locked(path: Path, timeout_ms: int) -> int:
     return descriptor
 
 
-def _try_lock(path: Path) -> int | None:
+def _try_lock(path: Path, kind: int) -> int | None:
     """Lock the file that has the name now: a directory may be cleaned up, and made again, while we wait."""
     ensure_private_folder(path.parent)
     try:
@@ -359,7 +370,7 @@ def _try_lock(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     with suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         if _still_named(descriptor, path):
             return descriptor
     os.close(descriptor)
@@ -383,7 +394,7 @@ def _read_owner(content: bytes) -> LockOwner | None:
 
 def _owner_named_in(path: Path) -> str:
     owner = _read_owner(path.read_bytes()) if path.exists() else None
-    return str(owner or "a process that has not said its name yet")
+    return str(owner or "processes that read it, or one that has not said its name yet")
 
 
 def _this_process() -> LockOwner:

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from millstream import failpoints
 from millstream.durable import disk_errors_named
 from millstream.log.api import Log
 from millstream.state.backends import supplier
-from millstream.state.backends.api import Backend, BackendSupplier
+from millstream.state.backends.api import Backend, BackendSupplier, ReadOnly
 from millstream.state.backends.base import closed_on_error
 from millstream.state.changelog.follow import (
     NO_LISTENER,
@@ -34,7 +35,7 @@ from millstream.state.changelog.follow import (
     refuse_newer,
 )
 from millstream.state.changelog.source_changelog import StoreStart, target_of
-from millstream.state.errors import ChangelogGapError, DamagedStoreError
+from millstream.state.errors import ChangelogGapError, DamagedStoreError, TaskLockedError
 from millstream.state.local.directory import SORTING_FOLDER, Checkpoint, TaskDirectory
 from millstream.state.local.store_on_disk import StoreOnDisk
 from millstream.state.snapshots.manifest import SnapshotPlace
@@ -44,6 +45,9 @@ from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.segments import SEGMENT_BYTES
 from millstream.types import Offset, Partition, Version
+
+_MOST_TRIES: Final = 10
+"""How often stores that are shared are brought to a version before it is given up to read them there."""
 
 LocalChanges = Callable[[str, Version, Version], list[list[Entry]] | None]
 """Writes of an unlogged store after one version up to another; None if they are not to be had."""
@@ -121,6 +125,94 @@ def open_task_stores(
                 else _checkpoint(stores, opened)
             )
         yield opened
+
+
+@contextmanager
+def open_shared_stores(
+    directory: TaskDirectory,
+    stores: Mapping[str, StoreBuilder],
+    wanted: TaskVersion,
+    log: Log,
+    *,
+    default_backend: str | BackendSupplier,
+    local_changes: LocalChanges,
+    is_known: IsKnown = lambda _version, _digest: True,
+    lock_timeout_ms: int = 60_000,
+    listener: RestoreListener = NO_LISTENER,
+    snapshots: SnapshotStorage | None = None,
+    rocksdb_config_setter: object = None,
+) -> Iterator[dict[str, Backend]]:
+    """The same, to read: as many processes of the host as like may have the stores open at once.
+
+    1. Under a shared lock: open them to read, if they are at the version.
+    2. Else bring them there under the lock that one alone can have, as everybody else does, and go back to 1.
+
+    A backend that can be open in one process only is held by one reader at a time.
+    """
+    setter = rocksdb_config_setter
+    suppliers = {name: supplier_of(spec, default_backend, setter) for name, spec in stores.items()}
+    opening = partial(
+        open_task_stores,
+        directory,
+        stores,
+        wanted,
+        log,
+        default_backend=default_backend,
+        local_changes=local_changes,
+        is_known=is_known,
+        lock_timeout_ms=lock_timeout_ms,
+        listener=listener,
+        snapshots=snapshots,
+        rocksdb_config_setter=rocksdb_config_setter,
+    )
+    if not all(isinstance(one, ReadOnly) for one in suppliers.values()):
+        with opening() as opened:
+            yield opened
+        return
+    for _ in range(_MOST_TRIES):
+        with ExitStack() as resources:
+            # 1.
+            resources.enter_context(directory.shared_lock(timeout_ms=lock_timeout_ms))
+            found = _read_at(directory, stores, suppliers, wanted, resources)
+            if found is not None:
+                yield found
+                return
+        # 2.
+        with opening():
+            pass
+    raise TaskLockedError(
+        f"The stores in {directory.path} were brought to version {wanted.version} {_MOST_TRIES} times, and "
+        "every time were not there any more to be read. Likely cause: somebody deletes local state while the "
+        "application runs. Remedy: stop that; the state is restored."
+    )
+
+
+def _read_at(
+    directory: TaskDirectory,
+    stores: Mapping[str, StoreBuilder],
+    suppliers: Mapping[str, BackendSupplier],
+    wanted: TaskVersion,
+    resources: ExitStack,
+) -> dict[str, Backend] | None:
+    """The stores, open to read; None if one of them is not at the version, or not to be trusted."""
+    if directory.lost_in_a_power_cut():
+        return None
+    opened: dict[str, Backend] = {}
+    for name, spec in stores.items():
+        chosen = suppliers[name]
+        path = directory.store_path(chosen.name, name)
+        if not path.is_dir() or not isinstance(chosen, ReadOnly):
+            return None
+        segment_bytes = SEGMENT_BYTES if spec.is_segmented else 0
+        try:
+            backend = resources.enter_context(chosen.open_read_only(path, segment_bytes=segment_bytes))
+            here = position_of(backend, name)
+        except DamagedStoreError:
+            return None
+        if (here.version, here.sealed_digest) != (wanted.version, wanted.sealed_digest):
+            return None
+        opened[name] = backend
+    return opened
 
 
 def _checkpoint(stores: Mapping[str, StoreBuilder], opened: Mapping[str, Backend]) -> Checkpoint:

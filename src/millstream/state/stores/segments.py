@@ -30,6 +30,7 @@ from typing import Final
 from millstream.state.backends.api import Backend, KeyRange
 from millstream.state.errors import DamagedStoreError
 from millstream.state.stores.overlay import Entry
+from millstream.state.stores.written_columns import WrittenColumns
 
 SEGMENT_BYTES: Final = 8
 NOTE_KEY: Final = b""
@@ -88,8 +89,10 @@ def segment_prefix(number: int) -> bytes:
     return _PREFIX.pack(number)
 
 
-def with_note(note: Note, rows: Sequence[Entry]) -> list[Entry]:
+def with_note(note: Note, rows: Sequence[Entry]) -> Sequence[Entry]:
     """Sorted changes: the note, and those rows whose segments are not gone."""
+    if isinstance(rows, WrittenColumns):
+        return rows.behind(segment_prefix(note.first_live), (NOTE_KEY, note.encoded()))
     cut = bisect_left(rows, segment_prefix(note.first_live), key=itemgetter(0))
     return [(NOTE_KEY, note.encoded()), *rows[cut:]]
 

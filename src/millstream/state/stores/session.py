@@ -40,6 +40,8 @@ class SessionStore(WindowedCellStore[K], ReadOnlySessionStore[K, V]):
     >>> store.put(Windowed("ann", Window(30, 30)), 3)
     >>> [value for _, value in store.find_ended(0, 9)]
     [1, 2]
+    >>> [(key, start, end) for key, end, start, _ in store.ended(0, 9)]
+    [(b'bob', 0, 5), (b'ann', 2, 9)]
     >>> store.remove(Windowed("ann", Window(2, 9)))
     >>> [value for _, value in store.fetch("ann")]
     [3]

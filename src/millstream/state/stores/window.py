@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from millstream.record import MAX_TIME, ValueAndTimestamp, Window, Windowed
 from millstream.serdes import Serde, time_windowed
@@ -15,8 +15,12 @@ from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.state.stores.overlay import Entry, Overlay
 from millstream.state.stores.read_only import ReadOnlyWindowStore
 from millstream.state.stores.segments import HIGHEST_NUMBER, UNKNOWN_TIME
-from millstream.state.stores.window_key_schema import WINDOW, WindowedRow
+from millstream.state.stores.window_key_schema import WINDOW, RowsByKey, WindowedRow
 from millstream.state.stores.windowed_store import Direction, WindowedCellStore, WindowedStore
+from millstream.state.stores.written_columns import WrittenColumns
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["TimestampedWindowStore", "WindowStore"]
 
@@ -65,10 +69,11 @@ class WindowStore(WindowedStore[K], ReadOnlyWindowStore[K, V]):
 
     def put_encoded(self, rows: Iterable[tuple[bytes, int, bytes]]) -> None:
         """Add values, in order: bytes of the key, start, bytes of the value. With duplicates only."""
-        note, retention, row_entries = self._note, self.retention_ms, self._rows.entries
+        note, retention = self._note, self.retention_ms
         observed, number = note.observed, note.sequence
         segments: dict[int, bytes] = {}
         entries: list[Entry] = []
+        pack = self.numbers.pack if isinstance(self._rows, RowsByKey) else None
         for key, start, data in rows:
             observed = max(observed, start)
             number = (number + 1) & HIGHEST_NUMBER
@@ -79,7 +84,10 @@ class WindowStore(WindowedStore[K], ReadOnlyWindowStore[K, V]):
             segment = segments.get(part)
             if segment is None:
                 segment = segments[part] = self._segment(start)
-            entries += row_entries(segment, key, (start, number), data)
+            if pack is not None:  # as `entries` below, without a call for each row
+                entries.append((segment + key + pack(start, number), data))
+            else:
+                entries += self._rows.entries(segment, key, (start, number), data)
         self._note = replace(note, observed=observed, sequence=number)
         self.overlay.put_many(entries)
 
@@ -161,6 +169,15 @@ class TimestampedWindowStore(
     0
     >>> [(store.start_of(cell), store.window_of(cell)) for cell in store.load_between(0, 5)]
     [(0, Window(start=0, end=10))]
+
+    In columns:
+
+    >>> import polars as pl
+    >>> keys, starts = pl.Series([b"ann", b"bob"]), pl.Series([0, 10])
+    >>> cells, times = pl.Series([bytes(16), bytes(16)]), pl.Series([0, 0])
+    >>> store.save_windows(keys, starts, cells, times, turns=pl.Series([0, 1]))
+    >>> store.has_columns, store.load_windows(keys, starts).bin.size().to_list()
+    (True, [16, 16])
     """
 
     window_bytes = _START.size
@@ -188,6 +205,53 @@ class TimestampedWindowStore(
         """The cells of all keys whose windows start between two times, both inclusive."""
         rows = self._rows_of_keys(Direction.FORWARD, (None, None), first_start, last_start)
         return self._cells({key + _START.pack(start): data for key, start, _, data in rows})
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether cells can be read and written in columns: rows by time can't."""
+        return isinstance(self._rows, RowsByKey)
+
+    def load_windows(self, keys: pl.Series, starts: pl.Series) -> pl.Series:
+        """The encoded cells of distinct windows, which ascend by key (in bytes) and then by start."""
+        import polars as pl  # noqa: PLC0415 - only tasks need it
+
+        from millstream.state.stores.window_columns import WindowRows  # noqa: PLC0415 - imports Polars
+
+        # What starts later than anything that was ever written is not there: nobody has to look.
+        there = (starts > self._expired_until()) & (starts <= self._note.observed)
+        found = pl.Series([None], dtype=pl.Binary).new_from_index(0, len(starts))
+        if not there.any():
+            return found
+        wanted = there.arg_true()
+        rows = WindowRows.of(keys.gather(wanted), starts.gather(wanted), self._note.interval_ms)
+        data = pl.Series(self.overlay.get_ascending(rows.keys.to_list()), dtype=pl.Binary)
+        data = rows.as_given(data)
+        if len(wanted) == len(starts):
+            return data
+        places = pl.Series([None], dtype=pl.UInt32).new_from_index(0, len(starts))
+        return data.gather(places.scatter(wanted, pl.int_range(len(wanted), dtype=pl.UInt32, eager=True)))
+
+    def save_windows(
+        self, keys: pl.Series, starts: pl.Series, data: pl.Series, times: pl.Series, turns: pl.Series
+    ) -> None:
+        """Write encoded cells and their times, as `load_windows` reads them.
+
+        `turns` says in which order they are written, one after the other: each moves the store's time, by
+        which others expire.
+        """
+        from millstream.state.stores.window_columns import WindowRows, expired_in_turn  # noqa: PLC0415
+
+        if starts.is_empty():
+            return
+        self._checked_time(int(starts.min()), "the start of a window")  # type: ignore[arg-type]
+        expired = expired_in_turn(starts, turns, self._note.observed, self.retention_ms)
+        self._observe(int(starts.max()))  # type: ignore[arg-type]
+        if expired.any():
+            self.expired_puts += int(expired.sum())
+            keys, starts, data, times = (one.filter(~expired) for one in (keys, starts, data, times))
+        rows = WindowRows.of(keys, starts, self._note.interval_ms)
+        columns = (rows.keys, rows.in_order(data), rows.in_order(times))
+        self.overlay.put_columns(WrittenColumns(*(column.rechunk().to_arrow() for column in columns)))
 
     def cells_of(
         self, keys: Iterable[bytes], first_start: int, last_start: int

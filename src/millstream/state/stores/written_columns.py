@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import overload
 
@@ -27,7 +28,7 @@ class WrittenColumns(Sequence[Entry]):
         self.key_column = keys
         self.value_column = values
         self.time_column = timestamps
-        """The times of the values."""
+        """The times of the values; null for one that has none."""
         self._entries: list[Entry] | None = None
 
     def entries(self) -> list[Entry]:
@@ -35,6 +36,18 @@ class WrittenColumns(Sequence[Entry]):
         if self._entries is None:
             self._entries = list(zip(self.key_column.to_pylist(), self.value_column.to_pylist(), strict=True))
         return self._entries
+
+    def behind(self, key: bytes, first: tuple[bytes, bytes]) -> WrittenColumns:
+        """An entry without a time, and then all entries from a key on."""
+        keys = self.key_column
+        cut = bisect_left(range(len(keys)), key, key=lambda place: keys[place].as_py())
+        columns = (keys, self.value_column, self.time_column)
+        return WrittenColumns(
+            *(
+                pa.concat_arrays([pa.array([one], column.type), column[cut:]])
+                for one, column in zip((*first, None), columns, strict=True)
+            )
+        )
 
     def __len__(self) -> int:
         return len(self.key_column)

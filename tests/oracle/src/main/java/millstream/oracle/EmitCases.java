@@ -22,8 +22,8 @@ import java.util.function.Consumer;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Named;
-import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.UnlimitedWindows;
 
@@ -60,7 +60,8 @@ final class EmitCases {
             at(inTens("emit_reduce", b -> grouped(b).windowedBy(tumbling(10, 5)).emitStrategy(ON_CLOSE)
                 .reduce((agg, v) -> agg * 10 + v, windows("digits", INT64, KEEP)).toStream().to("out")),
                 "a", 1, 11, 5, 14, 15, 8, 30),
-            at(inTens("emit_aggregate_returning_null", b -> grouped(b).windowedBy(tumbling(10, 0)).emitStrategy(ON_CLOSE)
+            at(inTens("emit_aggregate_returning_null", b -> grouped(b)
+                .windowedBy(tumbling(10, 0)).emitStrategy(ON_CLOSE)
                 .aggregate(() -> 0L, (k, v, agg) -> v % 3 == 0 ? null : agg + v, windows("sums", INT64, KEEP))
                 .toStream().to("out")),
                 "a", 1, 2, 3, 11, 21, 22, 31, 33, 40),

@@ -79,7 +79,8 @@ final class SuppressCases {
                 .filter((k, v) -> v != 2)
                 .mapValues(v -> v * 10, Materialized.<Windowed<String>, Long, KeyValueStore<Bytes, byte[]>>as("tens")
                     .withKeySerde(inWindows(10)).withValueSerde(INT64))
-                .suppress(untilWindowCloses(unbounded())).toStream().to("out")), "a", 1, 2, 11, 12, 13, 21, 35, 36, 37, 60),
+                .suppress(untilWindowCloses(unbounded())).toStream().to("out")),
+                "a", 1, 2, 11, 12, 13, 21, 35, 36, 37, 60),
             at(inTens("suppress_then_filter", b -> closed(b, tumbling(10, 5)).filter((k, v) -> v > 1)
                 .toStream().to("out", numbersOf(inWindows(10)))), "a", 1, 2, 11, 25, 26, 27, 60),
             at(inTens("suppress_then_map_values", b -> closed(b, tumbling(10, 5)).mapValues(v -> v * 10)
@@ -99,7 +100,8 @@ final class SuppressCases {
                 counts.suppress(untilTimeLimit(ms(3), unbounded())).toStream().to("soon");
             }).output("soon", inWindows(10), INT64), "a", 1, 2, 4, 8, 11, 15, 20, 30),
             at(inTens("suppress_windows_for_a_time", b -> counted(b, tumbling(10, 20))
-                .suppress(untilTimeLimit(ms(4), unbounded())).toStream().to("out")), "a", 1, 3, 4, 5, 8, 9, 12, 2, 16, 20),
+                .suppress(untilTimeLimit(ms(4), unbounded())).toStream().to("out")),
+                "a", 1, 3, 4, 5, 8, 9, 12, 2, 16, 20),
             refused("suppress_until_window_closes_without_windows_is_refused", b -> {
                 @SuppressWarnings({"unchecked", "rawtypes"})
                 KTable<Windowed<String>, Long> table = (KTable) numberTable(b, "in");
