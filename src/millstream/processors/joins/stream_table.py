@@ -91,9 +91,11 @@ class StreamTableJoin(Operator):
         if join.key_of is not None:
             keys, batch = self._mapped_keys(batch, join.key_of)
         times = batch.timestamps.rows() if self.as_of_time else None
-        lookup = self._reader.lookup(keys, batch.order, times, shared=join.in_columns)
-        found, batch = collect(self.context, batch, lambda start: map(lookup, range(start, len(keys))))
-        others = [value_of(cell) for cell in found]
+        others = self._reader.values(keys, batch.order, times, shared=join.in_columns)
+        if others is None:
+            lookup = self._reader.lookup(keys, batch.order, times)
+            found, batch = collect(self.context, batch, lambda start: map(lookup, range(start, len(keys))))
+            others = [value_of(cell) for cell in found]
         if not join.left and None in others:
             kept = [row for row, other in enumerate(others) if other is not None]
             batch, others = batch.take(kept), [others[row] for row in kept]

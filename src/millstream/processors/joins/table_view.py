@@ -47,19 +47,32 @@ class TableReader(ABC):
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """The table will not be looked up again."""
 
-    @abstractmethod
-    def lookup(
+    def values(
         self,
         keys: Sequence[Any],
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
         *,
         shared: bool = False,
+    ) -> list[Any] | None:
+        """The values alone of what `lookup` finds, of all rows at once; None if it must be done one by one.
+
+        `shared`: rows may be given the same object, because nobody changes it.
+        """
+        del keys, orders, times, shared
+        return None
+
+    @abstractmethod
+    def lookup(
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
     ) -> Lookup:
         """What the table has for these keys, as of these places in the order.
 
         With `times`, as it was at these times: a table without versions is always as it is. A key of None has
-        nothing. `shared`: rows may be given the same object, because nobody changes it.
+        nothing.
         """
 
 
@@ -243,23 +256,10 @@ class _StoreReader(TableReader):
         keys: Sequence[Any],
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
-        *,
-        shared: bool = False,
     ) -> Lookup:
         """See `TableReader.lookup`."""
         data, failures = self._encoded(keys)
-        if times is not None and isinstance(self._store, VersionedKeyValueStore):
-            versions = VersionHistory() if self._history is None else self._history.versions
-            cells = versions.as_of(self._store, data, orders, times)
-        elif self._history is None:
-            found = self._store.load_frozen({key for key in data if key is not None})
-            cells = [None if key is None else found[key] for key in data]
-        else:
-            cells = self._history.as_of(self._store, data, orders)
-        thawed = self._store.thawed
-        if shared:
-            known = {id(found): found and (thawed(found[0]), found[1]) for found in cells}
-            cells = [known[id(found)] for found in cells]
+        cells, thawed = self._cells(data, orders, times), self._store.thawed
 
         def cell(row: int) -> Cell:
             if row in failures:
@@ -268,6 +268,40 @@ class _StoreReader(TableReader):
             return None if found is None else (thawed(found[0]), found[1])
 
         return cell
+
+    def values(
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
+    ) -> list[Any] | None:
+        """See `TableReader.values`."""
+        data, failures = self._encoded(keys)
+        if failures:
+            return None
+        cells, thawed = self._cells(data, orders, times), self._store.thawed
+        if self._store.exact_types:
+            return [None if cell is None else cell[0] for cell in cells]
+        if not shared:
+            return [None if cell is None else thawed(cell[0]) for cell in cells]
+        known = {id(cell): None if cell is None else thawed(cell[0]) for cell in cells}
+        return [known[id(cell)] for cell in cells]
+
+    def _cells(
+        self,
+        keys: Sequence[bytes | None],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None,
+    ) -> list[Cell]:
+        if times is not None and isinstance(self._store, VersionedKeyValueStore):
+            versions = VersionHistory() if self._history is None else self._history.versions
+            return versions.as_of(self._store, keys, orders, times)
+        if self._history is not None:
+            return self._history.as_of(self._store, keys, orders)
+        found = self._store.load_frozen({key for key in keys if key is not None})
+        return [None if key is None else found[key] for key in keys]
 
     def _encoded(self, keys: Sequence[Any]) -> tuple[Sequence[bytes | None], dict[int, SerdeError]]:
         """Keys as the store has them, and what is wrong with those that can't be."""
@@ -299,11 +333,8 @@ class _ComputedReader(TableReader):
         keys: Sequence[Any],
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
-        *,
-        shared: bool = False,
     ) -> Lookup:
         """See `TableReader.lookup`."""
-        del shared  # what it computes from might be changed
         of_parent, compute = self._parent.lookup(keys, orders, times), self._compute
 
         def cell(row: int) -> Cell:
@@ -330,11 +361,8 @@ class _TransformedReader(TableReader):
         keys: Sequence[Any],
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
-        *,
-        shared: bool = False,
     ) -> Lookup:
         """See `TableReader.lookup`. A transformer is also asked about rows that are not there."""
-        del shared
         of_parent = self._parent.lookup(keys, orders, times)
 
         def cell(row: int) -> Cell:
@@ -362,11 +390,9 @@ class _SuppressedReader(TableReader):
         keys: Sequence[Any],
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
-        *,
-        shared: bool = False,
     ) -> Lookup:
         """See `TableReader.lookup`."""
-        of_parent, buffer = self._parent.lookup(keys, orders, times, shared=shared), self._buffer
+        of_parent, buffer = self._parent.lookup(keys, orders, times), self._buffer
 
         def cell(row: int) -> Cell:
             waiting = None if keys[row] is None else buffer.get(keys[row])
@@ -392,11 +418,9 @@ class _JoinedReader(TableReader):
         keys: Sequence[Any],
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
-        *,
-        shared: bool = False,
     ) -> Lookup:
         """See `TableReader.lookup`. A join of tables has no versions, whatever these have."""
-        del times, shared
+        del times
         of_left, of_right = self._left.lookup(keys, orders), self._right.lookup(keys, orders)
         join = self._join
 
