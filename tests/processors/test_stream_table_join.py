@@ -172,6 +172,8 @@ class Versions:
 
 
 HISTORIES = st.sampled_from([0, 4, 1000])
+GRACES = st.sampled_from([(0, 0), (4, 0), (4, 3), (4, 4), (1000, 3), (1000, 10)])
+"""Of the table's history, and of the join."""
 
 
 @BUSY
@@ -196,10 +198,11 @@ def test_with_versions_a_record_sees_the_table_as_of_its_time(
 
 
 @BUSY
-@given(KINDS, epochs("s", "t"), SIZES, st.booleans(), HISTORIES, st.sampled_from([0, 3, 10]))
+@given(KINDS, epochs("s", "t"), SIZES, st.booleans(), GRACES)
 def test_with_grace_records_wait_for_late_updates_of_the_table(
-    kind: str, script: list[Epoch], max_rows: int | None, fresh: bool, history: int, grace: int
+    kind: str, script: list[Epoch], max_rows: int | None, fresh: bool, bounds: tuple[int, int]
 ) -> None:
+    history, grace = bounds
     builder = StreamsBuilder()
     table = builder.table("t", store=Store("t", versioned=history), **WORDS)
     getattr(builder.stream("s", **WORDS), kind)(table, joined, grace=grace).to("out", **WORDS)

@@ -81,7 +81,7 @@ class TableHistory:
         changes = self._changes
         cells = dict(store.load_frozen(distinct - changes.keys()))
         cells.update(self._at_first(distinct & changes.keys()))
-        return list(_at_places(changes, cells, keys, orders))
+        return _at_places(changes, cells, keys, orders)
 
     def _at_first(self, keys: set[bytes]) -> Iterator[tuple[bytes, Cell]]:
         """What keys that have been written since were before."""
@@ -93,16 +93,16 @@ class TableHistory:
 
 
 def _at_places(
-    changes: Mapping[bytes, _Changes],
-    cells: Mapping[bytes, Cell],
+    changes: Mapping[Any, _Changes],
+    cells: Mapping[Any, Cell],
     keys: Sequence[bytes | None],
     orders: Sequence[OrderKey],
-) -> Iterator[Cell]:
-    for key, order in zip(keys, orders, strict=True):
-        if key is None:
-            yield None
-            continue
-        changed = changes.get(key)
-        # A row that follows from the one that wrote has its place behind it: it sees what was written.
-        place = 0 if changed is None else bisect_right(changed[0], order)
-        yield cells[key] if changed is None or place == 0 else changed[1][place - 1]
+) -> list[Cell]:
+    found = list(map(cells.get, keys))
+    for row, changed in enumerate(map(changes.get, keys)):
+        if changed is not None:
+            # A row that follows from the one that wrote has its place behind it: it sees what was written.
+            place = bisect_right(changed[0], orders[row])
+            if place:
+                found[row] = changed[1][place - 1]
+    return found

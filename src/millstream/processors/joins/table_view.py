@@ -47,9 +47,27 @@ class TableReader(ABC):
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """The table will not be looked up again."""
 
+    def values(
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
+    ) -> list[Any] | None:
+        """The values alone of what `lookup` finds, of all rows at once; None if it must be done one by one.
+
+        `shared`: rows may be given the same object, because nobody changes it.
+        """
+        del keys, orders, times, shared
+        return None
+
     @abstractmethod
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
     ) -> Lookup:
         """What the table has for these keys, as of these places in the order.
 
@@ -234,19 +252,14 @@ class _StoreReader(TableReader):
         self._history = context.table_history(name)
 
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
     ) -> Lookup:
         """See `TableReader.lookup`."""
         data, failures = self._encoded(keys)
-        if times is not None and isinstance(self._store, VersionedKeyValueStore):
-            versions = VersionHistory() if self._history is None else self._history.versions
-            cells = versions.as_of(self._store, data, orders, times)
-        elif self._history is None:
-            found = self._store.load_frozen({key for key in data if key is not None})
-            cells = [None if key is None else found[key] for key in data]
-        else:
-            cells = self._history.as_of(self._store, data, orders)
-        thawed = self._store.thawed
+        cells, thawed = self._cells(data, orders, times), self._store.thawed
 
         def cell(row: int) -> Cell:
             if row in failures:
@@ -255,6 +268,40 @@ class _StoreReader(TableReader):
             return None if found is None else (thawed(found[0]), found[1])
 
         return cell
+
+    def values(
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
+    ) -> list[Any] | None:
+        """See `TableReader.values`."""
+        data, failures = self._encoded(keys)
+        if failures:
+            return None
+        cells, thawed = self._cells(data, orders, times), self._store.thawed
+        if self._store.exact_types:
+            return [None if cell is None else cell[0] for cell in cells]
+        if not shared:
+            return [None if cell is None else thawed(cell[0]) for cell in cells]
+        known = {id(cell): None if cell is None else thawed(cell[0]) for cell in cells}
+        return [known[id(cell)] for cell in cells]
+
+    def _cells(
+        self,
+        keys: Sequence[bytes | None],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None,
+    ) -> list[Cell]:
+        if times is not None and isinstance(self._store, VersionedKeyValueStore):
+            versions = VersionHistory() if self._history is None else self._history.versions
+            return versions.as_of(self._store, keys, orders, times)
+        if self._history is not None:
+            return self._history.as_of(self._store, keys, orders)
+        found = self._store.load_frozen({key for key in keys if key is not None})
+        return [None if key is None else found[key] for key in keys]
 
     def _encoded(self, keys: Sequence[Any]) -> tuple[Sequence[bytes | None], dict[int, SerdeError]]:
         """Keys as the store has them, and what is wrong with those that can't be."""
@@ -282,7 +329,10 @@ class _ComputedReader(TableReader):
         self._compute = compute
 
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
     ) -> Lookup:
         """See `TableReader.lookup`."""
         of_parent, compute = self._parent.lookup(keys, orders, times), self._compute
@@ -307,7 +357,10 @@ class _TransformedReader(TableReader):
         self._transforming = transforming
 
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
     ) -> Lookup:
         """See `TableReader.lookup`. A transformer is also asked about rows that are not there."""
         of_parent = self._parent.lookup(keys, orders, times)
@@ -333,7 +386,10 @@ class _SuppressedReader(TableReader):
         self._buffer = buffer
 
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
     ) -> Lookup:
         """See `TableReader.lookup`."""
         of_parent, buffer = self._parent.lookup(keys, orders, times), self._buffer
@@ -358,7 +414,10 @@ class _JoinedReader(TableReader):
         self._join = join
 
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
     ) -> Lookup:
         """See `TableReader.lookup`. A join of tables has no versions, whatever these have."""
         del times
