@@ -361,6 +361,24 @@ def test_a_join_with_a_global_table_looks_every_record_up_as_of_its_epoch(tmp_pa
     assert app.outputs() == ["a=1", "a:1", "b=None", "a=2", "a:2", "b=None", "a=None"]
 
 
+def test_what_the_application_writes_to_a_global_topic_is_there_from_the_next_epoch_on(
+    tmp_path: Path,
+) -> None:
+    builder = StreamsBuilder()
+    rates = builder.global_table("rates", store="rates", **WORDS)
+    orders = builder.stream("orders", **WORDS)
+    joined = orders.left_join(rates, lambda order, rate: f"{order} after {rate}", key_of=lambda key, _: key)
+    joined.to("out", **WORDS)
+    orders.to("rates", **WORDS)
+    app = made(tmp_path / "app", topology=builder.build())
+    with app.start() as executor:
+        app.append("orders", [("o", "1"), ("o", "2")])
+        executor.run_epoch()
+        app.append("orders", [("o", "3")])
+        executor.run_epoch()
+    assert app.outputs() == ["1 after None", "2 after None", "3 after 2"]
+
+
 def test_maintenance_and_snapshots_keep_what_every_host_needs(tmp_path: Path) -> None:
     config = StreamsConfig(snapshot_uri=str(tmp_path / "snapshots"), snapshot_interval_epochs=1)
     settings = CoordinatorSettings(retained_manifests=2)
