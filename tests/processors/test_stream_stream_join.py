@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,6 +14,7 @@ from tests.processors.kit import Notes
 
 from millstream import JoinWindows, serdes, stores
 from millstream.processors.batch import Batch
+from millstream.processors.joins import stream_stream
 from millstream.processors.joins.self_join import SelfJoin
 from millstream.processors.joins.stream_stream import StreamStreamJoin
 from millstream.processors.operator import Operator
@@ -292,6 +294,13 @@ def test_records_that_cannot_be_kept_are_left_out() -> None:
     assert "store 'left'" in join.notes.messages[0][1]
 
 
+def test_keys_and_times_that_are_too_many_for_columns_are_joined_in_rows() -> None:
+    join = Join(JoinWindows(10))
+    rows = [left("a", 0, "first"), right("x", 2**61), left("b", 2**61)]
+    with patch.object(stream_stream, "are_many", lambda _: True):
+        assert join.take(*rows) == [("k", "b+x", 2**61)]
+
+
 rows_of_both = st.lists(
     st.tuples(
         st.sampled_from([LEFT, RIGHT]),
@@ -322,8 +331,9 @@ def batches(rows: list[Input], cuts: Sequence[int]) -> list[list[Input]]:
     return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
+@pytest.mark.parametrize("in_columns", [False, True])
 @pytest.mark.parametrize("outer", OUTERS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     drawn=rows_of_both,
     windows=join_windows,
@@ -338,6 +348,7 @@ def batches(rows: list[Input], cuts: Sequence[int]) -> list[list[Input]]:
 )
 def test_batches_give_what_single_records_give(
     outer: tuple[bool, bool],
+    in_columns: bool,
     drawn: list[tuple[int, str | None, int, int]],
     windows: JoinWindows,
     cuts: list[int],
@@ -348,10 +359,11 @@ def test_batches_give_what_single_records_give(
     for row in rows:
         oracle.take(*row)
     join = Join(windows, outer)
-    for some in batches(rows, cuts):
-        join.take(*some)
-        if restarts:
-            join.restart()
+    with patch.object(stream_stream, "are_many", lambda rows: in_columns and rows > 0):
+        for some in batches(rows, cuts):
+            join.take(*some)
+            if restarts:
+                join.restart()
     assert join.sent == oracle.sent
     assert join.notes.drops == oracle.dropped
     join.notes.commit()

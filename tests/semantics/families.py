@@ -5,9 +5,12 @@ from __future__ import annotations
 from tests.semantics.topologies import (
     cogroups,
     emitting,
+    foreign_key_joins,
+    global_table_joins,
     grouped_tables,
     grouping,
     headers,
+    join_programs,
     odd,
     optimizations,
     processor_api,
@@ -15,6 +18,7 @@ from tests.semantics.topologies import (
     programs,
     punctuators,
     repartitions,
+    self_joins,
     session_windows,
     sinks,
     sliding_windows,
@@ -22,13 +26,18 @@ from tests.semantics.topologies import (
     splitting,
     stateless,
     stores,
+    stream_stream_joins,
+    stream_table_joins,
     suppressing,
+    table_table_joins,
     tables,
     time_windows,
     timestamps,
     versioned_tables,
     windowed_cogroups,
 )
+
+from millstream import KTable
 
 FAMILIES = (
     stateless,
@@ -56,4 +65,14 @@ FAMILIES = (
     windowed_cogroups,
     versioned_tables,
     timestamps,
+    stream_stream_joins,
+    self_joins,
+    stream_table_joins,
+    table_table_joins,
+    foreign_key_joins,
+    global_table_joins,
+    join_programs,
 )
+
+# The DSL has no foreign-key joins yet.
+LEFT_OUT = () if hasattr(KTable, "foreign_key_join") else ("foreign_key_",)

@@ -38,6 +38,24 @@ def papi(body: Callable[[Topology], object]) -> Callable[[Topology], object]:
     return body
 
 
+def before_and_after(
+    optimization: str,
+) -> Callable[[Callable[[StreamsBuilder], object]], Callable[[StreamsBuilder], object]]:
+    """Register a topology of the DSL twice: as it is, and with an optimization."""
+
+    def registered(body: Callable[[StreamsBuilder], object]) -> Callable[[StreamsBuilder], object]:
+        def build(optimization: str) -> Topology:
+            builder = StreamsBuilder()
+            body(builder)
+            return builder.build(optimization=optimization)
+
+        register(f"{body.__name__}_before", lambda: build("none"))
+        register(f"{body.__name__}_after", lambda: build(optimization))
+        return body
+
+    return registered
+
+
 def register(name: str, build: Callable[[], Topology]) -> None:
     """Register a case under a name."""
     assert name not in TOPOLOGIES, f"two cases are called {name}"

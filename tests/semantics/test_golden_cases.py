@@ -12,7 +12,11 @@ from millstream.errors import MillstreamError
 from millstream.testing import TopologyTestDriver
 
 FILES = sorted((Path(__file__).parents[1] / "golden").glob("*.txt"))
-CASES = {file.stem: golden.parse(file.read_text(encoding="utf-8")) for file in FILES}
+CASES = {
+    file.stem: golden.parse(file.read_text(encoding="utf-8"))
+    for file in FILES
+    if not file.stem.startswith(families.LEFT_OUT)
+}
 
 # Where Kafka is wrong and Millstream is not; docs/kafka_streams_map.md tells why.
 RIGHTED = {
@@ -27,7 +31,7 @@ REFUSED = [name for name, case in CASES.items() if case.refused]
 
 def test_every_case_is_written_in_both_languages() -> None:
     assert families.FAMILIES
-    assert sorted(TOPOLOGIES) == sorted(CASES)
+    assert sorted(TOPOLOGIES) == [file.stem for file in FILES]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -64,7 +64,12 @@ class Materialized:
     @property
     def is_versioned(self) -> bool:
         """Whether the table knows what its rows were at a time."""
-        return self.store.versioned is not None
+        return self.history_ms is not None
+
+    @property
+    def history_ms(self) -> int | None:
+        """For how long the table knows that; None if it does not."""
+        return None if self.store.versioned is None else milliseconds(self.store.versioned)
 
     @property
     def caching(self) -> bool:
@@ -74,7 +79,7 @@ class Materialized:
     @cached_property
     def builder(self) -> StoreBuilder:
         """The store as the topology knows it: one object, however many operators share it."""
-        history = self.store.versioned
+        history = self.history_ms
         return StoreBuilder(
             name=self.name,
             kind=self.kind if history is None else StoreKind.VERSIONED_KEY_VALUE,
@@ -83,7 +88,7 @@ class Materialized:
             caching=self.caching,
             logging=self.store.logging,
             backend=self.store.backend,
-            retention_ms=self.store.retention_ms if history is None else milliseconds(history),
+            retention_ms=self.store.retention_ms if history is None else history,
             window_size_ms=self.window_size_ms,
             time_ordered=self.time_ordered,
         )

@@ -185,17 +185,22 @@ def _stream_prefix(kind: JoinKind) -> str:
 def _grace_ms(table: KTable[Any, Any], kind: JoinKind, grace: int | timedelta | None) -> int | None:
     if grace is None:
         return None
-    if milliseconds(grace) < 0:
-        raise TopologyError(
-            f"{kind.method}() with a grace of {milliseconds(grace)} ms. Remedy: 0 or more milliseconds"
-        )
-    if not table.state.is_versioned:
+    grace_ms, history_ms = milliseconds(grace), table.state.history_ms
+    if grace_ms < 0:
+        raise TopologyError(f"{kind.method}() with a grace of {grace_ms} ms. Remedy: 0 or more milliseconds")
+    if history_ms is None:
         raise TopologyError(
             f"{kind.method}() with grace= needs a versioned table, but the one at {table.node.name!r} only "
             "knows its rows as they are now: a record that waits would be joined with a row of another time. "
             "Remedy: Store(versioned=...) for the table, with a history of at least the grace, or no grace"
         )
-    return milliseconds(grace)
+    if history_ms < grace_ms:
+        raise TopologyError(
+            f"{kind.method}() with a grace of {grace_ms} ms, but the table at {table.node.name!r} keeps only "
+            f"{history_ms} ms of history: a record that has waited would not find the row of its time. "
+            f"Remedy: Store(versioned={grace_ms}) or more for the table, or a shorter grace"
+        )
+    return grace_ms
 
 
 def _reading(spec: OperatorSpec, view: TableView) -> OperatorSpec:

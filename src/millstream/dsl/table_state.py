@@ -30,10 +30,15 @@ from millstream.timestamps import TimestampExtractor
 class TableState(ABC):
     """What is decided late of a table."""
 
-    def __init__(self, *, is_versioned: bool = False) -> None:
+    def __init__(self, history_ms: int | None = None) -> None:
         self.sends_old = False
-        self.is_versioned = is_versioned
+        self.history_ms = history_ms
+        """For how long the table knows what its rows were at a time; None if it is not versioned."""
+
+    @property
+    def is_versioned(self) -> bool:
         """Its updates may be older than the latest of their key, and say so."""
+        return self.history_ms is not None
 
     def demand_old_values(self) -> None:
         """Somebody behind the table can't do without old values: get a store if that is what it takes."""
@@ -53,7 +58,7 @@ class AggregateState(TableState):
     """A table that always has a store: an aggregation."""
 
     def __init__(self, own: Materialized, shown: Callable[[Any], Any] | None = None) -> None:
-        super().__init__(is_versioned=own.is_versioned)
+        super().__init__(own.history_ms)
         self.store = own.name
         self.shown = shown
         """From what the store has to the values of the table; None: they are the same."""
@@ -68,7 +73,7 @@ class SourceState(TableState):
     """A topic read as a table: gets a store if it is named or if somebody needs it."""
 
     def __init__(self, materialized: Materialized) -> None:
-        super().__init__(is_versioned=materialized.is_versioned)
+        super().__init__(materialized.history_ms)
         self.materialized = materialized
         self.stored = materialized.queryable or materialized.is_versioned
 
@@ -104,7 +109,7 @@ class DerivedState(TableState):
         self, parent: TableState, own: Materialized | None, view: Callable[[TableView], TableView]
     ) -> None:
         """`view` says how it is looked up without a store, from how that is done with the other one."""
-        super().__init__(is_versioned=parent.is_versioned if own is None else own.is_versioned)
+        super().__init__(parent.history_ms if own is None else own.history_ms)
         self.parent = parent
         self.own = own
         self.stored = own is not None
@@ -155,7 +160,7 @@ class MergedState(TableState):
     """The result of a cogroup: several aggregations over one store."""
 
     def __init__(self, parents: Sequence[TableState]) -> None:
-        super().__init__(is_versioned=all(parent.is_versioned for parent in parents))
+        super().__init__(parents[0].history_ms)
         self.parents = tuple(parents)
 
     def demand_old_values(self) -> None:
@@ -179,7 +184,7 @@ class JoinedState(TableState):
     def __init__(
         self, left: TableState, right: TableState, own: Materialized | None, join: PairJoiner
     ) -> None:
-        super().__init__(is_versioned=own is not None and own.is_versioned)
+        super().__init__(None if own is None else own.history_ms)
         self.sides = (left, right)
         self.own = own
         self._join = join

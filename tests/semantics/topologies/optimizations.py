@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from tests.semantics.registry import register
+from tests.semantics.registry import before_and_after
 from tests.semantics.shapes import NUMBERS, WORDS, number_store, text, word_store, words
 
-from millstream import KStream, StreamsBuilder, Topology
+from millstream import KStream, StreamsBuilder
 
 Words = KStream[Any, Any]
 
 
-def before_and_after(body: Callable[[StreamsBuilder], object]) -> Callable[[StreamsBuilder], object]:
-    """Register a topology twice: as it is, and with its repartitions merged."""
-
-    def build(optimization: str) -> Topology:
-        builder = StreamsBuilder()
-        body(builder)
-        return builder.build(optimization=optimization)
-
-    name = body.__name__
-    register(f"{name}_before", lambda: build("none"))
-    register(f"{name}_after", lambda: build("merge_repartition_topics"))
-    return body
+both = before_and_after("merge_repartition_topics")
 
 
 def count(stream: Words, store: str, topic: str = "out") -> None:
@@ -35,14 +23,14 @@ def by_value(builder: StreamsBuilder, topic: str = "in") -> Words:
     return words(builder, topic).select_key(lambda k, v: v)
 
 
-@before_and_after
+@both
 def merge_repartitions_of_two_counts(b: StreamsBuilder) -> None:
     rekeyed = by_value(b)
     count(rekeyed, "one")
     count(rekeyed, "two")
 
 
-@before_and_after
+@both
 def merge_repartitions_with_names(b: StreamsBuilder) -> None:
     rekeyed: Words = words(b, "in").select_key(lambda k, v: v, name="rekey")
     for name, store, topic in (("first", "one", "out"), ("second", "two", "out2")):
@@ -50,14 +38,14 @@ def merge_repartitions_with_names(b: StreamsBuilder) -> None:
         counts.to_stream().to(topic, **NUMBERS)
 
 
-@before_and_after
+@both
 def merge_repartitions_behind_filters(b: StreamsBuilder) -> None:
     rekeyed = by_value(b)
     count(rekeyed.filter(lambda k, v: v is not None), "one")
     count(rekeyed.peek(lambda k, v: None).filter_not(lambda k, v: v == "x"), "two")
 
 
-@before_and_after
+@both
 def merge_repartitions_not_behind_new_values(b: StreamsBuilder) -> None:
     rekeyed = by_value(b)
     count(rekeyed.map_values(lambda v: text(v) + "1"), "one")
@@ -65,26 +53,26 @@ def merge_repartitions_not_behind_new_values(b: StreamsBuilder) -> None:
     count(rekeyed.filter(lambda k, v: True), "three")
 
 
-@before_and_after
+@both
 def merge_repartitions_moves_a_single_one(b: StreamsBuilder) -> None:
     count(by_value(b).filter(lambda k, v: v is not None), "one")
 
 
-@before_and_after
+@both
 def merge_repartitions_not_by_hand(b: StreamsBuilder) -> None:
     rekeyed = by_value(b)
     count(rekeyed.repartition(**WORDS), "one")
     count(rekeyed.repartition(**WORDS), "two")
 
 
-@before_and_after
+@both
 def merge_repartitions_of_map_and_table(b: StreamsBuilder) -> None:
     rekeyed: Words = words(b, "in").map(lambda k, v: (v, k))
     count(rekeyed, "one")
     rekeyed.to_table(store=word_store("rows"))
 
 
-@before_and_after
+@both
 def merge_repartitions_behind_a_merge(b: StreamsBuilder) -> None:
     one, other = by_value(b), by_value(b, "other")
     both = one.merge(other)
@@ -92,7 +80,7 @@ def merge_repartitions_behind_a_merge(b: StreamsBuilder) -> None:
     count(both.filter(lambda k, v: v is not None), "two")
 
 
-@before_and_after
+@both
 def merge_repartitions_of_two_keys(b: StreamsBuilder) -> None:
     once = by_value(b)
     count(once, "one")
@@ -102,7 +90,7 @@ def merge_repartitions_of_two_keys(b: StreamsBuilder) -> None:
     again.group_by_key(**WORDS).count(store=number_store("four"))
 
 
-@before_and_after
+@both
 def merge_repartitions_of_a_cogroup(b: StreamsBuilder) -> None:
     rekeyed = by_value(b)
     count(rekeyed, "one")

@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.processors.batch import Batch
 from millstream.processors.joins.stream_stream import Joiner, Pairs, encode_rows
-from millstream.processors.joins.windows_of_keys import KeyRows, SideRows
+from millstream.processors.joins.windows_of_keys import NO_ROWS, KeyRows, SideRows, between
 from millstream.processors.operator import Operator, OperatorContext
 from millstream.windows import JoinWindows
 
@@ -35,47 +35,43 @@ class SelfJoin(Operator):
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
         encoded, batch = encode_rows(self.context, batch.in_rows(), (self._store,))
-        timestamps = batch.timestamps.rows()
+        timestamps = encoded.timestamps
         side, pairs = SideRows(self._store), Pairs()
         keys = {key for key in encoded.keys if key is not None}
         if keys:
             reach = max(self.windows.before_ms, self.windows.after_ms)
-            side.load(keys, min(timestamps) - reach, max(max(timestamps) + reach, 0))
+            side.load(keys, min(timestamps) - reach, max(timestamps) + reach)
         now, dropped = self.context.times.observed, 0
-        rows = zip(batch.keys, batch.values, timestamps, encoded.keys, encoded.values, strict=True)
-        for row, (key, value, time, key_bytes, data) in enumerate(rows):
-            if key_bytes is None or data is None:
+        rows = zip(timestamps, batch.values.rows(), encoded.keys, encoded.values, strict=True)
+        for row, (time, value, key, data) in enumerate(rows):
+            if key is None:
                 dropped += 1
                 continue
             now = max(now, time)
-            partners = side.by_key.get(key_bytes, _NONE)
-            self._join(pairs, row, (key, value, time), partners, side.gone_until, now)
-            side.put(key_bytes, time, value, data)
+            self._join(pairs, row, time, value, side.by_key.get(key, NO_ROWS), side.gone_until, now)
+            side.put(key, time, side.kept(value, data))
         if dropped:
             self.context.dropped(dropped)
-        side.save()
+        self._store.put_encoded(encoded.of_port(0))
         self.context.times.observed = now
         pairs.lefts, pairs.rights = side.thawed(pairs.lefts), side.thawed(pairs.rights)
         return pairs.joined(self.context, batch, self.joiner, with_key=self.with_key)
 
     def _join(
-        self, pairs: Pairs, row: int, record: tuple[Any, Any, int], partners: KeyRows, gone: int, now: int
+        self, pairs: Pairs, row: int, time: int, value: Any, partners: KeyRows, gone: int, now: int
     ) -> None:
-        key, value, time = record
+        times, values = partners
         before, after = self.windows.before_ms, self.windows.after_ms
-        low, high = partners.between(max(time - before, 0, gone + 1), max(time + after, 0))
+        low, high = between(times, max(time - before, gone + 1), max(time + after, 0))
         for place in range(low, high):
-            pairs.add(row, key, max(time, partners.times[place]), value, partners.values[place])
+            pairs.add(row, max(time, times[place]), value, values[place])
         # A record that is too late to be kept is not joined with itself, either.
         itself = time > now - self.windows.size_ms - self.windows.grace_ms + 1
-        low, high = partners.between(max(time - after, 0, gone + 1), max(time + before, 0))
+        low, high = between(times, max(time - after, gone + 1), max(time + before, 0))
         for place in range(low, high):
-            if itself and time < partners.times[place]:
+            if itself and time < times[place]:
                 itself = False
-                pairs.add(row, key, time, value, value)
-            pairs.add(row, key, max(time, partners.times[place]), partners.values[place], value)
+                pairs.add(row, time, value, value)
+            pairs.add(row, max(time, times[place]), values[place], value)
         if itself:
-            pairs.add(row, key, time, value, value)
-
-
-_NONE = KeyRows()
+            pairs.add(row, time, value, value)

@@ -21,9 +21,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.processors.batch import Batch
-from millstream.processors.columns.column import Column
+from millstream.processors.columns.column import Column, are_many
+from millstream.processors.joins.partners_in_columns import Partners, partners_in_columns
 from millstream.processors.joins.unmatched import LEFT, RIGHT, Unmatched, unmatched_row
-from millstream.processors.joins.windows_of_keys import SideRows
+from millstream.processors.joins.windows_of_keys import EncodedRows, SideRows, partners_in_rows
 from millstream.processors.operator import Operator, OperatorContext, collect, rest
 from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Frozen
@@ -31,18 +32,10 @@ from millstream.state.stores.list_value import ListValueStore
 from millstream.state.stores.window import WindowStore
 from millstream.windows import JoinWindows
 
-__all__ = ["EncodedRows", "Joiner", "Pairs", "StreamStreamJoin", "encode_rows"]
+__all__ = ["Joiner", "Pairs", "StreamStreamJoin", "encode_rows"]
 
 Joiner = Callable[..., Any]
 """Of both values, or of the key and both."""
-
-
-@dataclass(slots=True)
-class EncodedRows:
-    """The rows of a batch as stores keep them; None for those without a key or value, which are not kept."""
-
-    keys: list[bytes | None]
-    values: list[bytes | None]
 
 
 @dataclass(slots=True)
@@ -51,16 +44,16 @@ class Pairs:
 
     rows: list[int] = field(default_factory=list)
     """The rows of the batch that caused them."""
-    keys: list[Any] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
     lefts: list[Any] = field(default_factory=list)
     """Values, or `Frozen` ones until all pairs are found."""
     rights: list[Any] = field(default_factory=list)
+    other_keys: dict[int, Any] = field(default_factory=dict)
+    """By the places of pairs: keys that are not those of the rows."""
 
-    def add(self, row: int, key: Any, timestamp: int, left: Any, right: Any) -> None:
+    def add(self, row: int, timestamp: int, left: Any, right: Any) -> None:
         """One more."""
         self.rows.append(row)
-        self.keys.append(key)
         self.timestamps.append(timestamp)
         self.lefts.append(left)
         self.rights.append(right)
@@ -71,8 +64,13 @@ class Pairs:
         """The pairs as rows, with what the joiner makes of them; those on which it fails are left out."""
         if not self.rows:
             return None
-        found = replace(batch.expand(self.rows, self.keys, self.lefts), timestamps=Column(self.timestamps))
-        columns = (self.keys, self.lefts, self.rights) if with_key else (self.lefts, self.rights)
+        found = replace(batch.expand(self.rows, None, self.lefts), timestamps=Column(self.timestamps))
+        if self.other_keys:
+            keys = list(found.keys)
+            for place, key in self.other_keys.items():
+                keys[place] = key
+            found = replace(found, keys=Column(keys))
+        columns = (found.keys.rows(), self.lefts, self.rights) if with_key else (self.lefts, self.rights)
         values, found = collect(
             context, found, lambda start: map(joiner, *(rest(column, start) for column in columns))
         )
@@ -119,8 +117,8 @@ class StreamStreamJoin(Operator):
         encoded, batch = encode_rows(self.context, batch.in_rows(), self.stores)
         at_work = _BatchAtWork(self, batch, encoded)
         at_work.join()
-        for side in at_work.sides:
-            side.save()
+        for port, store in enumerate(self.stores):
+            store.put_encoded(encoded.of_port(port))
         times = self.context.times
         times.observed = at_work.now
         if at_work.unmatched is not None:
@@ -137,7 +135,6 @@ class _BatchAtWork:
     """A batch on its way through the join."""
 
     def __init__(self, operator: StreamStreamJoin, batch: Batch, encoded: EncodedRows) -> None:
-        assert batch.ports is not None  # it has two parents
         self.pairs = Pairs()
         self.sides = (SideRows(operator.stores[LEFT]), SideRows(operator.stores[RIGHT]))
         self.unmatched: Unmatched | None = None
@@ -146,8 +143,6 @@ class _BatchAtWork:
         self.dropped = 0
         self._batch = batch
         self._encoded = encoded
-        self._ports = batch.ports
-        self._timestamps = batch.timestamps.rows()
         self._outer = operator.outer
         self._ranges = operator.ranges
         self._key_serdes: list[Serde[Any]] = [store.key_serde for store in operator.stores]
@@ -159,98 +154,106 @@ class _BatchAtWork:
 
     def join(self) -> None:
         """Go through the rows in order."""
-        unmatched, outer, sides, now = self.unmatched, self._outer, self.sides, self.now
-        batch, encoded = self._batch, self._encoded
-        rows = zip(
-            self._ports,
-            batch.keys.rows(),
-            batch.values.rows(),
-            self._timestamps,
-            encoded.keys,
-            encoded.values,
-            strict=True,
-        )
-        for row, (side, key, value, time, key_bytes, data) in enumerate(rows):
-            if time > now:
-                self.now = now = time
-            if key_bytes is None or data is None:
-                if key is None and value is not None and outer[side]:
-                    self._alone(row, key, time, side, value)
-                else:
-                    self.dropped += 1
+        encoded, batch = self._encoded, self._batch
+        values = batch.values.rows()
+        kept = [
+            self.sides[port].kept(value, data)
+            for port, value, data in zip(encoded.ports, values, encoded.values, strict=True)
+        ]
+        given = (encoded, kept, self.sides, self._ranges)
+        found = partners_in_columns(*given) if are_many(len(batch)) else None
+        if found is not None and self.unmatched is None:
+            self._take(found, values)
+            return
+        partners = partners_in_rows(*given) if found is None else found.by_row(len(batch))
+        rows = zip(encoded.ports, encoded.timestamps, encoded.keys, values, partners, strict=True)
+        for row, (side, time, key, value, (times, others)) in enumerate(rows):
+            self.now = max(self.now, time)
+            if key is None:
+                self._without_key(row, side, time, value)
                 continue
-            if unmatched is not None and time == now and unmatched.is_due(side, now):
+            unmatched = self.unmatched
+            if unmatched is not None and time == self.now and unmatched.is_due(side, self.now):
                 self._release(row, unmatched)
-            if (
-                not self._pair(row, side, key, value, time, key_bytes)
-                and outer[side]
-                and unmatched is not None
-            ):
-                if max(time + self._ranges[side][1], 0) < now:
-                    self._alone(row, key, time, side, value)
-                else:
-                    unmatched.add(side, key_bytes, time, data)
-            sides[side].put(key_bytes, time, value, data)
+            if times:
+                self._pair(row, side, time, value, times, others)
+                if unmatched is not None and self._outer[1 - side]:
+                    unmatched.matched(1 - side, key, times)
+            elif unmatched is not None and self._outer[side]:
+                self._without_partner(row, unmatched)
 
-    def _pair(self, row: int, side: int, key: Any, value: Any, time: int, key_bytes: bytes) -> bool:
-        """Join a row with what is there. False if it has found no partner."""
-        other = self.sides[1 - side]
-        partners = other.by_key.get(key_bytes)
-        if partners is None:
-            return False
-        before, after = self._ranges[side]
-        low, high = partners.between(max(time - before, 0, other.gone_until + 1), max(time + after, 0))
-        many = high - low
-        if not many:
-            return False
-        pairs, times = self.pairs, partners.times[low:high]
+    def _pair(self, row: int, side: int, time: int, value: Any, times: list[int], others: list[Any]) -> None:
+        """A row has found partners."""
+        pairs, many = self.pairs, len(times)
         pairs.rows += [row] * many
-        pairs.keys += [key] * many
         pairs.timestamps += [max(time, each) for each in times]
-        own = [value] * many
         if side == LEFT:
-            pairs.lefts += own
-            pairs.rights += partners.values[low:high]
+            pairs.lefts += [value] * many
+            pairs.rights += others
         else:
-            pairs.lefts += partners.values[low:high]
-            pairs.rights += own
-        if self.unmatched is not None and self._outer[1 - side]:
-            self.unmatched.matched(1 - side, key_bytes, times)
-        return True
+            pairs.lefts += others
+            pairs.rights += [value] * many
 
-    def _alone(self, row: int, key: Any, time: int, side: int, value: Any) -> None:
+    def _take(self, found: Partners, values: Sequence[Any]) -> None:
+        """All pairs of an inner join at once."""
+        ports, timestamps = self._encoded.ports, self._encoded.timestamps
+        self.now = max(self.now, *timestamps)
+        self.dropped = sum(key is None for key in self._encoded.keys)
+        pairs = self.pairs
+        pairs.rows = found.rows
+        own = [values[row] for row in found.rows]
+        pairs.timestamps = list(map(max, [timestamps[row] for row in found.rows], found.times))
+        are_left = [ports[row] == LEFT for row in found.rows]
+        both = list(zip(are_left, own, found.values, strict=True))
+        pairs.lefts = [mine if is_left else other for is_left, mine, other in both]
+        pairs.rights = [other if is_left else mine for is_left, mine, other in both]
+
+    def _without_key(self, row: int, side: int, time: int, value: Any) -> None:
+        """A row without a key or value."""
+        if self._outer[side] and value is not None and self._batch.keys[row] is None:
+            self._alone(row, time, side, value)
+        else:
+            self.dropped += 1
+
+    def _without_partner(self, row: int, unmatched: Unmatched) -> None:
+        """A row of an outer side that has found no partner."""
+        encoded = self._encoded
+        side, time = encoded.ports[row], encoded.timestamps[row]
+        key, data = encoded.keys[row], encoded.values[row]
+        assert key is not None
+        assert data is not None
+        if max(time + self._ranges[side][1], 0) < self.now:
+            self._alone(row, time, side, self._batch.values[row])
+        else:
+            unmatched.add(side, key, time, data)
+
+    def _alone(self, row: int, time: int, side: int, value: Any) -> None:
         """A record goes on without a partner."""
         left, right = (value, None) if side == LEFT else (None, value)
-        self.pairs.add(row, key, time, left, right)
+        self.pairs.add(row, time, left, right)
 
     def _release(self, row: int, unmatched: Unmatched) -> None:
         """The row makes records leave that have found no partner."""
         for side, key, time, data in unmatched.release(self.now):
-            self._alone(row, self._key_serdes[side].deserialize(key), time, side, Frozen(data))
+            self.pairs.other_keys[len(self.pairs.rows)] = self._key_serdes[side].deserialize(key)
+            self._alone(row, time, side, Frozen(data))
 
     def _load_partners(self, side: int) -> None:
         """Read what the rows of a side may be joined with."""
-        rows = [
-            (key, time)
-            for key, port, time in zip(self._encoded.keys, self._ports, self._timestamps, strict=True)
-            if port == side and key is not None
-        ]
+        rows = self._encoded.of_port(side)
         if rows:
-            times = [time for _, time in rows]
+            keys, times, _ = zip(*rows, strict=True)
             before, after = self._ranges[side]
-            keys = {key for key, _ in rows}
-            self.sides[1 - side].load(keys, min(times) - before, max(max(times) + after, 0))
+            self.sides[1 - side].load(set(keys), min(times) - before, max(max(times) + after, 0))
 
     def _waiting(self) -> Iterator[bytes]:
         """The records that may have been waiting and are joined now, or that others come to wait beside."""
-        for key, side, time in zip(self._encoded.keys, self._ports, self._timestamps, strict=True):
-            if key is not None and self._outer[side]:
-                yield unmatched_row(time, side, key)
         for side, rows in enumerate(self.sides):
             if self._outer[side]:
-                for key, of_key in rows.by_key.items():
-                    for time in of_key.times:
-                        yield unmatched_row(time, side, key)
+                for key, time, _ in self._encoded.of_port(side):
+                    yield unmatched_row(time, side, key)
+                for key, time in zip(rows.keys, rows.times, strict=True):
+                    yield unmatched_row(time, side, key)
 
 
 def encode_rows(
@@ -261,38 +264,54 @@ def encode_rows(
     Rows that can't be kept are left out, or fail.
     """
     ports = batch.ports if batch.ports is not None else [0] * len(batch)
-    complete = [
-        key is not None and value is not None for key, value in zip(batch.keys, batch.values, strict=True)
-    ]
-    keys: list[bytes | None] = [None] * len(batch)
-    values: list[bytes | None] = [None] * len(batch)
-    failed: dict[int, Exception] = {}
-    for port, store in enumerate(stores):
-        rows = [row for row, its in enumerate(ports) if its == port and complete[row]]
-        for column, encoded, serde, part in (
-            (batch.keys, keys, store.key_serde, "key"),
-            (batch.values, values, store.value_serde, "value"),
-        ):
-            try:
-                found = serialize_column(serde, [column[row] for row in rows])
-            except ColumnError:
-                found = []
-                for row in rows:
-                    try:
-                        found.append(serde.serialize(column[row]))
-                    except Exception as cause:  # noqa: BLE001 - a serde of the user's own may raise anything
-                        found.append(None)
-                        failed[row] = serde_failure(
-                            cause, serde=serde, value=column[row], part=part, store=store.name
-                        )
-            for row, data in zip(rows, found, strict=True):
-                encoded[row] = data
-    if not failed:
-        return EncodedRows(keys, values), batch
-    for row in sorted(failed):
-        context.failed(batch, row, failed[row])
-    kept = [row for row in range(len(batch)) if row not in failed]
-    return (
-        EncodedRows([keys[row] for row in kept], [values[row] for row in kept]),
-        batch.take(kept),
-    )
+    keys, values = batch.keys.rows(), batch.values.rows()
+    if None in keys or None in values:
+        complete = [key is not None and value is not None for key, value in zip(keys, values, strict=True)]
+        keys = [key if whole else None for key, whole in zip(keys, complete, strict=True)]
+        values = [value if whole else None for value, whole in zip(values, complete, strict=True)]
+    try:
+        encoded = EncodedRows(
+            _encoded(keys, ports, [store.key_serde for store in stores]),
+            _encoded(values, ports, [store.value_serde for store in stores]),
+            ports,
+            batch.timestamps.rows(),
+        )
+    except ColumnError:
+        kept = _rows_to_keep(context, batch, stores, ports)
+        return encode_rows(context, batch.take(kept), stores)
+    return encoded, batch
+
+
+def _encoded(
+    column: Sequence[Any], ports: Sequence[int], serdes: Sequence[Serde[Any]]
+) -> Sequence[bytes | None]:
+    """A column in bytes, by the serdes of the ports."""
+    if all(serde is serdes[0] for serde in serdes):
+        return serialize_column(serdes[0], column)
+    encoded: list[bytes | None] = [None] * len(column)
+    for port, serde in enumerate(serdes):
+        rows = [row for row, its in enumerate(ports) if its == port]
+        for row, data in zip(rows, serialize_column(serde, [column[row] for row in rows]), strict=True):
+            encoded[row] = data
+    return encoded
+
+
+def _rows_to_keep(
+    context: OperatorContext, batch: Batch, stores: Sequence[WindowStore[Any, Any]], ports: Sequence[int]
+) -> list[int]:
+    """The rows that their stores can keep; the others fail."""
+    kept: list[int] = []
+    for row, (port, key, value) in enumerate(zip(ports, batch.keys, batch.values, strict=True)):
+        store = stores[port]
+        part, serde, given = "key", store.key_serde, key
+        try:
+            if key is not None and value is not None:
+                serde.serialize(key)
+                part, serde, given = "value", store.value_serde, value
+                serde.serialize(value)
+        except Exception as cause:  # noqa: BLE001 - a serde of the user's own may raise anything
+            error = serde_failure(cause, serde=serde, value=given, part=part, store=store.name)
+            context.failed(batch, row, error)
+        else:
+            kept.append(row)
+    return kept

@@ -69,10 +69,11 @@ class WindowStore(WindowedStore[K], ReadOnlyWindowStore[K, V]):
 
     def put_encoded(self, rows: Iterable[tuple[bytes, int, bytes]]) -> None:
         """Add values, in order: bytes of the key, start, bytes of the value. With duplicates only."""
-        note, retention, row_entries = self._note, self.retention_ms, self._rows.entries
+        note, retention = self._note, self.retention_ms
         observed, number = note.observed, note.sequence
         segments: dict[int, bytes] = {}
         entries: list[Entry] = []
+        pack = self.numbers.pack if isinstance(self._rows, RowsByKey) else None
         for key, start, data in rows:
             observed = max(observed, start)
             number = (number + 1) & HIGHEST_NUMBER
@@ -83,7 +84,10 @@ class WindowStore(WindowedStore[K], ReadOnlyWindowStore[K, V]):
             segment = segments.get(part)
             if segment is None:
                 segment = segments[part] = self._segment(start)
-            entries += row_entries(segment, key, (start, number), data)
+            if pack is not None:  # as `entries` below, without a call for each row
+                entries.append((segment + key + pack(start, number), data))
+            else:
+                entries += self._rows.entries(segment, key, (start, number), data)
         self._note = replace(note, observed=observed, sequence=number)
         self.overlay.put_many(entries)
 

@@ -36,7 +36,14 @@ public final class Oracle {
             SuppressCases.cases(),
             WindowedCogroupCases.cases(),
             VersionedTableCases.cases(),
-            TimestampCases.cases())
+            TimestampCases.cases(),
+            StreamStreamJoinCases.cases(),
+            SelfJoinCases.cases(),
+            StreamTableJoinCases.cases(),
+            TableTableJoinCases.cases(),
+            ForeignKeyJoinCases.cases(),
+            GlobalTableJoinCases.cases(),
+            JoinProgramCases.cases())
         .flatMap(List::stream)
         .toList();
 

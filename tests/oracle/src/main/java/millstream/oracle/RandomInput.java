@@ -20,6 +20,10 @@ record RandomInput(long seed, int records, int step, int back, int nullKeyPercen
         return new RandomInput(seed, records, step, back, 0, 0);
     }
 
+    RandomInput withoutNullKeys() {
+        return new RandomInput(seed, records, step, back, 0, nullValuePercent);
+    }
+
     RandomInput withNullValues(int percent) {
         return new RandomInput(seed, records, step, back, nullKeyPercent, percent);
     }
