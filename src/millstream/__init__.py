@@ -66,7 +66,7 @@ from millstream.windows import (
 
 if TYPE_CHECKING:
     from millstream.app import Answer, State, Streams
-    from millstream.dsl.columns import key, timestamp, value
+    from millstream.dsl.columns import key, other, timestamp, value
 
 __all__ = [
     "Answer",
@@ -126,6 +126,7 @@ __all__ = [
     "errors",
     "handlers",
     "key",
+    "other",
     "serdes",
     "stores",
     "timestamp",
@@ -138,7 +139,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     """Import what needs Spark or Polars only when it is asked for: tests and tools do without."""
-    if name in {"key", "timestamp", "value"}:
+    if name in {"key", "other", "timestamp", "value"}:
         from millstream.dsl import columns  # noqa: PLC0415 - see above
 
         return getattr(columns, name)

@@ -13,6 +13,8 @@ from millstream.testing import TopologyTestDriver
 
 WORDS: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
 
+NUMBER: Any = serdes.int64
+
 
 def pair(left: object, right: object) -> str:
     return f"{left}+{right}"
@@ -99,7 +101,7 @@ def test_a_repartition_takes_the_number_of_the_table() -> None:
 
 def test_a_join_reads_its_table_in_bulk_and_takes_no_turns() -> None:
     def build(b: StreamsBuilder) -> None:
-        left, right = b.table("l"), b.stream("r").group_by_key().reduce(pair)
+        left, right = b.table("l"), b.stream("r").group_by_key().count()
         b.stream("s").join(left.join(right, pair), pair)
 
     (sub,) = built(build).plan().subtopologies
@@ -138,11 +140,11 @@ MISTAKES: list[tuple[Callable[[StreamsBuilder], Any], str]] = [
         r"join\(\) with 't'. Remedy: join a stream with a stream, a table or a global table",
     ),
     (
-        lambda b: b.stream("s", key=serdes.int64).join(b.table("t", key=serdes.string), pair),
+        lambda b: b.stream("s", key=NUMBER).join(b.table("t", key=serdes.string), pair),
         r"join\(\) of keys of serdes.int64 with keys of serdes.string: equal keys would have different bytes",
     ),
     (
-        lambda b: b.table("l", key=serdes.int64).left_join(b.table("r", key=serdes.string), pair),
+        lambda b: b.table("l", key=NUMBER).left_join(b.table("r", key=serdes.string), pair),
         r"left_join\(\) of keys of serdes.int64 with keys of serdes.string",
     ),
     (

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.processors.table_join_oracle import Epoch, Row, TableJoin, epochs, in_task_order, joined, played
 
-from millstream import KTable, Store, StreamsBuilder, Topology, serdes
+from millstream import KTable, SessionWindows, Store, StreamsBuilder, TimeWindows, Topology, serdes
 from millstream.testing import TopologyTestDriver
 
 BUSY = settings(deadline=None)  # a busy machine is no failure
@@ -133,6 +133,30 @@ def test_tables_without_stores_are_computed_as_of_each_update(
         twice = right.map_values(lambda value: value * 2)
         inner = some.left_join(twice, joined)
         getattr(inner, kind)(twice, joined).to_stream().to("out", **WORDS)
+        return builder.build()
+
+    single = played(build(), script, ["l", "r"], max_rows=1)
+    assert played(build(), script, ["l", "r"], max_rows=max_rows) == single
+
+
+@BUSY
+@given(KIND, epochs("l", "r"), st.booleans(), st.sampled_from([None, 4]))
+def test_windowed_tables_are_joined_as_one_by_one(
+    kind: str, script: list[Epoch], sessions: bool, max_rows: int | None
+) -> None:
+    windows: Any = SessionWindows(5, grace=20) if sessions else TimeWindows(10, grace=20)
+
+    def build() -> Topology:
+        builder = StreamsBuilder()
+        left, right = (
+            builder.stream(topic, **WORDS)
+            .group_by_key()
+            .windowed_by(windows)
+            .count(store=Store(topic, caching=False))
+            for topic in ("l", "r")
+        )
+        both = getattr(left, kind)(right, joined)
+        both.to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window}").to("out", **WORDS)
         return builder.build()
 
     single = played(build(), script, ["l", "r"], max_rows=1)

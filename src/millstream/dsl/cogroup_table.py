@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from millstream.dsl.table_state import AggregateState, MergedState, TableState
 from millstream.processors.aggregations.aggregate import aggregate_by
 from millstream.processors.operator import Operator
 from millstream.processors.stateless import PassThrough
-from millstream.topology.operator_spec import CHAINED, PLAIN, TABLE, OperatorSpec
+from millstream.topology.operator_spec import CHAINED, PLAIN, OperatorSpec
 from millstream.topology.topology import Topology
 from millstream.windows import Windows
 
@@ -52,7 +53,9 @@ def cogroup_table(
         node_name = graph.suffixed_or_new(name, f"-cogroup-agg-{number}", AGGREGATE)
         planned = partial(make, own.name, aggregation=aggregate_by(initializer, aggregator))
         node = GraphNode(
-            node_name, _writer(node_name, planned, own, state, PLAIN if windows else TABLE), windows=windows
+            node_name,
+            _writer(node_name, planned, own, state, replace(PLAIN, hides_writes=windows is not None)),
+            windows=windows,
         )
         nodes.append(graph.add(node, parent))
         states.append(state)

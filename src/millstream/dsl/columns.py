@@ -8,7 +8,7 @@ when the topology is built.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from millstream.processors.aggregations.keyed_columns import ColumnAggregation
 from millstream.processors.aggregations.reduce import reduce_in_columns
 from millstream.processors.columns import stateless
 from millstream.processors.columns.expressions import Declared
+from millstream.processors.joins.column_joiner import ColumnJoiner
 from millstream.processors.operator import Operator
 from millstream.processors.windows.time_window_columns import ColumnTimeWindowAggregation
 from millstream.serdes import Serde, boolean, double, int64, json, string
@@ -34,14 +35,17 @@ __all__ = [
     "checked",
     "column_aggregate",
     "column_branch",
+    "column_joiner",
     "column_reduce",
     "column_step",
     "key",
+    "other",
     "timestamp",
     "value",
 ]
 
 _COLUMNS = ("key", "value", "timestamp")
+_COLUMNS_OF_JOINS = (*_COLUMNS, "other")
 _SERDES: dict[pl.DataType, Serde[Any]] = {
     pl.String(): string,
     pl.Int64(): int64,
@@ -86,9 +90,10 @@ class RecordColumn(pl.Expr):
 key = RecordColumn.of(pl.col("key"))
 value = RecordColumn.of(pl.col("value"))
 timestamp = RecordColumn.of(pl.col("timestamp"))
+other = RecordColumn.of(pl.col("other"))
 
 
-def checked(expression: pl.Expr, operator: str) -> pl.Expr:
+def checked(expression: pl.Expr, operator: str, columns: tuple[str, ...] = _COLUMNS) -> pl.Expr:
     """The expression, if an operator can take it."""
     if not isinstance(expression, pl.Expr):
         raise TopologyError(f"{operator}: {expression!r} is neither a function nor an expression")
@@ -97,11 +102,12 @@ def checked(expression: pl.Expr, operator: str) -> pl.Expr:
             f"{operator}: {expression} may stand for several columns. Remedy: name columns and fields (not "
             "by a pattern, type or number), and put several into one with pl.struct(...)"
         )
-    unknown = sorted(set(expression.meta.root_names()) - set(_COLUMNS))
+    unknown = sorted(set(expression.meta.root_names()) - set(columns))
     if unknown:
         raise TopologyError(
-            f"{operator}: {expression} names the column {unknown[0]!r}, but a record has only key, value and "
-            f"timestamp. Remedy: value.{unknown[0]} for a field of the value"
+            f"{operator}: {expression} names the column {unknown[0]!r}, but a record has only "
+            f"{', '.join(columns[:-1])} and {columns[-1]}. Remedy: value.{unknown[0]} for a field of the "
+            "value"
         )
     for part in _parts(expression):
         if not _is_elementwise(part):
@@ -116,7 +122,7 @@ def checked(expression: pl.Expr, operator: str) -> pl.Expr:
 class ColumnOperator:
     """An operator over expressions, and the serdes of what each of them gives, where that can be told."""
 
-    make: Callable[..., Operator]
+    make: Callable[..., Any]
     serdes: tuple[Any, ...]
 
 
@@ -192,6 +198,13 @@ def column_reduce(reducer: pl.Expr, key_serde: Any, value_serde: Any) -> ColumnO
     return ColumnOperator(make, (value_serde,))
 
 
+def column_joiner(joiner: pl.Expr, operator: str, key_serde: Any, value: Any, other: Any) -> ColumnOperator:
+    """A joiner of the column tier: what it makes of the record and of the `other` value, a row of a table."""
+    declared = replace(declared_by(key_serde, value), other=_dtype(other))
+    result = _result_type(checked(joiner, operator, _COLUMNS_OF_JOINS), declared, operator)
+    return ColumnOperator(partial(ColumnJoiner, joiner, declared=declared), (_serde_of(result),))
+
+
 def declared_by(key_serde: Any, value_serde: Any) -> Declared:
     """The types that serdes tell."""
     return Declared(_dtype(key_serde), _dtype(value_serde))
@@ -199,7 +212,12 @@ def declared_by(key_serde: Any, value_serde: Any) -> Declared:
 
 def _result_type(expression: pl.Expr, declared: Declared, operator: str) -> pl.DataType | None:
     """The type of what an expression gives, None where that can't be told now."""
-    known = {"key": declared.key, "value": declared.value, "timestamp": pl.Int64()}
+    known = {
+        "key": declared.key,
+        "value": declared.value,
+        "other": declared.other,
+        "timestamp": pl.Int64(),
+    }
     used = {name: known[name] for name in expression.meta.root_names()}
     if any(dtype is None for dtype in used.values()):
         return None

@@ -18,7 +18,7 @@ from millstream.dsl.windowed import TimeWindowedKStream
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.state.specs import Store
-from millstream.topology.operator_spec import COLUMNAR, TABLE
+from millstream.topology.operator_spec import COLUMNAR, OperatorSpec
 from millstream.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
 if TYPE_CHECKING:
@@ -101,9 +101,7 @@ class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
 
     def _in_rows(self, aggregation: Aggregation) -> OperatorPlan:
         combine = aggregation if aggregation.combiner is not None else None
-        return OperatorPlan(
-            replace(TABLE, combine=combine), partial(KeyedAggregation, aggregation=aggregation)
-        )
+        return OperatorPlan(OperatorSpec(combine=combine), partial(KeyedAggregation, aggregation=aggregation))
 
     def _in_columns(self, name: str, aggregation: Aggregation, of: pl.Expr | None) -> OperatorPlan:
         from millstream.dsl.columns import column_aggregate  # noqa: PLC0415 - imports Polars
@@ -111,14 +109,13 @@ class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
         columns = column_aggregate(name, aggregation, of, self.key_serde, self.value_serde)
         # What an expression looks at is only known behind the repartition.
         known_in_front = aggregation.columns is None or not aggregation.columns.looks_at_values
-        spec = replace(COLUMNAR, keeps_history=True, combine=aggregation if known_in_front else None)
+        spec = replace(COLUMNAR, combine=aggregation if known_in_front else None)
         return OperatorPlan(spec, columns.make, columns.serdes[0])
 
     def _reduce_in_columns(self, reducer: pl.Expr) -> OperatorPlan:
         from millstream.dsl.columns import column_reduce  # noqa: PLC0415 - imports Polars, which is there
 
-        spec = replace(COLUMNAR, keeps_history=True)
-        return OperatorPlan(spec, column_reduce(reducer, self.key_serde, self.value_serde).make)
+        return OperatorPlan(COLUMNAR, column_reduce(reducer, self.key_serde, self.value_serde).make)
 
     def _use_up_a_store_name(self) -> None:
         self.graph.new_store_name(AGGREGATE)

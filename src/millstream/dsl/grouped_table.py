@@ -19,7 +19,7 @@ from millstream.processors.aggregations.reduce import reduce_by
 from millstream.processors.operator import Operator
 from millstream.processors.table_group import TableAggregation
 from millstream.serdes import Serde, int64
-from millstream.topology.operator_spec import TABLE
+from millstream.topology.operator_spec import PLAIN
 from millstream.topology.topology import Topology
 
 K = TypeVar("K")
@@ -117,7 +117,7 @@ class KGroupedTable(Generic[K, V]):
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             operator = partial(make, own.name, caching=own.caching, send_old=state.sends_old)
-            topology.add_operator(table_name, operator, parents, TABLE)
+            topology.add_operator(table_name, operator, parents, PLAIN)
             topology.add_state_store(own.builder, table_name)
 
         node = self.graph.add(GraphNode(table_name, write), repartition)

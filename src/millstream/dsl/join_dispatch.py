@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +24,7 @@ _OF_GLOBAL_TABLES: Final = frozenset({"with_key", "name", "key_of"})
 def join_stream(
     stream: KStream[Any, Any],
     other: Any,
-    joiner: Callable[..., Any],
+    joiner: Any,
     windows: JoinWindows | None,
     kind: JoinKind,
     given: Mapping[str, Any],

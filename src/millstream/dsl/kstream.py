@@ -273,6 +273,17 @@ class KStream(Generic[K, V]):
     @overload
     def join(
         self,
+        other: KTable[K, VO],
+        joiner: pl.Expr,
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+        grace: int | timedelta | None = None,
+    ) -> KStream[K, Any]: ...
+    @overload
+    def join(
+        self,
         other: GlobalKTable[K2, VO],
         joiner: Callable[..., V2],
         *,
@@ -280,16 +291,26 @@ class KStream(Generic[K, V]):
         with_key: bool = False,
         name: str | None = None,
     ) -> KStream[K, V2]: ...
+    @overload
+    def join(
+        self,
+        other: GlobalKTable[K2, VO],
+        joiner: pl.Expr,
+        *,
+        key_of: Callable[[K, V], K2 | None],
+        name: str | None = None,
+    ) -> KStream[K, Any]: ...
     def join(
         self,
         other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
-        joiner: Callable[..., Any],
+        joiner: Callable[..., Any] | pl.Expr,
         windows: JoinWindows | None = None,
         **given: Any,
     ) -> KStream[K, Any]:
         """Join with records of the same key of another stream, or with the rows of a table.
 
         `joiner(left, right)` makes the value of each pair, or `joiner(key, left, right)` with `with_key`.
+        With tables it may be an expression, in which `other` is the table's value.
 
         With a stream: the other's record may be up to `windows.before_ms` earlier and `windows.after_ms`
         later. `store` is the base of the stores' names, `name` that of the operators.
@@ -339,6 +360,17 @@ class KStream(Generic[K, V]):
     @overload
     def left_join(
         self,
+        other: KTable[K, VO],
+        joiner: pl.Expr,
+        *,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        name: str | None = None,
+        grace: int | timedelta | None = None,
+    ) -> KStream[K, Any]: ...
+    @overload
+    def left_join(
+        self,
         other: GlobalKTable[K2, VO],
         joiner: Callable[..., V2],
         *,
@@ -346,10 +378,19 @@ class KStream(Generic[K, V]):
         with_key: bool = False,
         name: str | None = None,
     ) -> KStream[K, V2]: ...
+    @overload
+    def left_join(
+        self,
+        other: GlobalKTable[K2, VO],
+        joiner: pl.Expr,
+        *,
+        key_of: Callable[[K, V], K2 | None],
+        name: str | None = None,
+    ) -> KStream[K, Any]: ...
     def left_join(
         self,
         other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
-        joiner: Callable[..., Any],
+        joiner: Callable[..., Any] | pl.Expr,
         windows: JoinWindows | None = None,
         **given: Any,
     ) -> KStream[K, Any]:

@@ -34,7 +34,7 @@ from millstream.processors.table_values import (
 from millstream.serdes import Serde
 from millstream.state.specs import time_ordered_buffer
 from millstream.suppressed import Suppressed
-from millstream.topology.operator_spec import PLAIN, PROCESSOR, TABLE, OperatorSpec
+from millstream.topology.operator_spec import PLAIN, PROCESSOR, OperatorSpec
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -378,7 +378,7 @@ class KTable(Generic[K, V]):
                 topology.add_operator(table_name, partial(TableValues, compute, **rule), parents, PLAIN)
                 return
             make = partial(StoredTableValues, own.name, compute, caching=own.caching, **rule)
-            topology.add_operator(table_name, make, parents, TABLE)
+            topology.add_operator(table_name, make, parents, PLAIN)
             topology.add_state_store(own.builder, table_name)
 
         return self._derived(GraphNode(table_name, write), spec.key, spec.value, own, state)
@@ -433,6 +433,6 @@ def write_table_source(
         return
     own = state.materialized
     make = partial(StoredTableSource, own.name, caching=own.caching, send_old=state.sends_old)
-    topology.add_operator(name, make, parents, TABLE)
+    topology.add_operator(name, make, parents, PLAIN)
     store = own.builder if source_topic is None else replace(own.builder, source_topic=source_topic)
     topology.add_state_store(store, name)

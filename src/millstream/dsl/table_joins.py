@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.clock import milliseconds
+from millstream.dsl.functions import is_expression
 from millstream.dsl.graph import GraphNode, first_given
 from millstream.dsl.joins import JoinKind, check_same_graph, joined_key_serde, repartitioned_for_join
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -25,7 +26,7 @@ from millstream.processors.joins.table_view import PairJoiner, StoreView, TableV
 from millstream.processors.operator import Operator
 from millstream.processors.stateless import PassThrough
 from millstream.state.specs import StoreBuilder, time_ordered_buffer
-from millstream.topology.operator_spec import PLAIN, OperatorSpec
+from millstream.topology.operator_spec import COLUMNAR, PLAIN, OperatorSpec
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def join_stream_with_table(
     graph.copartitions.append(sources)
     name = graph.name_or_new(joined.name, _stream_prefix(kind))
     view = table.state.look_up()
-    join = StreamTableJoiner(joiner, joined.with_key, left=kind.left)
+    join, value_serde = _joiner(joiner, kind, joined, stream, table.value_serde)
     by_time = table.state.is_versioned
     make: Callable[[], Operator] = partial(StreamTableJoin, view, join, as_of_time=by_time)
     buffer: StoreBuilder | None = None
@@ -77,13 +78,21 @@ def join_stream_with_table(
         make = partial(StreamTableJoinWithGrace, buffer.name, grace_ms, view, join)
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        topology.add_operator(name, make, parents, _reading(PLAIN, view))
+        spec = COLUMNAR if join.in_columns else PLAIN
+        topology.add_operator(name, make, parents, _reading(spec, view))
         _connect(topology, name, view)
         if buffer is not None:
             topology.add_state_store(buffer, name)
 
     node = graph.add(GraphNode(name, write, changes="value", takes_null_keys=kind.left), stream.node)
-    return replace(stream, node=node, key_serde=key, value_serde=None, source_names=sources, in_columns=False)
+    return replace(
+        stream,
+        node=node,
+        key_serde=key,
+        value_serde=value_serde,
+        source_names=sources,
+        in_columns=is_expression(joiner),
+    )
 
 
 def join_stream_with_global(
@@ -103,14 +112,14 @@ def join_stream_with_global(
         )
     # Kafka calls inner joins so, too.
     name = stream.graph.name_or_new(joined.name, "KSTREAM-LEFTJOIN-")
-    join = StreamTableJoiner(joiner, joined.with_key, left=kind.left, key_of=key_of)
+    join, value_serde = _joiner(joiner, kind, joined, stream, table.value_serde, key_of)
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         make = partial(StreamTableJoin, StoreView(table.queryable_store_name), join)
-        topology.add_operator(name, make, parents, PLAIN)
+        topology.add_operator(name, make, parents, COLUMNAR if join.in_columns else PLAIN)
 
     node = stream.graph.add(GraphNode(name, write, changes="value", takes_null_keys=kind.left), stream.node)
-    return replace(stream, node=node, value_serde=None, in_columns=False)
+    return replace(stream, node=node, value_serde=value_serde, in_columns=is_expression(joiner))
 
 
 def join_tables(
@@ -156,7 +165,6 @@ def join_tables(
         if own is None:
             make = partial(TableTableJoin, *views, join, send_old=state.sends_old)
         else:
-            spec = replace(spec, keeps_history=True)
             make = partial(
                 StoredTableTableJoin, own.name, *views, join, caching=own.caching, send_old=state.sends_old
             )
@@ -176,6 +184,23 @@ def join_tables(
         queryable_store_name=None if own is None else own.queryable_name,
         state=state,
     )
+
+
+def _joiner(
+    joiner: Any,
+    kind: JoinKind,
+    joined: TableJoined,
+    stream: KStream[Any, Any],
+    other: Any,
+    key_of: Callable[[Any, Any], Any] | None = None,
+) -> tuple[StreamTableJoiner, Any]:
+    """What makes the values, a function or an expression, and their serde where it is known."""
+    if not is_expression(joiner):
+        return StreamTableJoiner(joiner, joined.with_key, kind.left, key_of), None
+    from millstream.dsl.columns import column_joiner  # noqa: PLC0415 - imports Polars, which is there
+
+    columns = column_joiner(joiner, kind.method, stream.key_serde, stream.value_serde, other)
+    return columns.make(joined.with_key, kind.left, key_of), columns.serdes[0]
 
 
 def _stream_prefix(kind: JoinKind) -> str:

@@ -90,7 +90,8 @@ class WindowedAggregating(Aggregating[K, V, Windowed[K]]):
         """The plan of an operator that emits as it was asked to."""
         emit = self.emit
         operator = partial(make, on_close=emit.on_close, after_idle_ms=emit.after_idle_ms)
-        return OperatorPlan(replace(spec, may_schedule=emit.after_idle_ms is not None), operator, value)
+        spec = replace(spec, may_schedule=emit.after_idle_ms is not None, hides_writes=True)
+        return OperatorPlan(spec, operator, value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

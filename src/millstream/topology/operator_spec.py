@@ -54,8 +54,9 @@ class OperatorSpec:
     reads_as_of: frozenset[str] = frozenset()
     """Those of its stores that it reads as they were at each of its rows, whoever wrote to them since: see
     `processors.table_history`. It need not take turns with those who write."""
-    keeps_history: bool = False
-    """It tells those who read its stores as of a row what each of its rows has written."""
+    hides_writes: bool = False
+    """It can't tell what each of its rows has written, nor can code of the user's: who reads its stores takes
+    turns with it."""
     described_stores: tuple[str, ...] | None = None
     """The stores that descriptions show: Kafka connects a join's stores with the nodes in front of it."""
 
@@ -74,8 +75,6 @@ class OperatorSpec:
 
 
 PLAIN: Final = OperatorSpec()
-TABLE: Final = OperatorSpec(keeps_history=True)
-"""A table with a store, which others may look up."""
 CHAINED: Final = OperatorSpec(chaining=ChainingStrategy.ALWAYS)
 CHAIN_TAIL: Final = OperatorSpec(chaining=ChainingStrategy.TAIL)
 COLUMNAR: Final = OperatorSpec(columnar=True)

@@ -221,7 +221,8 @@ def _readers_as_of(store: str, users: Sequence[ProcessorNode]) -> list[Processor
     """Who reads a store as of a row: only where all who write to it tell what each row has written."""
     readers = [node for node in users if store in node.spec.reads_as_of]
     others = [node for node in users if store not in node.spec.reads_as_of]
-    return readers if all(node.spec.keeps_history for node in others) else []
+    hidden = any(node.spec.hides_writes or node.spec.sees_context for node in others)
+    return [] if hidden else readers
 
 
 def _with_readers(

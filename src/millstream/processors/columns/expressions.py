@@ -43,6 +43,8 @@ class Declared:
 
     key: pl.DataType | None = None
     value: pl.DataType | None = None
+    other: pl.DataType | None = None
+    """In a join: the value that a record is joined with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,10 @@ class _Part:
 
 
 class Evaluation:
-    """Some expressions over `key`, `value` and `timestamp`, by the name of the column they make."""
+    """Some expressions over `key`, `value` and `timestamp`, by the name of the column they make.
+
+    In a join there is `other`, too, a column that is given for each batch.
+    """
 
     def __init__(
         self,
@@ -67,11 +72,20 @@ class Evaluation:
     ) -> None:
         self._expressions = {name: expression.alias(name) for name, expression in expressions.items()}
         self._must_be = must_be
-        self._declared = {"key": declared.key, "value": declared.value, "timestamp": pl.Int64()}
+        self._declared = {
+            "key": declared.key,
+            "value": declared.value,
+            "other": declared.other,
+            "timestamp": pl.Int64(),
+        }
+        self._other = Column(())
         self._roots = sorted({root for one in expressions.values() for root in one.meta.root_names()})
 
-    def run(self, context: EvaluationContext, batch: Batch) -> tuple[dict[str, Column], Batch]:
+    def run(
+        self, context: EvaluationContext, batch: Batch, other: Column | None = None
+    ) -> tuple[dict[str, Column], Batch]:
         """The columns that the expressions make, and the rows that they belong to."""
+        self._other = Column(()) if other is None else other
         try:
             parts = [self._whole(batch)]
         except _FAILURES:
@@ -104,9 +118,13 @@ class Evaluation:
 
     # The columns that are looked at.
 
+    def _column(self, batch: Batch, name: str) -> Column:
+        columns = {"timestamp": batch.timestamps, "key": batch.keys, "other": self._other}
+        return columns.get(name, batch.values)
+
     def _whole(self, batch: Batch) -> _Part:
         """The batch as one frame. Raises if the type of a column is not known."""
-        columns = {root: _column(batch, root).series(self._declared[root]) for root in self._roots}
+        columns = {root: self._column(batch, root).series(self._declared[root]) for root in self._roots}
         return _Part(None, _frame(columns, len(batch)), untyped_nulls=False)
 
     def _by_type(self, context: EvaluationContext, batch: Batch) -> Iterator[_Part]:
@@ -114,7 +132,7 @@ class Evaluation:
         groups: dict[str, tuple[list[int], dict[str, pl.DataType]]] = {}
         for row in range(len(batch)):
             try:
-                types = {root: self._type_of(_column(batch, root), row, root) for root in self._roots}
+                types = {root: self._type_of(self._column(batch, root), row, root) for root in self._roots}
             except TypeError as error:
                 context.failed(batch, row, error)
             else:
@@ -127,7 +145,7 @@ class Evaluation:
     ) -> Iterator[_Part]:
         try:
             columns = {
-                root: Column([_column(batch, root)[row] for row in rows]).series(kind)
+                root: Column([self._column(batch, root)[row] for row in rows]).series(kind)
                 for root, kind in types.items()
             }
         except _FAILURES as error:  # a number that is too large for its column, say
@@ -208,12 +226,6 @@ class Evaluation:
 def _frame(columns: Mapping[str, pl.Series], height: int) -> pl.DataFrame:
     # An expression without columns (a literal) has to know for how many rows it is.
     return pl.DataFrame({_ROW: pl.int_range(height, eager=True), **columns})
-
-
-def _column(batch: Batch, name: str) -> Column:
-    if name == "timestamp":
-        return batch.timestamps
-    return batch.keys if name == "key" else batch.values
 
 
 def _as_exception(error: BaseException) -> Exception:

@@ -25,12 +25,28 @@ __all__ = ["StreamTableJoin", "StreamTableJoiner"]
 class StreamTableJoiner:
     """What a record and a row of a table make."""
 
-    joiner: Callable[..., Any]
+    joiner: Any
     with_key: bool
     left: bool
     """Records without a row of the table are wanted, too."""
     key_of: Callable[[Any, Any], Any] | None = None
     """From key and value of a record to the key of the table; None: the record's own."""
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether it would rather have columns than Python values, and never changes a value."""
+        return False
+
+    def values(
+        self, context: OperatorContext, batch: Batch, others: Sequence[Any]
+    ) -> tuple[Sequence[Any], Batch]:
+        """The joined values of rows with those of a table, and the rows that they belong to."""
+
+        def calls(start: int) -> Iterator[Any]:
+            columns = (rest(batch.values, start), rest(others, start))
+            return map(self.joiner, *((rest(batch.keys, start),) if self.with_key else ()), *columns)
+
+        return collect(context, batch, calls)
 
 
 class StreamTableJoin(Operator):
@@ -52,7 +68,7 @@ class StreamTableJoin(Operator):
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
-        batch = self.without_nulls(batch.in_rows())
+        batch = self.without_nulls(batch if self.join.in_columns else batch.in_rows())
         return self.joined(batch) if len(batch) else None
 
     def without_nulls(self, batch: Batch) -> Batch:
@@ -75,18 +91,13 @@ class StreamTableJoin(Operator):
         if join.key_of is not None:
             keys, batch = self._mapped_keys(batch, join.key_of)
         times = batch.timestamps.rows() if self.as_of_time else None
-        lookup = self._reader.lookup(keys, batch.order, times)
+        lookup = self._reader.lookup(keys, batch.order, times, shared=join.in_columns)
         found, batch = collect(self.context, batch, lambda start: map(lookup, range(start, len(keys))))
         others = [value_of(cell) for cell in found]
         if not join.left and None in others:
             kept = [row for row, other in enumerate(others) if other is not None]
             batch, others = batch.take(kept), [others[row] for row in kept]
-
-        def calls(start: int) -> Iterator[Any]:
-            columns = (rest(batch.values, start), rest(others, start))
-            return map(join.joiner, *((rest(batch.keys, start),) if join.with_key else ()), *columns)
-
-        values, batch = collect(self.context, batch, calls)
+        values, batch = join.values(self.context, batch, others)
         return batch.with_values(values)
 
     def _mapped_keys(self, batch: Batch, key_of: Callable[[Any, Any], Any]) -> tuple[list[Any], Batch]:

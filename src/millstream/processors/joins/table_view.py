@@ -49,12 +49,17 @@ class TableReader(ABC):
 
     @abstractmethod
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
     ) -> Lookup:
         """What the table has for these keys, as of these places in the order.
 
         With `times`, as it was at these times: a table without versions is always as it is. A key of None has
-        nothing.
+        nothing. `shared`: rows may be given the same object, because nobody changes it.
         """
 
 
@@ -234,7 +239,12 @@ class _StoreReader(TableReader):
         self._history = context.table_history(name)
 
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
     ) -> Lookup:
         """See `TableReader.lookup`."""
         data, failures = self._encoded(keys)
@@ -247,6 +257,9 @@ class _StoreReader(TableReader):
         else:
             cells = self._history.as_of(self._store, data, orders)
         thawed = self._store.thawed
+        if shared:
+            known = {id(found): found and (thawed(found[0]), found[1]) for found in cells}
+            cells = [known[id(found)] for found in cells]
 
         def cell(row: int) -> Cell:
             if row in failures:
@@ -282,9 +295,15 @@ class _ComputedReader(TableReader):
         self._compute = compute
 
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
     ) -> Lookup:
         """See `TableReader.lookup`."""
+        del shared  # what it computes from might be changed
         of_parent, compute = self._parent.lookup(keys, orders, times), self._compute
 
         def cell(row: int) -> Cell:
@@ -307,9 +326,15 @@ class _TransformedReader(TableReader):
         self._transforming = transforming
 
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
     ) -> Lookup:
         """See `TableReader.lookup`. A transformer is also asked about rows that are not there."""
+        del shared
         of_parent = self._parent.lookup(keys, orders, times)
 
         def cell(row: int) -> Cell:
@@ -333,10 +358,15 @@ class _SuppressedReader(TableReader):
         self._buffer = buffer
 
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
     ) -> Lookup:
         """See `TableReader.lookup`."""
-        of_parent, buffer = self._parent.lookup(keys, orders, times), self._buffer
+        of_parent, buffer = self._parent.lookup(keys, orders, times, shared=shared), self._buffer
 
         def cell(row: int) -> Cell:
             waiting = None if keys[row] is None else buffer.get(keys[row])
@@ -358,10 +388,15 @@ class _JoinedReader(TableReader):
         self._join = join
 
     def lookup(
-        self, keys: Sequence[Any], orders: Sequence[OrderKey] | None, times: Sequence[int] | None = None
+        self,
+        keys: Sequence[Any],
+        orders: Sequence[OrderKey] | None,
+        times: Sequence[int] | None = None,
+        *,
+        shared: bool = False,
     ) -> Lookup:
         """See `TableReader.lookup`. A join of tables has no versions, whatever these have."""
-        del times
+        del times, shared
         of_left, of_right = self._left.lookup(keys, orders), self._right.lookup(keys, orders)
         join = self._join
 
