@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from millstream import (
     StreamsBuilder,
     StreamsConfig,
     failpoints,
+    handlers,
     serdes,
     stores,
 )
@@ -359,6 +362,109 @@ def test_a_join_with_a_global_table_looks_every_record_up_as_of_its_epoch(tmp_pa
         app.append("orders", [("o", "a")])
         executor.run_epoch()
     assert app.outputs() == ["a=1", "a:1", "b=None", "a=2", "a:2", "b=None", "a=None"]
+
+
+def test_what_the_application_writes_to_a_global_topic_is_there_from_the_next_epoch_on(
+    tmp_path: Path,
+) -> None:
+    builder = StreamsBuilder()
+    rates = builder.global_table("rates", store="rates", **WORDS)
+    orders = builder.stream("orders", **WORDS)
+    joined = orders.left_join(rates, lambda order, rate: f"{order} after {rate}", key_of=lambda key, _: key)
+    joined.to("out", **WORDS)
+    orders.to("rates", **WORDS)
+    app = made(tmp_path / "app", topology=builder.build())
+    with app.start() as executor:
+        app.append("orders", [("o", "1"), ("o", "2")])
+        executor.run_epoch()
+        app.append("orders", [("o", "3")])
+        executor.run_epoch()
+    assert app.outputs() == ["1 after None", "2 after None", "3 after 2"]
+
+
+def test_a_global_record_that_can_not_be_read_has_one_dead_letter_and_is_counted_once(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    rates = builder.global_table("rates", key=serdes.string, value=serdes.int64, store="rates")
+    orders = builder.stream("orders", **WORDS)
+    joined = orders.left_join(rates, lambda order, rate: f"{order}={rate}", key_of=lambda _, order: order)
+    joined.to("out", **WORDS)
+    config = StreamsConfig(deserialization_handler=handlers.dead_letter, dead_letter_topic="dead")
+    app = made(tmp_path / "app", topology=builder.build(), config=config)
+    with app.start() as executor:
+        app.append("rates", [("a", "not a number")])
+        app.append("orders", [("o", "a")])
+        app.append("orders", [("p", "a")], partition=1)
+        executor.run_epoch()
+        dropped = executor.metrics.of_task("0_0")
+    assert app.outputs() == ["a=None", "a=None"]
+    assert dropped == {("KSTREAM-SOURCE-0000000000", "records-dropped"): 1}
+    assert app.log().latest(TopicPartition("dead", Partition(0))) == 1
+
+
+def test_serdes_that_find_out_by_themselves_are_known_to_all_who_read(tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    builder.add_global_store(stores.key_value("rates"), "rates", _Keep, **WORDS)
+    builder.stream("orders", **WORDS).process(_Look).to("out", **WORDS)
+    app = made(tmp_path / "app", topology=builder.build(), backend="lmdb")
+    with app.start() as executor:
+        app.append("rates", [("a", "1")])
+        app.append("orders", [("o", "a")])
+        executor.run_epoch()
+    app.append("orders", [("o", "a")])
+    app.run()
+    assert app.outputs() == ["1", "1"]
+
+
+def test_new_partitions_of_a_global_topic_are_read(tmp_path: Path) -> None:
+    app = made(tmp_path / "app", partitions=1)
+    with app.start() as executor:
+        app.append("rates", [("a", "1")])
+        executor.run_until_caught_up()
+        app.log().add_partitions("rates", 3)
+        app.append("rates", [("b", "2")], partition=2)
+        app.append("orders", [("o", "a"), ("o", "b")])
+        executor.run_until_caught_up()
+    assert app.outputs() == ["a=1,0", "b=2,0"]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_in_between_an_epoch_joins_with_the_fold_of_its_topic(
+    tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    app = made(tmp_path / "app", backend=rng.choice(BACKENDS))
+    rates: dict[str, str] = {}
+    updates: Counter[str] = Counter()
+    expected: list[str] = []
+    executor = app.start()
+    for number in range(40):
+        for word in rng.choices("abcdef", k=rng.randrange(4)):
+            rate = rng.choice([None, str(number)])
+            app.append("rates", [(word, rate)], partition=ord(word) % 2)
+            rates.pop(word, None)
+            rates |= {} if rate is None else {word: rate}
+        for word in rng.choices("abcdef", k=rng.randrange(3)):
+            app.append("changes", [(word, "x")], partition=rng.randrange(2))
+            updates[word] += 1
+        words = rng.choices("abcdef", k=rng.randrange(3))
+        app.append("orders", [("o", word) for word in words])
+        expected += [f"{word}={rates.get(word)},{updates[word]}" for word in words]
+        executor.run_until_caught_up()
+        match rng.randrange(8):
+            case 0:
+                executor.close()
+                executor = app.start()
+            case 1:
+                executor.close()
+                app.lose_disk()
+                executor = app.start()
+            case 2:
+                executor.apply_after_commit = not executor.apply_after_commit
+            case 3:
+                executor.run_maintenance()
+    executor.close()
+    assert app.outputs() == expected
+    assert (app.replica("rates"), app.replica("updates")) == (rates, dict(updates))
 
 
 def test_maintenance_and_snapshots_keep_what_every_host_needs(tmp_path: Path) -> None:
