@@ -7,13 +7,18 @@ on both sides, so a difference that is found is never one of these.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
+from unittest.mock import patch
 
 from tests.oracle_fuzz.build import build
 from tests.oracle_fuzz.spec import Case, Step
 
 from millstream.errors import MillstreamError
+from millstream.state.stores.versioned import VersionedKeyValueStore
 from millstream.topology.plan import Plan
 
 _FIRST_HAS_NO_OLD_VALUE = {"aggregation", "cogroup"}
@@ -129,6 +134,30 @@ def _filters_what_was_suppressed(case: Case) -> bool:
             if step["op"] == "table_map_values":
                 suppressed.add(step["id"])
     return False
+
+
+@contextmanager
+def deletions_at_the_latest_time() -> Iterator[list[str]]:
+    """Notes the versioned stores in which a key is deleted at the very time of its latest version.
+
+    Such a deletion is remembered. Kafka forgets it: an older value that comes late becomes the latest one.
+    """
+    noted: list[str] = []
+    latest: dict[tuple[str, bytes], int] = {}
+    write = VersionedKeyValueStore.put_versions
+
+    def noting(
+        store: Any, rows: Sequence[bytes], data: Sequence[bytes | None], timestamps: Sequence[int]
+    ) -> list[int]:
+        for row, value, timestamp in zip(rows, data, timestamps, strict=True):
+            before = latest.get((store.name, row), -1)
+            if value is None and timestamp == before:
+                noted.append(store.name)
+            latest[store.name, row] = max(before, timestamp)
+        return write(store, rows, data, timestamps)
+
+    with patch.object(VersionedKeyValueStore, "put_versions", noting):
+        yield noted
 
 
 @lru_cache(maxsize=8)
