@@ -70,15 +70,11 @@ def differs(case: Case, variant: Variant, kafka: Play) -> str | None:
             return None
         expected = expected.in_one()
     with deletions_at_the_latest_time() as noted:
-        ours = _ours(case, variant)
+        try:
+            ours = variant.play(case)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no refusal, and Kafka did not do it
+            return f"ours fails:\n  {type(error).__name__}: {error}"
     return None if noted else difference(ours, expected)
-
-
-def _ours(case: Case, variant: Variant) -> Results:
-    try:
-        return variant.play(case)
-    except Exception as error:  # noqa: BLE001 - whatever it is, Kafka did not do it
-        return Results(refused=f"{type(error).__name__}: {error}")
 
 
 def _keeps_its_order(case: Case) -> bool:
