@@ -67,6 +67,8 @@ class Worker:
     listener: RestoreListener = NO_LISTENER
     lock_timeout_ms: int = 60_000
     snapshots: SnapshotStorage | None = None
+    shares_process: bool = False
+    """Tasks run in this process while a snapshot of theirs is taken in it, too."""
 
     def subtopology(self, number: int) -> SubTopology:
         """The sub-topology of a number."""
