@@ -284,7 +284,7 @@ def _process(
         clock=lambda: job.clock_ms,
         partitions_of=job.partitions_of,
         is_internal=worker.plan.repartition_topics.__contains__,
-        caught_up=job.caught_up,
+        caught_up=run.planned.caught_up,
     )
     task = Task(sub, run.planned.partition, environment, _state(run.entry))
     try:
