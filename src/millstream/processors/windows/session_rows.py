@@ -49,8 +49,8 @@ class Session:
 
 
 Update = tuple[int, Session, Any, Any]
-"""The row of the batch, the session, its new value and the old one, as a cell keeps it; None if the session is
-gone, or was not there."""
+"""The row of the batch, the session, its new value and the old one, as a cell keeps it; None if the session
+is gone, or was not there."""
 _Waiting = tuple[int, int, bytes, int, Session]
 """End, start and key, in which order sessions close; and a number that tells one from its successor."""
 
