@@ -11,7 +11,6 @@ from typing import Any, TypedDict, assert_type
 from uuid import UUID
 
 import polars as pl
-
 import pytest
 
 from millstream import (
@@ -288,7 +287,9 @@ def test_windowed_tables_have_windowed_keys() -> None:
     )
 
 
-@pytest.mark.parametrize("windows", [TimeWindows(10), SlidingWindows(10), SessionWindows(10), UnlimitedWindows()])
+@pytest.mark.parametrize(
+    "windows", [TimeWindows(10), SlidingWindows(10), SessionWindows(10), UnlimitedWindows()]
+)
 def test_windows_of_any_kind_have_one_type(windows: Windows) -> None:
     windowed = stream_of_orders().group_by_key().windowed_by(windows)
     assert_type(windowed, TimeWindowedKStream[str, Order] | SessionWindowedKStream[str, Order])
