@@ -90,13 +90,16 @@ class Suppressed:
 
 
 def _not_negative(what: str, duration: int | timedelta) -> int:
-    found = milliseconds(duration)
+    found = milliseconds(duration, f"{what} of Suppressed")
     if found < 0:
         raise TopologyError(f"{what} of Suppressed is {found} ms. Remedy: give 0 or more milliseconds")
     return found
 
 
 def _bound(what: str, number: int | None) -> int | None:
-    if number is not None and number < 0:
-        raise TopologyError(f"{what} of Suppressed is {number}. Remedy: give 0 or more, or None for no bound")
+    if number is not None and (type(number) is not int or number < 0):
+        raise TopologyError(
+            f"{what} of Suppressed is {number!r}. Remedy: give a whole number of 0 or more, or None for no "
+            "bound"
+        )
     return number
