@@ -280,6 +280,7 @@ def _regrouped(key: Any) -> KTable[Any, int]:
 
 
 FINAL = Suppressed.until_window_closes()
+NO_BOUND = "which is no whole number. Remedy: give 0 or more, or None for no bound"
 NO_EXTRACTOR = (
     "timestamp_extractor is 'x', which can't be called. Remedy: use one of millstream.timestamps, or a "
     "function of the record and the partition time"
@@ -366,14 +367,11 @@ STRATEGIES = "EmitStrategy.on_window_close() or EmitStrategy.on_window_update()"
         ),
         (
             lambda: Suppressed.until_window_closes(max_records=1.5),  # type: ignore[arg-type]
-            (
-                "max_records of Suppressed is 1.5. Remedy: give a whole number of 0 or more, or None for no "
-                "bound"
-            ),
+            f"max_records of Suppressed is 1.5, {NO_BOUND}",
         ),
         (
             lambda: Suppressed.until_time_limit(5, max_bytes="5"),  # type: ignore[arg-type]
-            "max_bytes of Suppressed is '5'. Remedy: give a whole number of 0 or more, or None for no bound",
+            f"max_bytes of Suppressed is '5', {NO_BOUND}",
         ),
         (lambda: _grouped().count(store=Store("s", retention=20)), RETAINED),
         (lambda: StreamsBuilder().table("in", store=Store("s", retention_ms=20)), RETAINED),
