@@ -147,13 +147,11 @@ class StreamsConfig:
             _check_at_least(name, getattr(self, name), -1)
         if not is_offset_reset(self.offset_reset):
             raise ConfigError(f"offset_reset is {self.offset_reset!r}. Remedy: {how_to_reset()}")
+        _check_callable("timestamp_extractor", self.timestamp_extractor, timestamps.HOW_TO_EXTRACT)
         for kind in handlers.ErrorKind:
             field = f"{kind.value}_handler"
             handler = getattr(self, field)
-            if not callable(handler):
-                raise ConfigError(
-                    f"{field} is {handler!r}, which can't be called. Remedy: use one of millstream.handlers"
-                )
+            _check_callable(field, handler, "use one of millstream.handlers")
             if handler is handlers.dead_letter and self.dead_letter_topic is None:
                 raise ConfigError(
                     f"{field} is handlers.dead_letter, but there is no dead_letter_topic. Remedy: set one"
@@ -266,6 +264,11 @@ def _function(module: ModuleType, name: str, value: Any, where: str) -> Any:
     if value not in choices:
         raise ConfigError(f"{where}: {name} is {value!r}. Remedy: use one of {', '.join(choices)}")
     return getattr(module, value)
+
+
+def _check_callable(name: str, given: object, remedy: str) -> None:
+    if not callable(given):
+        raise ConfigError(f"{name} is {given!r}, which can't be called. Remedy: {remedy}")
 
 
 def _check_at_least(name: str, value: object, least: int) -> None:

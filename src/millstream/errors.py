@@ -11,7 +11,7 @@ Catch :class:`MillstreamError` and you have caught them all::
     │   └── DeserializationError    bytes could not become a value
     ├── ProcessingError             a user's function raised
     ├── ProductionError             a result could not be written
-    ├── InvalidTimestampError       a record's time is negative
+    ├── InvalidTimestampError       a record's time is negative, or does not fit
     ├── LateRecordError             a record came when its windows had closed
     ├── StoreError                  a state store was misused or is damaged
     │   └── UnknownStoreError       no store of that name is connected here
@@ -87,7 +87,7 @@ class ProductionError(MillstreamError):
 
 
 class InvalidTimestampError(MillstreamError):
-    """A record's timestamp is negative."""
+    """A record's timestamp is negative, or does not fit."""
 
 
 class LateRecordError(MillstreamError):

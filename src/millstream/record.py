@@ -48,8 +48,8 @@ class _Timed(Generic[K_co, V_co]):
 
     def __init__(self, key: K_co, value: V_co, timestamp: int, headers: Headers = ()) -> None:
         # Written by hand: with slot setters a record costs half of what dataclass' own __init__ takes.
-        if timestamp < 0:
-            raise _negative_timestamp(timestamp)
+        if not 0 <= timestamp <= MAX_TIME:
+            raise _invalid_timestamp(timestamp)
         _set_key(self, key)
         _set_value(self, value)
         _set_timestamp(self, timestamp)
@@ -77,7 +77,12 @@ _set_key, _set_value, _set_timestamp, _set_headers = (
 )
 
 
-def _negative_timestamp(timestamp: int) -> InvalidTimestampError:
+def _invalid_timestamp(timestamp: int) -> InvalidTimestampError:
+    if timestamp > MAX_TIME:
+        return InvalidTimestampError(
+            f"A record's timestamp is {timestamp}, which does not fit: the largest is {MAX_TIME} (2**63 - "
+            "1). Likely cause: a unit other than milliseconds since 1970. Remedy: give milliseconds."
+        )
     return InvalidTimestampError(
         f"A record's timestamp is {timestamp}, but timestamps are milliseconds since 1970, never negative. "
         "Likely cause: a timestamp extractor that returned -1 for 'unknown', or seconds mixed up with a "

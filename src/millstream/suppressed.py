@@ -90,6 +90,8 @@ class Suppressed:
 
 
 def _bound(what: str, number: int | None) -> int | None:
-    if number is not None and number < 0:
-        raise TopologyError(f"{what} of Suppressed is {number}. Remedy: give 0 or more, or None for no bound")
+    is_whole = number is None or type(number) is int
+    if number is not None and (not is_whole or number < 0):
+        given = f"{number}" if is_whole else f"{number!r}, which is no whole number"
+        raise TopologyError(f"{what} of Suppressed is {given}. Remedy: give 0 or more, or None for no bound")
     return number

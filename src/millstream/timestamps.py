@@ -11,11 +11,14 @@ it once more when an epoch is planned, and again when an epoch is run again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from millstream.errors import InvalidTimestampError
 
 TimestampExtractor = Callable[[Any, int], int]
+
+HOW_TO_EXTRACT: Final = "use one of millstream.timestamps, or a function of the record and the partition time"
+"""The remedy for what is no extractor."""
 
 
 def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:

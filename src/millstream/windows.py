@@ -155,8 +155,12 @@ class JoinWindows:
         self, before: int | timedelta, after: int | timedelta | None = None, grace: int | timedelta = 0
     ) -> None:
         set_field = object.__setattr__
-        set_field(self, "before_ms", milliseconds(before))
-        set_field(self, "after_ms", self.before_ms if after is None else milliseconds(after))
+        set_field(self, "before_ms", milliseconds(before, "before of join windows"))
+        set_field(
+            self,
+            "after_ms",
+            self.before_ms if after is None else milliseconds(after, "after of join windows"),
+        )
         set_field(self, "grace_ms", not_negative("the grace of windows", grace))
         if self.size_ms < 0:
             raise TopologyError(
@@ -188,6 +192,14 @@ class EmitStrategy:
     after_idle_ms: int | None = None
     """After so long without a record the wall clock moves stream time on; None: only records do."""
 
+    def __post_init__(self) -> None:
+        if self.after_idle_ms is not None and not self.on_close:
+            raise TopologyError(
+                f"an EmitStrategy with after_idle_ms={self.after_idle_ms} that does not emit on close: every "
+                "update goes on at once, so none waits for the clock. Remedy: "
+                "EmitStrategy.on_window_close(after_idle=...)"
+            )
+
     @classmethod
     def on_window_update(cls) -> EmitStrategy:
         """Whenever it changes (the default)."""
@@ -214,7 +226,7 @@ ON_WINDOW_UPDATE: Final = EmitStrategy.on_window_update()
 
 
 def _positive(what: str, duration: int | timedelta) -> int:
-    found = milliseconds(duration)
+    found = milliseconds(duration, what)
     if found <= 0:
         raise TopologyError(f"{what} is {found} ms. Remedy: give a positive number of milliseconds")
     return found

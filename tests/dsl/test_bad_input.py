@@ -5,12 +5,32 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from millstream import Processor, Record, StreamsBuilder, Topology, serdes, stores
+from millstream import (
+    EmitStrategy,
+    JoinWindows,
+    KTable,
+    Processor,
+    Record,
+    SessionWindows,
+    SlidingWindows,
+    Store,
+    StreamsBuilder,
+    StreamsConfig,
+    Suppressed,
+    TimeWindows,
+    Topology,
+    UnlimitedWindows,
+    serdes,
+    stores,
+)
+from millstream.dsl.grouped import KGroupedStream
 from millstream.errors import (
+    ConfigError,
     DriverClosedError,
     InvalidTimestampError,
     MillstreamError,
@@ -201,3 +221,216 @@ def test_a_topic_extractor_that_names_no_topic_is_told_so() -> None:
 def test_an_instance_is_no_supplier() -> None:
     with pytest.raises(TopologyError, match="pass the class, or a function that makes a new instance"):
         Topology().add_source("in", "a").add_processor("p", Echo(), "in")  # type: ignore[arg-type]
+
+
+NO_DURATION = "which is no duration. Remedy: give whole milliseconds (an int) or a datetime.timedelta"
+NOT_WHOLE = "which is no whole number of milliseconds. Remedy: round it to"
+TOO_LONG = "which does not fit. Remedy: give at most 9223372036854775807 ms (2**63 - 1)"
+
+
+@pytest.mark.parametrize(
+    ("give", "message"),
+    [
+        (lambda: TimeWindows(1.5), f"the size of time windows is 1.5, {NO_DURATION}"),  # type: ignore[arg-type]
+        (lambda: TimeWindows("x"), f"the size of time windows is 'x', {NO_DURATION}"),  # type: ignore[arg-type]
+        (lambda: TimeWindows(True), f"the size of time windows is True, {NO_DURATION}"),
+        (lambda: TimeWindows(9, 2.5), f"the advance of windows is 2.5, {NO_DURATION}"),  # type: ignore[arg-type]
+        (lambda: TimeWindows(9, grace=None), f"the grace of windows is None, {NO_DURATION}"),  # type: ignore[arg-type]
+        (
+            lambda: TimeWindows(timedelta(microseconds=1500)),
+            f"the size of time windows is {timedelta(microseconds=1500)!r}, {NOT_WHOLE} 1 ms or 2 ms",
+        ),
+        (lambda: TimeWindows(2**63), f"the size of time windows is {2**63} ms, {TOO_LONG}"),
+        (lambda: TimeWindows(9, grace=2**70), f"the grace of windows is {2**70} ms, {TOO_LONG}"),
+        (lambda: SessionWindows(2**70), f"the gap of session windows is {2**70} ms, {TOO_LONG}"),
+        (lambda: SlidingWindows(2**70), f"the time difference of sliding windows is {2**70} ms, {TOO_LONG}"),
+        (lambda: UnlimitedWindows(2**70), f"the start of an unlimited window is {2**70} ms, {TOO_LONG}"),
+        (lambda: JoinWindows(0.5), f"before of join windows is 0.5, {NO_DURATION}"),  # type: ignore[arg-type]
+        (lambda: JoinWindows(-(2**70)), f"before of join windows is {-(2**70)} ms, {TOO_LONG}"),
+        (
+            lambda: EmitStrategy.on_window_close(after_idle=0.5),  # type: ignore[arg-type]
+            f"after_idle is 0.5, {NO_DURATION}",
+        ),
+        (lambda: Suppressed.until_time_limit("5"), f"limit of Suppressed is '5', {NO_DURATION}"),  # type: ignore[arg-type]
+        (lambda: Suppressed.until_time_limit(2**70), f"limit of Suppressed is {2**70} ms, {TOO_LONG}"),
+        (lambda: Store("s", retention=20.5), f"retention of the store 's' is 20.5, {NO_DURATION}"),  # type: ignore[arg-type]
+        (lambda: Store("s", retention_ms=2**63), f"retention_ms of the store 's' is {2**63} ms, {TOO_LONG}"),
+        (lambda: Store("s", versioned="1h"), f"versioned of the store 's' is '1h', {NO_DURATION}"),  # type: ignore[arg-type]
+        (
+            lambda: stores.session("s", retention_ms=None),  # type: ignore[arg-type]
+            f"retention_ms of the store 's' is None, {NO_DURATION}",
+        ),
+    ],
+)
+def test_what_is_no_duration_is_refused_with_the_name_of_the_argument(
+    give: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(TopologyError) as caught:
+        give()
+    assert str(caught.value) == message
+
+
+def _grouped() -> KGroupedStream[str, str]:
+    return StreamsBuilder().stream("in", **STRINGS).group_by_key()
+
+
+def _regrouped(key: Any) -> KTable[Any, int]:
+    counts = _grouped().windowed_by(TimeWindows(10)).count()
+    return counts.group_by(lambda k, v: (k, v), key=key, name="by-key").count(name="counts")
+
+
+FINAL = Suppressed.until_window_closes()
+NO_BOUND = "which is no whole number. Remedy: give 0 or more, or None for no bound"
+NO_EXTRACTOR = (
+    "timestamp_extractor is 'x', which can't be called. Remedy: use one of millstream.timestamps, or a "
+    "function of the record and the partition time"
+)
+RETAINED = (
+    "the store 's' has a retention of 20 ms, but it is kept by key: its rows stay until they are deleted. "
+    "Retention is for windows. Remedy: leave retention= out; Store(versioned=...) keeps the history of each "
+    "row for so long"
+)
+WINDOWS = "TimeWindows(...), SlidingWindows(...), SessionWindows(...) or UnlimitedWindows(...)"
+STRATEGIES = "EmitStrategy.on_window_close() or EmitStrategy.on_window_update()"
+
+
+@pytest.mark.parametrize(
+    ("give", "message"),
+    [
+        (
+            lambda: _grouped().windowed_by("x"),  # type: ignore[call-overload]
+            f"windowed_by() takes windows, but it got 'x'. Remedy: {WINDOWS}",
+        ),
+        (
+            lambda: _grouped().windowed_by(None),  # type: ignore[call-overload]
+            f"windowed_by() takes windows, but it got None. Remedy: {WINDOWS}",
+        ),
+        (
+            lambda: _grouped().cogroup(_keep).windowed_by(60),  # type: ignore[call-overload]
+            f"windowed_by() takes windows, but it got 60. Remedy: {WINDOWS}",
+        ),
+        (
+            lambda: _grouped().windowed_by(TimeWindows),  # type: ignore[call-overload]
+            (
+                "windowed_by() takes windows, but it got TimeWindows, which was not called. "
+                "Remedy: call it: TimeWindows(...)"
+            ),
+        ),
+        (
+            lambda: _grouped().windowed_by(TimeWindows(1)).emit_strategy("x"),  # type: ignore[arg-type]
+            f"emit_strategy() takes an EmitStrategy, but it got 'x'. Remedy: {STRATEGIES}",
+        ),
+        (
+            lambda: _grouped().windowed_by(SessionWindows(1)).emit_strategy(EmitStrategy.on_window_close),  # type: ignore[arg-type]
+            (
+                "emit_strategy() takes an EmitStrategy, but it got EmitStrategy.on_window_close, which was "
+                "not called. Remedy: call it: EmitStrategy.on_window_close()"
+            ),
+        ),
+        (
+            lambda: EmitStrategy(False, 5),
+            (
+                "an EmitStrategy with after_idle_ms=5 that does not emit on close: every update goes on at "
+                "once, so none waits for the clock. Remedy: EmitStrategy.on_window_close(after_idle=...)"
+            ),
+        ),
+        (
+            lambda: _grouped().count().suppress(Suppressed.until_window_closes),  # type: ignore[arg-type]
+            (
+                "suppress() takes a Suppressed, but it got Suppressed.until_window_closes, which was not "
+                "called. Remedy: call it: Suppressed.until_window_closes()"
+            ),
+        ),
+        (
+            lambda: _grouped().count().suppress(5),  # type: ignore[arg-type]
+            (
+                "suppress() takes a Suppressed, but it got 5. Remedy: Suppressed.until_window_closes() or "
+                "Suppressed.until_time_limit(...)"
+            ),
+        ),
+        (
+            lambda: _grouped().windowed_by(UnlimitedWindows()).count().suppress(FINAL),
+            (
+                "an unlimited window never closes, so suppress(Suppressed.until_window_closes()) would hold "
+                "its results back for ever. Remedy: Suppressed.until_time_limit(...), or windows that end"
+            ),
+        ),
+        (
+            lambda: _regrouped(serdes.string).suppress(FINAL),
+            (
+                "Suppressed.until_window_closes() needs a table with windows, but the group_by() in front of "
+                "it gives rows new keys that have none: by-key -> counts-source -> counts. Remedy: "
+                "suppress before group_by(); if its groups are Windowed, give it "
+                "key=serdes.time_windowed(...) or serdes.session_windowed(...); or use "
+                "Suppressed.until_time_limit(...)"
+            ),
+        ),
+        (
+            lambda: Suppressed.until_window_closes(max_records=1.5),  # type: ignore[arg-type]
+            f"max_records of Suppressed is 1.5, {NO_BOUND}",
+        ),
+        (
+            lambda: Suppressed.until_time_limit(5, max_bytes="5"),  # type: ignore[arg-type]
+            f"max_bytes of Suppressed is '5', {NO_BOUND}",
+        ),
+        (lambda: _grouped().count(store=Store("s", retention=20)), RETAINED),
+        (lambda: StreamsBuilder().table("in", store=Store("s", retention_ms=20)), RETAINED),
+        (lambda: StreamsBuilder().stream("in", timestamp_extractor="x"), NO_EXTRACTOR),  # type: ignore[arg-type]
+        (lambda: StreamsBuilder().table("in", timestamp_extractor="x"), NO_EXTRACTOR),  # type: ignore[arg-type]
+        (lambda: StreamsBuilder().global_table("in", timestamp_extractor="x"), NO_EXTRACTOR),  # type: ignore[arg-type]
+    ],
+)
+def test_what_an_operator_can_not_use_is_refused_at_its_call(
+    give: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(TopologyError) as caught:
+        give()
+    assert str(caught.value) == message
+
+
+def test_a_topology_refuses_an_extractor_that_is_none() -> None:
+    with pytest.raises(
+        TopologyError, match="source 's' has the timestamp_extractor 'x', which can't be called"
+    ):
+        Topology().add_source("s", "in", timestamp_extractor="x")
+    with pytest.raises(ConfigError, match="timestamp_extractor is 'x', which can't be called"):
+        StreamsConfig(timestamp_extractor="x")  # type: ignore[arg-type]
+
+
+def test_groups_that_are_windows_close_as_those_that_they_are_made_of() -> None:
+    table = _regrouped(serdes.time_windowed(serdes.string, 10)).suppress(FINAL)
+    assert table.node.name.startswith("KTABLE-SUPPRESS-")
+
+
+@pytest.mark.parametrize("answer", [2**63, -(2**80)])
+def test_an_extracted_timestamp_that_does_not_fit_names_the_record(answer: int) -> None:
+    with pytest.raises(InvalidTimestampError) as caught:
+        _pipe(lambda builder: builder.stream("in", **STRINGS, timestamp_extractor=lambda r, t: answer))
+    assert str(caught.value) == (
+        f"topic 'in', partition 0, offset 0: the timestamp extractor answered {answer}, which does not fit: "
+        "the largest timestamp is 9223372036854775807 (2**63 - 1). Likely cause: a unit other than "
+        "milliseconds since 1970. Remedy: return milliseconds"
+    )
+
+
+class FarFuture(Echo):
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record.with_timestamp(2**63))
+
+
+def test_a_record_can_not_get_a_timestamp_that_does_not_fit() -> None:
+    with pytest.raises(ProcessingError) as caught:
+        _pipe(lambda builder: builder.stream("in", **STRINGS).process(FarFuture))
+    assert isinstance(caught.value.__cause__, InvalidTimestampError)
+    assert f"A record's timestamp is {2**63}, which does not fit" in str(caught.value)
+    assert "topic 'in', partition 0, offset 0" in str(caught.value)
+
+
+@pytest.mark.parametrize("timestamp", [2**63, 1.5, "5", True])
+def test_the_driver_takes_no_timestamp_that_a_topic_could_not_have(timestamp: Any) -> None:
+    with pytest.raises(InvalidTimestampError) as caught:
+        _pipe(lambda builder: builder.stream("in", **STRINGS), timestamp=timestamp)
+    assert str(caught.value) == (
+        f"topic 'in', partition 0, offset 0: the timestamp is {timestamp!r}. Remedy: give milliseconds since "
+        "1970 as an int of at most 9223372036854775807 (2**63 - 1)"
+    )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from millstream.dsl.given import check_extractor
 from millstream.dsl.graph import Graph, GraphNode, Handles, StreamSourceNode
 from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.kstream import KStream
@@ -73,6 +74,7 @@ class StreamsBuilder:
         >>> StreamsBuilder().stream(re.compile("orders-.*")).node.name
         'KSTREAM-SOURCE-0000000000'
         """
+        check_extractor(timestamp_extractor)
         pattern = topics if isinstance(topics, re.Pattern) else None
         names: tuple[str, ...] = ()
         if isinstance(topics, str):
@@ -112,6 +114,7 @@ class StreamsBuilder:
         >>> StreamsBuilder().table("users", store="users").queryable_store_name
         'users'
         """
+        check_extractor(timestamp_extractor)
         own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
         source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
         table = self._graph.name_or_new(name, "KTABLE-SOURCE-")
@@ -151,6 +154,7 @@ class StreamsBuilder:
         >>> StreamsBuilder().global_table("rates", store="rates").queryable_store_name
         'rates'
         """
+        check_extractor(timestamp_extractor)
         own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
         if own.is_versioned:
             raise TopologyError(
@@ -205,6 +209,7 @@ class StreamsBuilder:
         >>> builder.add_global_store(stores.key_value("rates"), "rates", Processor) is builder
         True
         """
+        check_extractor(timestamp_extractor)
         source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
         processor = self._graph.name_or_new(name, "KTABLE-SOURCE-")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_keys
 from millstream.dsl.functions import Initializer
+from millstream.dsl.given import check_windows
 from millstream.dsl.graph import Graph
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -67,6 +68,7 @@ class CogroupedKStream(Generic[K, VA]):
         >>> windowed.aggregate(lambda: 0, store="per-minute").queryable_store_name
         'per-minute'
         """
+        check_windows(windows)
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self, windows)
         return TimeWindowedCogroupedKStream(self, windows)

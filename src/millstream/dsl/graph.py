@@ -40,6 +40,8 @@ class GraphNode:
     """It joins several streams into one."""
     windows: Windows | None = None
     """It cuts its records by time."""
+    leaves_windows: bool = False
+    """It groups anew, and its groups are no windows."""
     takes_null_keys: bool = False
     """It has a use for records without a key: no repartition above it leaves them out."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.aggregating import AGGREGATE, AggregatingFreely, OperatorPlan, aggregation_table
 from millstream.dsl.cogrouped import CogroupedKStream
+from millstream.dsl.given import check_windows
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, as_store
@@ -60,6 +61,7 @@ class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
         >>> clicks.windowed_by(TimeWindows(timedelta(minutes=1))).count(store="per-minute").node.name
         'KSTREAM-AGGREGATE-0000000001'
         """
+        check_windows(windows)
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self, windows)
         return TimeWindowedKStream(self, windows)

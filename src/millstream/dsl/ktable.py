@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from millstream.dsl.given import check_suppressed
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.joins import INNER, LEFT, OUTER
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -32,6 +33,7 @@ from millstream.processors.table_values import (
     TableValues,
 )
 from millstream.serdes import Serde
+from millstream.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde
 from millstream.state.specs import time_ordered_buffer
 from millstream.suppressed import Suppressed
 from millstream.topology.operator_spec import PLAIN, PROCESSOR, OperatorSpec
@@ -234,7 +236,9 @@ class KTable(Generic[K, V]):
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             topology.add_operator(select, partial(TableGroupBy, mapper), parents, _NEW_KEY)
 
-        node = self.graph.add(GraphNode(select, write), self.node)
+        # Windows go through a new group only if it has one, which its serde says.
+        leaves_windows = not isinstance(key, TimeWindowedSerde | SessionWindowedSerde)
+        node = self.graph.add(GraphNode(select, write, leaves_windows=leaves_windows), self.node)
         self.state.demand_old_values()
         return self.graph.handles.grouped_table(self.graph, node, key, value, name)
 
@@ -311,6 +315,7 @@ class KTable(Generic[K, V]):
         >>> clicks.suppress(Suppressed.until_time_limit(10_000)).node.name
         'KTABLE-SUPPRESS-0000000003'
         """
+        check_suppressed(suppressed)
         if self.state.is_versioned:
             raise TopologyError(
                 f"suppress() of the versioned table at {self.node.name!r}: its updates may be older than "

@@ -63,6 +63,12 @@ class Materialized:
                 f"the store {self.name!r} is to be versioned, but it is a {self.kind.value} store: its "
                 "windows have a time of their own. Remedy: leave versioned= out"
             )
+        if self.store.retention_ms is not None and self.kind is StoreKind.TIMESTAMPED_KEY_VALUE:
+            raise TopologyError(
+                f"the store {self.name!r} has a retention of {self.store.retention_ms} ms, but it is kept "
+                "by key: its rows stay until they are deleted. Retention is for windows. Remedy: leave "
+                "retention= out; Store(versioned=...) keeps the history of each row for so long"
+            )
 
     @property
     def is_versioned(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.dsl.aggregating import AGGREGATE, OperatorPlan
 from millstream.dsl.functions import Initializer
+from millstream.dsl.given import check_strategy
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import StoreLike, as_store
 from millstream.dsl.windowed import WindowedAggregating
@@ -51,6 +52,7 @@ class SessionWindowedKStream(WindowedAggregating[K, V], Generic[K, V]):
         >>> visits.emit_strategy(EmitStrategy.on_window_close()).count(store="visits").queryable_store_name
         'visits'
         """
+        check_strategy(strategy)
         return replace(self, emit=strategy)
 
     def aggregate(

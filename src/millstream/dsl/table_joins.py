@@ -210,7 +210,7 @@ def _stream_prefix(kind: JoinKind) -> str:
 def _grace_ms(table: KTable[Any, Any], kind: JoinKind, grace: int | timedelta | None) -> int | None:
     if grace is None:
         return None
-    grace_ms, history_ms = milliseconds(grace), table.state.history_ms
+    grace_ms, history_ms = milliseconds(grace, f"the grace of {kind.method}()"), table.state.history_ms
     if grace_ms < 0:
         raise TopologyError(f"{kind.method}() with a grace of {grace_ms} ms. Remedy: 0 or more milliseconds")
     if history_ms is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.dsl.graph import GraphNode
 from millstream.errors import TopologyError
-from millstream.windows import SessionWindows
+from millstream.windows import SessionWindows, UnlimitedWindows
 
 __all__ = ["window_grace_ms"]
 
@@ -21,6 +21,11 @@ def window_grace_ms(node: GraphNode) -> int:
 
 
 def _longest(node: GraphNode, behind: str) -> int:
+    if isinstance(node.windows, UnlimitedWindows):
+        raise TopologyError(
+            "an unlimited window never closes, so suppress(Suppressed.until_window_closes()) would hold its "
+            "results back for ever. Remedy: Suppressed.until_time_limit(...), or windows that end"
+        )
     if node.windows is not None:
         gap = node.windows.gap_ms if isinstance(node.windows, SessionWindows) else 0
         return node.windows.grace_ms + gap
@@ -29,6 +34,13 @@ def _longest(node: GraphNode, behind: str) -> int:
             "Suppressed.until_window_closes() needs a table with windows, but no operator in front of it "
             f"makes any: {behind}. Remedy: aggregate behind windowed_by(...), or use "
             "Suppressed.until_time_limit(...)"
+        )
+    if node.leaves_windows:
+        raise TopologyError(
+            "Suppressed.until_window_closes() needs a table with windows, but the group_by() in front of it "
+            f"gives rows new keys that have none: {node.name} -> {behind}. Remedy: suppress before "
+            "group_by(); if its groups are Windowed, give it key=serdes.time_windowed(...) or "
+            "serdes.session_windowed(...); or use Suppressed.until_time_limit(...)"
         )
     path = f"{node.name} -> {behind}" if behind else node.name
     return max(_longest(parent, path) for parent in node.parents)

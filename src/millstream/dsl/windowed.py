@@ -14,6 +14,7 @@ from millstream.dsl.aggregating import (
     OperatorPlan,
     aggregation_table,
 )
+from millstream.dsl.given import check_strategy
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import as_store
 from millstream.dsl.window_operators import aggregation_by
@@ -116,6 +117,7 @@ class TimeWindowedKStream(WindowedAggregating[K, V], AggregatingFreely[K, V, Win
         >>> final.queryable_store_name
         'per-minute'
         """
+        check_strategy(strategy)
         if isinstance(self.windows, UnlimitedWindows) and strategy.on_close:
             raise TopologyError(
                 "an unlimited window never closes, so it can't be emitted on close. Remedy: "

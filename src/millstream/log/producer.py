@@ -17,7 +17,7 @@ from millstream.errors import InvalidTimestampError
 from millstream.log.api import Log, TopicPartition
 from millstream.log.blocks import record_batch
 from millstream.log.partitioner import partitions_for_keys
-from millstream.record import Headers
+from millstream.record import MAX_TIME, Headers
 from millstream.types import Partition
 
 _MAX_RECORDS: Final = 100_000
@@ -76,6 +76,12 @@ class Producer:
                 "Nothing of it was taken. Likely cause: a library that says so for a record without a time. "
                 "Remedy: leave the timestamp out, and the record is from now; or give its time in "
                 "milliseconds since 1970."
+            )
+        if timestamp is not None and timestamp > MAX_TIME:
+            raise InvalidTimestampError(
+                f"A record for topic {self._topic!r} has the timestamp {timestamp}, which does not fit: the "
+                f"largest is {MAX_TIME} (2**63 - 1). Nothing of it was taken. Likely cause: a unit other "
+                "than milliseconds since 1970. Remedy: give milliseconds."
             )
         self._keys.append(key)
         self._values.append(value)

@@ -82,14 +82,16 @@ class Store:
     versioned: int | timedelta | None = None
 
     def __post_init__(self) -> None:
-        if self.versioned is not None and milliseconds(self.versioned) < 0:
+        history_ms = _optional(self.versioned, f"versioned of the store {self.name!r}")
+        if history_ms is not None and history_ms < 0:
             raise TopologyError(
-                f"the store {self.name!r} keeps a history of {milliseconds(self.versioned)} ms. Remedy: "
+                f"the store {self.name!r} keeps a history of {history_ms} ms. Remedy: "
                 "Store(versioned=...) of 0 or more milliseconds, or none for a store without history"
             )
-        if self.retention is None:
+        _optional(self.retention_ms, f"retention_ms of the store {self.name!r}")
+        given = _optional(self.retention, f"retention of the store {self.name!r}")
+        if given is None:
             return
-        given = milliseconds(self.retention)
         if self.retention_ms not in {None, given}:
             raise TopologyError(
                 f"the store {self.name!r} has a retention of {given} ms and a retention_ms of "
@@ -260,8 +262,8 @@ def versioned_key_value(
         value,
         logging=logging,
         backend=backend,
-        retention_ms=milliseconds(history_retention_ms),
-        segment_interval_ms=_optional(segment_interval_ms),
+        retention_ms=milliseconds(history_retention_ms, f"history_retention_ms of the store {name!r}"),
+        segment_interval_ms=_optional(segment_interval_ms, f"segment_interval_ms of the store {name!r}"),
     )
 
 
@@ -299,9 +301,9 @@ def window(
         value,
         logging=logging,
         backend=backend,
-        retention_ms=milliseconds(retention_ms),
-        window_size_ms=milliseconds(window_size_ms),
-        segment_interval_ms=_optional(segment_interval_ms),
+        retention_ms=milliseconds(retention_ms, f"retention_ms of the store {name!r}"),
+        window_size_ms=milliseconds(window_size_ms, f"window_size_ms of the store {name!r}"),
+        segment_interval_ms=_optional(segment_interval_ms, f"segment_interval_ms of the store {name!r}"),
         retain_duplicates=retain_duplicates,
         time_ordered=time_ordered,
     )
@@ -332,9 +334,9 @@ def timestamped_window(
         value,
         logging=logging,
         backend=backend,
-        retention_ms=milliseconds(retention_ms),
-        window_size_ms=milliseconds(window_size_ms),
-        segment_interval_ms=_optional(segment_interval_ms),
+        retention_ms=milliseconds(retention_ms, f"retention_ms of the store {name!r}"),
+        window_size_ms=milliseconds(window_size_ms, f"window_size_ms of the store {name!r}"),
+        segment_interval_ms=_optional(segment_interval_ms, f"segment_interval_ms of the store {name!r}"),
         time_ordered=time_ordered,
     )
 
@@ -363,8 +365,8 @@ def session(
         value,
         logging=logging,
         backend=backend,
-        retention_ms=milliseconds(retention_ms),
-        segment_interval_ms=_optional(segment_interval_ms),
+        retention_ms=milliseconds(retention_ms, f"retention_ms of the store {name!r}"),
+        segment_interval_ms=_optional(segment_interval_ms, f"segment_interval_ms of the store {name!r}"),
         time_ordered=time_ordered,
     )
 
@@ -410,5 +412,5 @@ def time_ordered_buffer(
     )
 
 
-def _optional(duration: int | timedelta | None) -> int | None:
-    return None if duration is None else milliseconds(duration)
+def _optional(duration: int | timedelta | None, what: str) -> int | None:
+    return None if duration is None else milliseconds(duration, what)

@@ -85,7 +85,7 @@ class TransformerContext:
         self, interval_ms: int | timedelta, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Cancellable:
         """Call `callback(timestamp_ms)` at every interval of the given clock."""
-        return self._services.schedule(self._node, milliseconds(interval_ms), kind, callback)
+        return self._services.schedule(self._node, milliseconds(interval_ms, "interval_ms"), kind, callback)
 
     def current_stream_time_ms(self) -> int:
         """The largest timestamp that the task has taken in, -1 before the first record."""

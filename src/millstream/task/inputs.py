@@ -19,7 +19,7 @@ import polars as pl
 from millstream.errors import InvalidTimestampError, ProcessingError
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
-from millstream.record import Headers, RecordMetadata
+from millstream.record import MAX_TIME, Headers, RecordMetadata
 from millstream.task.records import DecodedPart, RawBatch
 
 
@@ -183,5 +183,11 @@ def _extracted(extractor: Callable[[Any, int], int], record: ConsumedRecord, par
     if type(timestamp) is not int:
         raise InvalidTimestampError(
             f"{place}: the timestamp extractor answered {timestamp!r}. Remedy: return milliseconds as an int"
+        )
+    if abs(timestamp) > MAX_TIME:
+        raise InvalidTimestampError(
+            f"{place}: the timestamp extractor answered {timestamp}, which does not fit: the largest "
+            f"timestamp is {MAX_TIME} (2**63 - 1). Likely cause: a unit other than milliseconds since 1970. "
+            "Remedy: return milliseconds"
         )
     return timestamp

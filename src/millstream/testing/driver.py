@@ -15,8 +15,8 @@ from typing import Any, Self, TypeVar
 from millstream.clock import milliseconds
 from millstream.config import StreamsConfig
 from millstream.engine.memory import MemoryApplication, MemoryRecord, RecordQueue
-from millstream.errors import DriverClosedError, MillstreamError, UnknownStoreError
-from millstream.record import Headers
+from millstream.errors import DriverClosedError, InvalidTimestampError, MillstreamError, UnknownStoreError
+from millstream.record import MAX_TIME, Headers
 from millstream.serdes import Serde
 from millstream.state.stores.key_value import TimestampedKeyValueStore
 from millstream.state.stores.session import SessionStore
@@ -45,6 +45,9 @@ class _OldestFirst(RecordQueue):
 
     def put(self, topic: str, rows: Iterable[MemoryRecord]) -> None:
         self._waiting.setdefault(topic, deque()).extend(rows)
+
+    def next_offset(self, topic: str) -> int:
+        return self._offsets.get(topic, 0) + len(self._waiting.get(topic, ()))
 
     def take(self) -> Sequence[RawBatch]:
         waiting = self._waiting
@@ -176,7 +179,7 @@ class TopologyTestDriver:
         1500
         """
         self._check_open()
-        step_ms = milliseconds(by_ms)
+        step_ms = milliseconds(by_ms, "by_ms", MillstreamError)
         if step_ms < 0:
             raise MillstreamError(f"the wall clock can't go back by {-step_ms} ms")
         self._now += step_ms
@@ -312,6 +315,12 @@ class TopologyTestDriver:
             raise MillstreamError(
                 f"no source of the topology reads topic {topic!r}. "
                 f"Sources read: {', '.join(known) or 'nothing'}"
+            )
+        if type(timestamp) is not int or abs(timestamp) > MAX_TIME:
+            raise InvalidTimestampError(
+                f"topic {topic!r}, partition 0, offset {self._queue.next_offset(topic)}: the timestamp is "
+                f"{timestamp!r}. Remedy: give milliseconds since 1970 as an int of at most {MAX_TIME} "
+                "(2**63 - 1)"
             )
         self._queue.put(topic, (MemoryRecord(key, value, timestamp, headers),))
         self._complete()

@@ -18,6 +18,7 @@ from millstream.processors.api import FixedKeyProcessor, Processor
 from millstream.processors.operator import Operator
 from millstream.processors.user import UserFixedKeyProcessor, UserProcessor
 from millstream.state.specs import StoreBuilder
+from millstream.timestamps import HOW_TO_EXTRACT
 from millstream.topology.blame import call_site
 from millstream.topology.describe import describe
 from millstream.topology.graph import TopologyGraph
@@ -296,6 +297,11 @@ class Topology:
             )
         if offset_reset is not None and not is_offset_reset(offset_reset):
             self._clash(f"source {name!r} has offset_reset={offset_reset!r}", [], how_to_reset())
+        if timestamp_extractor is not None and not callable(timestamp_extractor):
+            what = (
+                f"source {name!r} has the timestamp_extractor {timestamp_extractor!r}, which can't be called"
+            )
+            self._clash(what, [], HOW_TO_EXTRACT)
         if len(set(names)) < len(names):
             self._clash(f"source {name!r} names a topic twice", [], "name it once")
         pattern = patterns[0] if patterns else None
