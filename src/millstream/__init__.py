@@ -62,6 +62,7 @@ from millstream.windows import (
     SlidingWindows,
     TimeWindows,
     UnlimitedWindows,
+    Windows,
 )
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ __all__ = [
     "Window",
     "WindowStore",
     "Windowed",
+    "Windows",
     "errors",
     "handlers",
     "key",

@@ -44,6 +44,18 @@ def milliseconds(
     return found
 
 
+def not_negative(what: str, duration: int | timedelta) -> int:
+    """A duration of a program in milliseconds, or the refusal of one below 0.
+
+    >>> not_negative("the grace of windows", timedelta(seconds=2))
+    2000
+    """
+    found = milliseconds(duration, what)
+    if found < 0:
+        raise TopologyError(f"{what} is {found} ms. Remedy: give 0 or more milliseconds")
+    return found
+
+
 def now_ms() -> int:
     """The machine's clock. For coordinators and logs: tasks read the clock of their epoch."""
     return time.time_ns() // 1_000_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias
 
-from millstream.clock import milliseconds
+from millstream.clock import not_negative
 from millstream.errors import TopologyError
 
 __all__ = ["Suppressed", "WhenFull"]
@@ -57,7 +57,7 @@ class Suppressed:
         >>> Suppressed.until_window_closes(max_records=1_000).when_full
         'shut-down'
         """
-        idle_ms = None if after_idle is None else _not_negative("after_idle", after_idle)
+        idle_ms = None if after_idle is None else not_negative("after_idle of Suppressed", after_idle)
         records, size = _bound("max_records", max_records), _bound("max_bytes", max_bytes)
         return cls(None, records, size, "shut-down", idle_ms)
 
@@ -80,20 +80,13 @@ class Suppressed:
         >>> Suppressed.until_time_limit(timedelta(seconds=5), max_records=10).limit_ms
         5000
         """
-        limit_ms = _not_negative("limit", limit)
+        limit_ms = not_negative("limit of Suppressed", limit)
         if when_full not in ("emit-early", "shut-down"):
             raise TopologyError(
                 f"Suppressed.until_time_limit can't do {when_full!r} when it is full. Remedy: 'emit-early' "
                 "to send the oldest updates on, or 'shut-down' to end the application"
             )
         return cls(limit_ms, _bound("max_records", max_records), _bound("max_bytes", max_bytes), when_full)
-
-
-def _not_negative(what: str, duration: int | timedelta) -> int:
-    found = milliseconds(duration, f"{what} of Suppressed")
-    if found < 0:
-        raise TopologyError(f"{what} of Suppressed is {found} ms. Remedy: give 0 or more milliseconds")
-    return found
 
 
 def _bound(what: str, number: int | None) -> int | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
 
-from millstream.clock import milliseconds
+from millstream.clock import milliseconds, not_negative
 from millstream.errors import TopologyError
 from millstream.record import MAX_TIME, Window
 
@@ -50,7 +50,7 @@ class TimeWindows:
             "advance_ms",
             self.size_ms if advance is None else _positive("the advance of windows", advance),
         )
-        set_field(self, "grace_ms", _not_negative("the grace of windows", grace))
+        set_field(self, "grace_ms", not_negative("the grace of windows", grace))
         if self.advance_ms > self.size_ms:
             raise TopologyError(
                 f"windows of {self.size_ms} ms advance by {self.advance_ms} ms: the records between them "
@@ -82,7 +82,7 @@ class SlidingWindows:
         object.__setattr__(
             self, "difference_ms", _positive("the time difference of sliding windows", difference)
         )
-        object.__setattr__(self, "grace_ms", _not_negative("the grace of windows", grace))
+        object.__setattr__(self, "grace_ms", not_negative("the grace of windows", grace))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -101,8 +101,8 @@ class SessionWindows:
     grace_ms: int
 
     def __init__(self, gap: int | timedelta, grace: int | timedelta = 0) -> None:
-        object.__setattr__(self, "gap_ms", _not_negative("the gap of session windows", gap))
-        object.__setattr__(self, "grace_ms", _not_negative("the grace of windows", grace))
+        object.__setattr__(self, "gap_ms", not_negative("the gap of session windows", gap))
+        object.__setattr__(self, "grace_ms", not_negative("the grace of windows", grace))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -119,7 +119,7 @@ class UnlimitedWindows:
     start_ms: int
 
     def __init__(self, start: int | timedelta = 0) -> None:
-        object.__setattr__(self, "start_ms", _not_negative("the start of an unlimited window", start))
+        object.__setattr__(self, "start_ms", not_negative("the start of an unlimited window", start))
 
     @property
     def grace_ms(self) -> int:
@@ -161,7 +161,7 @@ class JoinWindows:
             "after_ms",
             self.before_ms if after is None else milliseconds(after, "after of join windows"),
         )
-        set_field(self, "grace_ms", _not_negative("the grace of windows", grace))
+        set_field(self, "grace_ms", not_negative("the grace of windows", grace))
         if self.size_ms < 0:
             raise TopologyError(
                 f"join windows from {self.before_ms} ms before a record to {self.after_ms} ms after it: no "
@@ -175,6 +175,7 @@ class JoinWindows:
 
 
 Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWindows
+"""What `windowed_by` takes: windows of any kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ class EmitStrategy:
         >>> EmitStrategy.on_window_close(after_idle=timedelta(minutes=1)).after_idle_ms
         60000
         """
-        return cls(True, None if after_idle is None else _not_negative("after_idle", after_idle))
+        return cls(True, None if after_idle is None else not_negative("after_idle", after_idle))
 
 
 ON_WINDOW_UPDATE: Final = EmitStrategy.on_window_update()
@@ -228,11 +229,4 @@ def _positive(what: str, duration: int | timedelta) -> int:
     found = milliseconds(duration, what)
     if found <= 0:
         raise TopologyError(f"{what} is {found} ms. Remedy: give a positive number of milliseconds")
-    return found
-
-
-def _not_negative(what: str, duration: int | timedelta) -> int:
-    found = milliseconds(duration, what)
-    if found < 0:
-        raise TopologyError(f"{what} is {found} ms. Remedy: give 0 or more milliseconds")
     return found

@@ -18,6 +18,7 @@ from millstream import (
     EmitStrategy,
     Processor,
     Record,
+    SessionWindows,
     SlidingWindows,
     StreamsBuilder,
     TimeWindows,
@@ -35,10 +36,15 @@ from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.query.replica import StoreReplica, WindowReplica
 from millstream.record import MAX_TIME
 from millstream.state.backends import memory
-from millstream.topology.stored_types import StoredTypes
+from millstream.topology.plan import Plan
+from millstream.topology.stored_types import StoredTypes, stored_types
 from millstream.types import Partition
 
 PLACE = TopicPartition("in", Partition(0))
+ON_CLOSE, ON_UPDATE = EmitStrategy.on_window_close(), EmitStrategy.on_window_update()
+TUMBLING = "time windows of 10 ms that advance by 10 ms"
+HOPPING = "time windows of 10 ms that advance by 5 ms"
+GRACE = ", emitted on close with a grace of "
 
 
 @dataclass(frozen=True)
@@ -90,8 +96,8 @@ def program(aggregation: Callable[[Any], Any], *, key: Any = serdes.string) -> T
     return builder.build()
 
 
-def windowed(windows: Any) -> Topology:
-    return program(lambda grouped: grouped.windowed_by(windows).count(store="c"))
+def windowed(windows: Any, emit: EmitStrategy = ON_UPDATE) -> Topology:
+    return program(lambda grouped: grouped.windowed_by(windows).emit_strategy(emit).count(store="c"))
 
 
 def moved(key: Any, value: Any = serdes.string, *, stateful: bool = True) -> Topology:
@@ -259,24 +265,111 @@ def test_windows_keep_their_size(app: App, old: Any, new: Any, was: int, now: in
     )
 
 
-def test_windows_may_take_records_for_longer_and_advance_by_less(app: App) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "was", "now"),
+    [
+        (TimeWindows(10), SlidingWindows(10), TUMBLING, "sliding windows of 10 ms"),
+        (SlidingWindows(10), TimeWindows(10), "sliding windows of 10 ms", TUMBLING),
+        (TimeWindows(10, advance=5), TimeWindows(10), HOPPING, TUMBLING),
+        (TimeWindows(10), TimeWindows(10, advance=5), TUMBLING, HOPPING),
+        (
+            UnlimitedWindows(),
+            UnlimitedWindows(start=5),
+            "an unlimited window from 0 ms on",
+            "an unlimited window from 5 ms on",
+        ),
+    ],
+)
+def test_windows_of_the_same_size_stay_the_windows_they_are(
+    app: App, old: Any, new: Any, was: str, now: str
+) -> None:
+    app.run(windowed(old))
+    app.run(windowed(old))
+    message = app.refusal(windowed(new))
+    assert message == (
+        "Application 'app' has state of other windows than this program has. Since epoch 4 these have "
+        f"changed:\n  store 'c': its windows were {was}, and are {now} now\n"
+        "Nothing was touched: rows of the old windows would be taken for rows of the new ones, and windows "
+        "that are open now would never be complete. Likely cause: other windows, or another grace of windows "
+        "that are emitted on close, for a store of the same name. Remedy: go back to the old windows; or "
+        "leave the old store in the program and give the new one another name (store=...); or reset the "
+        "application: start it under another app_id, without state."
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "was", "now"),
+    [
+        (TimeWindows(10, grace=50), TimeWindows(10), f"{TUMBLING}{GRACE}50 ms", f"{TUMBLING}{GRACE}0 ms"),
+        (TimeWindows(10), TimeWindows(10, grace=50), f"{TUMBLING}{GRACE}0 ms", f"{TUMBLING}{GRACE}50 ms"),
+        (
+            SlidingWindows(2, grace=50),
+            SlidingWindows(2),
+            f"sliding windows of 2 ms{GRACE}50 ms",
+            f"sliding windows of 2 ms{GRACE}0 ms",
+        ),
+        (
+            SessionWindows(2, grace=50),
+            SessionWindows(2),
+            f"sessions with a gap of 2 ms{GRACE}50 ms",
+            f"sessions with a gap of 2 ms{GRACE}0 ms",
+        ),
+        (
+            SessionWindows(2),
+            SessionWindows(5),
+            f"sessions with a gap of 2 ms{GRACE}0 ms",
+            f"sessions with a gap of 5 ms{GRACE}0 ms",
+        ),
+    ],
+)
+def test_windows_that_are_emitted_on_close_keep_when_they_close(
+    app: App, old: Any, new: Any, was: str, now: str
+) -> None:
+    app.run(windowed(old, ON_CLOSE))
+    app.run(windowed(old, ON_CLOSE))
+    assert f"store 'c': its windows were {was}, and are {now} now" in app.refusal(windowed(new, ON_CLOSE))
+
+
+def test_windows_may_take_records_for_longer_or_not_so_long(app: App) -> None:
     app.run(windowed(TimeWindows(10)))
-    app.run(windowed(TimeWindows(10, advance=5, grace=100)))
+    app.run(windowed(TimeWindows(10, grace=100)))
     kept = app.windows(windowed(TimeWindows(10))).fetch_range(None, None, 0, 10)
     assert [(window.window, count) for window, count in kept] == [(Window(0, 10), 2)]
+    app.run(windowed(TimeWindows(10)))
+
+
+def test_sessions_that_are_emitted_on_update_may_get_another_gap(app: App) -> None:
+    app.run(windowed(SessionWindows(10)))
+    head = app.run(windowed(SessionWindows(3, grace=5)))
+    assert isinstance(head.types, StoredTypes)
+    assert head.types.stores["c"].windows == "sessions"
+
+
+def test_windows_of_earlier_releases_are_known_with_the_next_epoch(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_windows(plan: Plan) -> StoredTypes:
+        types = stored_types(plan)
+        known = {name: msgspec.structs.replace(store, windows=None) for name, store in types.stores.items()}
+        return msgspec.structs.replace(types, stores=known)
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(commit, "stored_types", without_windows)
+        head = app.run(windowed(TimeWindows(10)))
+    assert b'"windows"' not in head.encoded()
+    app.run(windowed(TimeWindows(10)))
+    assert f"its windows were {TUMBLING}, and are" in app.refusal(windowed(SlidingWindows(10)))
+
+
+def test_a_query_of_a_program_with_other_windows_is_refused_as_well(app: App) -> None:
+    app.run(windowed(TimeWindows(10)))
+    with pytest.raises(PlanChangedError, match=f"its windows were {TUMBLING}, and are"):
+        app.windows(windowed(SlidingWindows(10))).fetch_range(None, None, 0, 10)
 
 
 def test_windows_are_kept_otherwise_if_they_are_emitted_on_close(app: App) -> None:
     app.run(windowed(TimeWindows(10)))
-    message = app.refusal(
-        program(
-            lambda grouped: (
-                grouped.windowed_by(TimeWindows(10))
-                .emit_strategy(EmitStrategy.on_window_close())
-                .count(store="c")
-            )
-        )
-    )
+    message = app.refusal(windowed(TimeWindows(10), ON_CLOSE))
     assert "store 'c' was a timestamped window store and is a timestamped window ordered by time" in message
 
 

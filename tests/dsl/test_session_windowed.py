@@ -192,3 +192,19 @@ def test_large_batches_give_what_small_ones_give(
     monkeypatch.setattr(session_windows, "are_many", lambda _: False)
     assert run_epochs(topology, epochs) == expected
     assert len(expected[0]) > 100
+
+
+def test_a_table_behind_uncached_sessions_counts_a_session_once_that_was_updated_at_its_only_time() -> None:
+    builder = StreamsBuilder()
+    clicks = builder.stream("in", key=serdes.string, value=serdes.int64).group_by_key()
+    visits = clicks.windowed_by(SessionWindows(10, grace=100)).count(store=Store("visits", caching=False))
+    visits.group_by(lambda _, count: ("all", count), key=serdes.string, value=serdes.int64).reduce(
+        lambda total, count: total + count, lambda total, count: total - count, store="total"
+    )
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.input_topic("in", key=serdes.string, value=serdes.int64)
+        totals = []
+        for time in (5, 5, 5, 7):
+            source.pipe("a", 1, timestamp=time)
+            totals.append(driver.store("total").get("all"))
+    assert totals == [1, 2, 3, 4]

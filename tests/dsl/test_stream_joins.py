@@ -200,7 +200,7 @@ def test_a_negative_grace_is_refused() -> None:
 def test_a_join_without_join_windows_is_refused() -> None:
     left, right = two_streams(StreamsBuilder())
     with pytest.raises(TopologyError) as raised:
-        left.left_join(right, plus, 5)  # type: ignore[arg-type]
+        left.left_join(right, plus, 5)  # type: ignore[call-overload]
     assert str(raised.value) == (
         "left_join() of two streams with the windows 5. Remedy: say how far apart in time records may be, "
         "as in JoinWindows(timedelta(minutes=5))"

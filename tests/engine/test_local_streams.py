@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,7 @@ import pytest
 from millstream import Streams, StreamsBuilder, StreamsConfig, Topology, serdes
 from millstream.errors import ConfigError
 from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.state.backends.folder import whole_folder
 from millstream.types import Partition
 
 WORDS = TopicPartition("words", Partition(0))
@@ -56,6 +62,55 @@ def test_snapshots_are_taken_beside_its_epochs(tmp_path: Path) -> None:
         app.run(until="caught-up")
 
     assert [path.name for path in sorted(snapshots.rglob("manifests/*"))] != []
+
+
+@pytest.fixture
+def slow_copies(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Copying a store for a snapshot takes a while; tells when one has begun."""
+    begun = threading.Event()
+
+    @contextmanager
+    def slow(path: Path) -> Iterator[Path]:
+        begun.set()
+        time.sleep(0.2)
+        with whole_folder(path) as partial:
+            yield partial
+
+    monkeypatch.setattr("millstream.state.backends.base.whole_folder", slow)
+    return begun
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+def test_an_epoch_waits_while_a_snapshot_copies_the_stores_in_its_process(
+    tmp_path: Path, backend: str, slow_copies: threading.Event
+) -> None:
+    settings: dict[str, object] = {"snapshot_uri": str(tmp_path / "snapshots"), "snapshot_interval_epochs": 1}
+    append(tmp_path, "to", "the", "river", "to", "the", "sea")
+    with app_in(tmp_path, backend=backend, max_records_per_epoch=1, **settings) as app:
+        app.run(until="caught-up")
+        assert slow_copies.is_set()
+        assert dict(app.store("counts").all()) == {"to": 2, "the": 2, "river": 1, "sea": 1}
+
+    shutil.rmtree(tmp_path / "state")
+    with app_in(tmp_path, backend=backend, **settings) as app:
+        app.run(until="caught-up")
+        assert dict(app.store("counts").all()) == {"to": 2, "the": 2, "river": 1, "sea": 1}
+
+
+def test_an_application_is_opened_again_while_a_snapshot_of_its_last_life_copies_the_stores(
+    tmp_path: Path, slow_copies: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.engine.snapshots._PATIENCE_S", 0.001)  # it is left behind
+    settings: dict[str, object] = {"snapshot_uri": str(tmp_path / "snapshots"), "snapshot_interval_epochs": 1}
+    append(tmp_path, "to", "the")
+    with app_in(tmp_path, **settings) as app:
+        app.run(until="caught-up")
+        assert slow_copies.wait(60)
+
+    append(tmp_path, "the")
+    with app_in(tmp_path, **settings) as app:
+        app.run(until="caught-up")
+        assert dict(app.store("counts").all()) == {"to": 1, "the": 2}
 
 
 def test_nothing_of_spark_is_started(tmp_path: Path) -> None:

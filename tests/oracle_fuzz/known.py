@@ -92,7 +92,8 @@ def _with_caches_in_front_of_groups(steps: tuple[Step, ...]) -> list[Step]:
     """The first update of an uncached aggregation has no old value.
 
     In Kafka it has the initializer's value, which nobody ever got: a `group_by` of the table subtracts it, a
-    `filter` deletes it. With a cache both agree.
+    `filter` deletes it. And a session of one time that is updated has the old value that was sent: in Kafka
+    none. With a cache both agree.
     """
     cached: set[int] = set()
     wanted: set[int] = set()

@@ -55,17 +55,17 @@ class SessionOracle:
                 so_far = self.merger(key, so_far, self.sessions[row])
             if (start, end) != (time, time):
                 for row in found:
-                    old = self.sessions.pop(row)
                     due.pop(row, None)
-                    self._send(row, None, old)
+                    self._send(row, None, self.sessions.pop(row))
             new = self.aggregator(key, value, so_far)
-            self.store_time = max(self.store_time, end)
             merged = (key, start, end)
+            old = self.visible().get(merged)
+            self.store_time = max(self.store_time, end)
             self.sessions.pop(merged, None)
             due.pop(merged, None)
             if new is not None and end > self.store_time - self.retention:
                 self.sessions[merged] = new
-            self._send(merged, new, None)
+            self._send(merged, new, old)
         if self.on_close and close > self.emitted:
             self.emitted = close
             by_time = sorted(due, key=lambda row: (row[2], row[1], row[0].encode()))

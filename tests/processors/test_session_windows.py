@@ -145,7 +145,12 @@ def test_a_batch_gives_what_its_records_give_one_by_one() -> None:
 def test_a_record_at_the_very_time_of_a_session_updates_it_without_a_tombstone() -> None:
     counts = counting()
     counts.take(("k", "a", 7))
-    assert counts.take(("k", "b", 7)) == [(("k", 7, 7), 2, None, 7)]
+    assert counts.take(("k", "b", 7)) == [(("k", 7, 7), 2, 1, 7)]
+    assert counts.take(("k", "c", 7), ("k", "d", 8)) == [
+        (("k", 7, 7), 3, 2, 7),
+        (("k", 7, 7), None, 3, 7),
+        (("k", 7, 8), 4, None, 8),
+    ]
 
 
 def test_a_record_inside_a_session_gives_a_tombstone_and_a_value_for_the_same_window() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,8 +42,9 @@ FORGETFUL = {
     "punctuate_wall_clock_scheduled_by_a_record": "the schedule is kept in a list",
     "punctuate_wall_clock_until_cancelled_by_itself": "the times are kept in a list",
 }
-# An epoch on Spark costs more than one in the test driver: long inputs are played where a few epochs do.
-MOST_EPOCHS = 25
+# An epoch on Spark costs more than one in the test driver: long inputs are played where a few epochs do. The
+# soak plays longer ones.
+MOST_EPOCHS = 25 if os.environ.get("MILLSTREAM_SOAK") else 10
 LONG = {
     name
     for name, case in CASES.items()

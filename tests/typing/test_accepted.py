@@ -11,6 +11,7 @@ from typing import Any, TypedDict, assert_type
 from uuid import UUID
 
 import polars as pl
+import pytest
 
 from millstream import (
     CogroupedKStream,
@@ -32,6 +33,7 @@ from millstream import (
     TimeWindows,
     UnlimitedWindows,
     Windowed,
+    Windows,
     key,
     serdes,
     value,
@@ -283,6 +285,15 @@ def test_windowed_tables_have_windowed_keys() -> None:
         windowed.aggregate(lambda: "", lambda key, order, text: key + order["shop"] + text),
         KTable[Windowed[str], str],
     )
+
+
+@pytest.mark.parametrize(
+    "windows", [TimeWindows(10), SlidingWindows(10), SessionWindows(10), UnlimitedWindows()]
+)
+def test_windows_of_any_kind_have_one_type(windows: Windows) -> None:
+    windowed = stream_of_orders().group_by_key().windowed_by(windows)
+    assert_type(windowed, TimeWindowedKStream[str, Order] | SessionWindowedKStream[str, Order])
+    assert_type(windowed.count(), KTable[Windowed[str], int])
 
 
 def test_sessions_have_windowed_keys() -> None:

@@ -17,6 +17,7 @@ from msgspec import structs
 from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.application_topics import ApplicationTopics
+from millstream.commit.caught_up import tasks_behind
 from millstream.commit.checks import check_changelogs, check_runnable
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.lease import Lease, Owner, acquire
@@ -238,14 +239,21 @@ class CommitCoordinator:
         if self._topics.have_grown():
             self._topics.create(self.head)
         now_ms = self._clock()
-        tick = tick and not self._sources.is_loading(self.head)
+        is_loading = self._sources.is_loading(self.head)
+        tick = tick and not is_loading
         cut = self._sources.cut(self.head, now_ms)
         if not tick and not any(start < end for parts in cut.values() for start, end in parts.values()):
             return None
         homes = instances or {}
+        are_behind = tasks_behind(self.plan, self.counts, self._sources.left_behind)
         tasks = tuple(
             PlannedTask(
-                sub.task_id(number), sub.number, Partition(number), sub.level, homes.get(sub.task_id(number))
+                task_id=(task_id := sub.task_id(number)),
+                subtopology=sub.number,
+                partition=Partition(number),
+                level=sub.level,
+                expected_instance=homes.get(task_id),
+                caught_up=not is_loading and task_id not in are_behind,
             )
             for level in self.plan.levels
             for sub in level
@@ -263,7 +271,6 @@ class CommitCoordinator:
             inferred_types=self.head.inferred_types,
             partition_counts=dict(self.counts),
             default_partitions=self._settings.default_partitions,
-            caught_up=not self._sources.has_backlog,
             compacted=self._sources.compacted_where_stores_begin(cut, self.head),
             enforced=self._sources.enforced,
         )

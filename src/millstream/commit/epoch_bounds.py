@@ -23,7 +23,16 @@ from millstream.topology.grouping import UnionFind
 from millstream.topology.plan import Plan
 from millstream.types import Offset, Partition
 
-__all__ = ["PartitionTimes", "Ranges", "align", "behind", "meeting_partitions", "quota", "without"]
+__all__ = [
+    "PartitionTimes",
+    "Ranges",
+    "align",
+    "behind",
+    "meeting_partitions",
+    "meeting_tasks",
+    "quota",
+    "without",
+]
 
 Ranges = dict[TopicPartition, tuple[Offset, Offset, Offset]]
 """Per partition: where the epoch begins, where its quota ends, where the partition ends."""
@@ -134,16 +143,7 @@ def meeting_partitions(
     In the order in which records of the same time come: by task, as behind a repartition, then by topic.
     Those of global stores meet nobody, and wait for nobody.
     """
-    tasks: UnionFind[tuple[int, int]] = UnionFind()
-    readers = {topic: sub for sub in plan.subtopologies for source in sub.sources for topic in source.topics}
-    for sub in plan.subtopologies:
-        own = [(sub.number, number) for number in range(plan.task_count(sub, counts))]
-        for sink in sub.sinks:
-            if sink.topic is not None and sink.topic in plan.repartition_topics:
-                reader = readers[sink.topic]
-                tasks.unite(
-                    [*own, *((reader.number, number) for number in range(plan.task_count(reader, counts)))]
-                )
+    tasks = meeting_tasks(plan, counts)
     read = sorted(
         (sub.number, number, topic)
         for topic in topics
@@ -156,3 +156,18 @@ def meeting_partitions(
         place = TopicPartition(topic, Partition(number))
         groups.setdefault(tasks.find((sub_number, number)), []).append(place)
     return list(groups.values())
+
+
+def meeting_tasks(plan: Plan, counts: Mapping[str, int]) -> UnionFind[tuple[int, int]]:
+    """Tasks, by sub-topology and number, whose records can meet: united are those that feed one."""
+    tasks: UnionFind[tuple[int, int]] = UnionFind()
+    readers = {topic: sub for sub in plan.subtopologies for source in sub.sources for topic in source.topics}
+    for sub in plan.subtopologies:
+        own = [(sub.number, number) for number in range(plan.task_count(sub, counts))]
+        for sink in sub.sinks:
+            if sink.topic is not None and sink.topic in plan.repartition_topics:
+                reader = readers[sink.topic]
+                tasks.unite(
+                    [*own, *((reader.number, number) for number in range(plan.task_count(reader, counts)))]
+                )
+    return tasks

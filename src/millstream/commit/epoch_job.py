@@ -26,6 +26,8 @@ class PlannedTask:
     level: int
     expected_instance: str | None = None
     """The instance that holds the task's state, if one is known to be alive."""
+    caught_up: bool = True
+    """No record that could reach the task waits in the log, left out of the cut: see `.caught_up`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,6 @@ class EpochJob:
     partition_counts: Mapping[str, int]
     default_partitions: int
     """Of a topic that an extractor names and that does not exist yet."""
-    caught_up: bool = True
-    """No record waits that the cut leaves out."""
     compacted: Mapping[tuple[str, Partition], Offset] = field(default_factory=dict)
     """How far source topics were compacted before the epoch, where a store begins that follows them."""
     enforced: int = 0

@@ -3,7 +3,8 @@
 State is found by its store's name, in the sub-topology of a number. So stateless operators and stores may
 be added, but a store may not vanish, become another kind, follow another topic, or move to another
 sub-topology: its tasks, its keys and its offsets would not be what they were. Nor may its keys or values get
-a serde that takes their bytes for something else (:mod:`millstream.commit.type_changes`).
+a serde that takes their bytes for something else, nor may its windows become others
+(:mod:`millstream.commit.type_changes`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.commit.manifest import Manifest
-from millstream.commit.type_changes import incompatible_types, store_changes
+from millstream.commit.type_changes import incompatible_types, other_windows, store_changes
 from millstream.errors import MillstreamError
 from millstream.topology.plan import Plan
 from millstream.topology.stored_types import KeyValueTypes, StoredTypes
@@ -40,13 +41,30 @@ def check_plan(application_id: str, plan: Plan, types: StoredTypes, head: Manife
     changes = incompatible_types(head, types)
     if changes:
         raise PlanChangedError(_types_changed(application_id, head, changes))
+    _check_windows(application_id, head, types)
 
 
 def check_store(application_id: str, store: str, types: KeyValueTypes, head: Manifest) -> None:
-    """Refuse to read a store by serdes that it was not written with."""
+    """Refuse to read a store by serdes that it was not written with, or by other windows."""
     changes = store_changes(head, store, types)
     if changes:
         raise PlanChangedError(_types_changed(application_id, head, changes))
+    _check_windows(application_id, head, StoredTypes({store: types}))
+
+
+def _check_windows(application_id: str, head: Manifest, types: StoredTypes) -> None:
+    changes = other_windows(head, types)
+    if changes:
+        raise PlanChangedError(
+            f"Application {application_id!r} has state of other windows than this program has. "
+            f"Since epoch {head.epoch} these have changed:\n"
+            + "".join(f"  {change}\n" for change in changes)
+            + "Nothing was touched: rows of the old windows would be taken for rows of the new ones, and "
+            "windows that are open now would never be complete. Likely cause: other windows, or another "
+            "grace of windows that are emitted on close, for a store of the same name. Remedy: go back to "
+            "the old windows; or leave the old store in the program and give the new one another name "
+            "(store=...); or reset the application: start it under another app_id, without state."
+        )
 
 
 def _types_changed(application_id: str, head: Manifest, changes: list[str]) -> str:

@@ -54,6 +54,8 @@ class SourceOffsets:
         self._first_offsets: dict[TopicPartition, Offset] = {}
         self.has_backlog = False
         """The last cut left records behind that were there already."""
+        self.left_behind: frozenset[TopicPartition] = frozenset()
+        """Partitions with records that the last cut leaves out for whatever reason."""
         self.is_idling = False
         """Records were left out by the last cut to wait for others: that is no backlog."""
         self.enforced = 0
@@ -100,6 +102,7 @@ class SourceOffsets:
         self.has_backlog = is_loading or any(
             ends[place] < ranges[place][2] for group in going_on for place in group
         )
+        self.left_behind = frozenset(place for place, end in ends.items() if end < ranges[place][2])
         cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
         for place, (start, _, _) in ranges.items():
             cut.setdefault(place.topic, {})[place.partition] = (start, ends[place])

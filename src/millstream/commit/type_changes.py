@@ -1,4 +1,4 @@
-"""Whether what is kept can be read by the program to run: the serdes in the manifest against its own."""
+"""Whether what is kept can be read by the program to run: what the manifest says against its own."""
 
 from __future__ import annotations
 
@@ -44,8 +44,23 @@ def incompatible_types(head: Manifest, types: StoredTypes) -> list[str]:
     ]
 
 
+def other_windows(head: Manifest, types: StoredTypes) -> list[str]:
+    """Stores whose rows are of other windows than the program has, a line each.
+
+    Manifests from before windows were kept have nothing to compare with. The next one has.
+    """
+    if isinstance(head.types, msgspec.UnsetType) or not head.tasks:
+        return []
+    old, new = head.types.stores, types.stores
+    return [
+        f"store {name!r}: its windows {change}"
+        for name in sorted(old.keys() & new.keys())
+        if (change := _window_change(old[name], new[name])) is not None
+    ]
+
+
 def store_changes(head: Manifest, store: str, types: KeyValueTypes) -> list[str]:
-    """The same for one store that is only read."""
+    """The same as `incompatible_types` for one store that is only read."""
     if isinstance(head.types, msgspec.UnsetType) or not head.tasks or store not in head.types.stores:
         return []
     return list(_changes(f"store {store!r}", store, head.types.stores[store], types, _inferred_of(head)))
@@ -56,9 +71,15 @@ def _changes(
 ) -> Iterator[str]:
     yield from _change(what, name, "key", old.key, new.key, inferred_types)
     yield from _change(what, name, "value", old.value, new.value, inferred_types)
-    if None not in {old.window_size_ms, new.window_size_ms} and old.window_size_ms != new.window_size_ms:
-        was, now = old.window_size_ms, new.window_size_ms
-        yield f"{what}: its windows were {was} ms long and are {now} ms long now"
+
+
+def _window_change(old: KeyValueTypes, new: KeyValueTypes) -> str | None:
+    was, now = old.window_size_ms, new.window_size_ms
+    if None not in {was, now} and was != now:
+        return f"were {was} ms long and are {now} ms long now"
+    if None not in {old.windows, new.windows} and old.windows != new.windows:
+        return f"were {old.windows}, and are {new.windows} now"
+    return None
 
 
 def _change(

@@ -67,6 +67,8 @@ class Worker:
     listener: RestoreListener = NO_LISTENER
     lock_timeout_ms: int = 60_000
     snapshots: SnapshotStorage | None = None
+    shares_process: bool = False
+    """Tasks run in this process while a snapshot of theirs is taken in it, too."""
 
     def subtopology(self, number: int) -> SubTopology:
         """The sub-topology of a number."""
@@ -282,7 +284,7 @@ def _process(
         clock=lambda: job.clock_ms,
         partitions_of=job.partitions_of,
         is_internal=worker.plan.repartition_topics.__contains__,
-        caught_up=job.caught_up,
+        caught_up=run.planned.caught_up,
     )
     task = Task(sub, run.planned.partition, environment, _state(run.entry))
     try:

@@ -31,6 +31,8 @@ class Materialized:
     kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE
     """A kind of `CellStore`: tables are kept by key, by window or by session."""
     window_size_ms: int | None = None
+    windows: str | None = None
+    """See `StoreBuilder.windows`."""
     time_ordered: bool = False
     """Windows of all keys are found by time quickly: those that have closed, say."""
 
@@ -43,11 +45,12 @@ class Materialized:
         kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE,
         window_size_ms: int | None = None,
         *,
+        windows: str | None = None,
         time_ordered: bool = False,
     ) -> Materialized:
         """The store with the user's name, or with a numbered one."""
         name = graph.new_store_name(prefix) if store.name is None else store.name
-        return cls(name, store.name is not None, store, kind, window_size_ms, time_ordered)
+        return cls(name, store.name is not None, store, kind, window_size_ms, windows, time_ordered)
 
     @property
     def queryable_name(self) -> str | None:
@@ -96,5 +99,6 @@ class Materialized:
             backend=self.store.backend,
             retention_ms=self.store.retention_ms if history is None else history,
             window_size_ms=self.window_size_ms,
+            windows=self.windows,
             time_ordered=self.time_ordered,
         )

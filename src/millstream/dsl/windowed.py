@@ -17,12 +17,11 @@ from millstream.dsl.aggregating import (
 from millstream.dsl.given import check_strategy
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import as_store
+from millstream.dsl.window_operators import aggregation_by
 from millstream.dsl.windowed_store import windowed_keys, windowed_store
 from millstream.errors import TopologyError
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.operator import Operator
-from millstream.processors.windows.sliding_windows import SlidingWindowAggregation
-from millstream.processors.windows.time_windows import TimeWindowAggregation
 from millstream.record import Windowed
 from millstream.state.specs import Store
 from millstream.topology.operator_spec import COLUMNAR, PLAIN, OperatorSpec
@@ -127,9 +126,7 @@ class TimeWindowedKStream(WindowedAggregating[K, V], AggregatingFreely[K, V, Win
         return replace(self, emit=strategy)
 
     def _in_rows(self, aggregation: Aggregation) -> OperatorPlan:
-        if isinstance(self.windows, SlidingWindows):
-            return self._planned(partial(SlidingWindowAggregation, windows=self.windows), aggregation)
-        return self._planned(partial(TimeWindowAggregation, windows=self.windows), aggregation)
+        return self._emitting(partial(aggregation_by(self.windows), aggregation=aggregation))
 
     @property
     def _prefers_columns(self) -> bool:
@@ -143,6 +140,3 @@ class TimeWindowedKStream(WindowedAggregating[K, V], AggregatingFreely[K, V, Win
         serdes = (self.grouped.key_serde, self.grouped.value_serde)
         columns = column_aggregate(name, aggregation, of, *serdes, self.windows)
         return self._emitting(columns.make, COLUMNAR, columns.serdes[0])
-
-    def _planned(self, make: Any, aggregation: Aggregation) -> OperatorPlan:
-        return self._emitting(partial(make, aggregation=aggregation))

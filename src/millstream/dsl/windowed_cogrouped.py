@@ -15,11 +15,10 @@ from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_key
 from millstream.dsl.functions import Initializer
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import StoreLike, as_store
+from millstream.dsl.window_operators import aggregation_by
 from millstream.dsl.windowed_store import windowed_keys, windowed_store
 from millstream.processors.operator import Operator
 from millstream.processors.windows.session_windows import SessionAggregation
-from millstream.processors.windows.sliding_windows import SlidingWindowAggregation
-from millstream.processors.windows.time_windows import TimeWindowAggregation
 from millstream.record import Windowed
 from millstream.serdes import Serde
 from millstream.state.specs import Store
@@ -65,11 +64,7 @@ class TimeWindowedCogroupedKStream(Generic[K, VA]):
         >>> windowed.aggregate(lambda: 0).node.name
         'COGROUPKSTREAM-MERGE-0000000003'
         """
-        make: Callable[..., Operator]
-        if isinstance(self.windows, SlidingWindows):
-            make = partial(SlidingWindowAggregation, windows=self.windows)
-        else:
-            make = partial(TimeWindowAggregation, windows=self.windows)
+        make = aggregation_by(self.windows)
         return _table(self.cogrouped, self.windows, initializer, make, as_store(store, key, value), name)
 
 

@@ -48,9 +48,11 @@ def windowed_store(
     if isinstance(windows, SessionWindows):
         # A session whose end is just as long ago is still open: it must be there when it closes.
         kept = replace(kept, retention_ms=max(given, least + on_close))
-        return Materialized.of(graph, kept, prefix, StoreKind.SESSION, time_ordered=on_close)
-    kind = StoreKind.TIMESTAMPED_WINDOW
-    return Materialized.of(graph, kept, prefix, kind, _size_ms(windows), time_ordered=on_close)
+        kind, size_ms = StoreKind.SESSION, None
+    else:
+        kind, size_ms = StoreKind.TIMESTAMPED_WINDOW, _size_ms(windows)
+    kept_for = _described(windows, on_close=on_close)
+    return Materialized.of(graph, kept, prefix, kind, size_ms, windows=kept_for, time_ordered=on_close)
 
 
 def windowed_keys(key: Any, windows: Windows) -> Serde[Any]:
@@ -72,6 +74,25 @@ def _least_retention_ms(windows: Windows) -> int:
             return windows.gap_ms + windows.grace_ms
         case UnlimitedWindows():
             return MAX_TIME
+
+
+def _described(windows: Windows, *, on_close: bool) -> str:
+    """What must stay as it is for the rows of a store to be right.
+
+    A grace may change, and so may the gap of sessions: they say what becomes of records to come, and a row
+    is right by the rule of its time. Not where windows are emitted on close: a shorter grace would hide
+    windows that were not emitted yet, a longer one would change some that were.
+    """
+    match windows:
+        case TimeWindows():
+            text = f"time windows of {windows.size_ms} ms that advance by {windows.advance_ms} ms"
+        case SlidingWindows():
+            text = f"sliding windows of {windows.difference_ms} ms"
+        case SessionWindows():
+            text = f"sessions with a gap of {windows.gap_ms} ms" if on_close else "sessions"
+        case UnlimitedWindows():
+            text = f"an unlimited window from {windows.start_ms} ms on"
+    return f"{text}, emitted on close with a grace of {windows.grace_ms} ms" if on_close else text
 
 
 def _size_ms(windows: TimeWindows | SlidingWindows | UnlimitedWindows) -> int:

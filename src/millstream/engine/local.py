@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from typing import Final, TypeVar
@@ -23,6 +24,8 @@ T = TypeVar("T")
 
 MAX_RUNS: Final = 5
 """How often an epoch is run whose attempts disagree."""
+_LOCK_TIMEOUT_MS: Final = 600_000
+"""How long a task waits for its stores: a snapshot holds them while it copies them, also very large ones."""
 
 
 class LocalEngine(Engine):
@@ -38,7 +41,7 @@ class LocalEngine(Engine):
     @cached_property
     def worker(self) -> Worker:
         """The one worker: made when it is first needed, for it claims the state directory."""
-        return self._make_worker()
+        return replace(self._make_worker(), shares_process=True, lock_timeout_ms=_LOCK_TIMEOUT_MS)
 
     @property
     def instances(self) -> Mapping[str, str]:

@@ -51,6 +51,7 @@ def snapshot_task(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> lis
         },
         retained=worker.config.snapshots_retained,
         is_known=partial(is_known, worker, planned.task_id),
+        copies_under_lock=worker.shares_process,
     )
     patient = replace(worker, lock_timeout_ms=min(worker.lock_timeout_ms, _LOCK_WAIT_MS))
     return take_snapshots(

@@ -114,6 +114,9 @@ class StoreBuilder:
     retention_ms: int | None = None
     """How long rows are kept: windows, sessions, the history of versions."""
     window_size_ms: int | None = None
+    windows: str | None = None
+    """Which windows the rows are of, and by which rules, where another answer would not fit them: as text, to
+    be compared with that of the next program. None where nobody knows: in the Processor API."""
     segment_interval_ms: int | None = None
     """How long the segments are by which rows expire; by default it follows from the retention."""
     retain_duplicates: bool = False

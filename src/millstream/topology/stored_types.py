@@ -3,6 +3,7 @@
 Stores, by name. Topics that do for a table's changelog. And the keys of repartitions in front of stores:
 their bytes decide in which partition a key's state is. Values of a repartition do not outlive their epoch,
 and keys of one without a store behind it are nobody's address. (A store's kind is in the plan's summary.)
+For stores of windows also which windows they are.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class KeyValueTypes(msgspec.Struct, frozen=True, omit_defaults=True):
     value: SerdeDescriptor
     window_size_ms: int | None = None
     """Of a window store: its rows know only where a window starts. None where that is not known."""
+    windows: str | None = None
+    """See `StoreBuilder.windows`."""
 
 
 class StoredTypes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,7 +59,7 @@ def stored_types(plan: Plan) -> StoredTypes:
 
 def types_of(spec: StoreBuilder) -> KeyValueTypes:
     """Describe what a store keeps."""
-    return KeyValueTypes(describe(spec.key), describe(spec.value), spec.window_size_ms)
+    return KeyValueTypes(describe(spec.key), describe(spec.value), spec.window_size_ms, spec.windows)
 
 
 def _of_topic(serde: object) -> SerdeDescriptor:

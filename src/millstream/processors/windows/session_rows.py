@@ -48,8 +48,9 @@ class Session:
         """False once it has become part of another one, or was deleted."""
 
 
-Update = tuple[int, Session, Any]
-"""The row of the batch, the session, and its new value; None if it is gone."""
+Update = tuple[int, Session, Any, Any]
+"""The row of the batch, the session, its new value and the old one, as a cell keeps it; None if the session
+is gone, or was not there."""
 _Waiting = tuple[int, int, bytes, int, Session]
 """End, start and key, in which order sessions close; and a number that tells one from its successor."""
 
@@ -107,8 +108,8 @@ class SessionRows:
     def last_updates(self) -> list[Update]:
         """The last one of each session; those that came and went are left out."""
         last = {
-            (session.key, session.end, session.start): (row, session, new)
-            for row, session, new in self.updates
+            (session.key, session.end, session.start): (row, session, new, old)
+            for row, session, new, old in self.updates
             if (session.is_there if new is not None else session.was_stored)
         }
         if len(last) < len(self.updates):
@@ -158,10 +159,9 @@ class SessionRows:
             new = aggregation.fold(record_key, value, None)
         made = Session(key, start, end, rules.freeze(new), was_stored=(key, start, end) in self.known)
         # From here on nothing fails, and things change.
-        if found:
-            self._replace(row, own, found, made)
+        old = self._replace(row, own, found, made) if found else None
         self.store_time = max(self.store_time, end)
-        self.updates.append((row, made, new))
+        self.updates.append((row, made, new, old))
         made.is_there = new is not None
         if new is None or end <= self.store_time - rules.retention_ms:
             return None
@@ -171,15 +171,19 @@ class SessionRows:
             insort(own, made, key=_BY_END)
         return made
 
-    def _replace(self, row: int, own: list[Session], found: Sequence[Session], made: Session) -> None:
-        """Sessions become part of another one."""
+    def _replace(self, row: int, own: list[Session], found: Sequence[Session], made: Session) -> Any:
+        """Sessions become part of another one. Answers with what it overwrites without a tombstone."""
+        old = None
         for session in found:
             own.remove(session)
             session.is_there = False
-            if made.start != made.end:  # else it is replaced by one as short, without a tombstone
-                self.updates.append((row, session, None))
+            if made.start != made.end:
+                self.updates.append((row, session, None, session.value))
+            else:  # it is replaced by one as short
+                old = session.value
             if session.start == made.start and session.end == made.end:
                 made.was_stored = session.was_stored
+        return old
 
     def _found(self, own: list[Session], timestamp: int) -> Sequence[Session]:
         """The sessions that a record belongs to, by their ends."""

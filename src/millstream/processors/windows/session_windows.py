@@ -160,7 +160,7 @@ class SessionAggregation(KeyedAggregation):
     def _cells(self, updates: Sequence[Update]) -> dict[bytes, Cell]:
         return {
             _cell_key(session): None if new is None else (session.value, session.end)
-            for _, session, new in updates
+            for _, session, new, _ in updates
         }
 
     def _updated(self, batch: Batch, found: Sequence[Update]) -> Batch | None:
@@ -168,10 +168,8 @@ class SessionAggregation(KeyedAggregation):
         if not found:
             return None
         thawed = self.store.thawed
-        # A session that is gone had a value. A new one replaces nothing, even if one as long was there.
-        olds = [thawed(session.value) if new is None else None for _, session, new in found]
-        out = replace(self._rows_of(batch, found), headers=None, olds=Column(olds) if self.send_old else None)
-        return self._shown(out)
+        olds = Column([thawed(old) for *_, old in found]) if self.send_old else None
+        return self._shown(replace(self._rows_of(batch, found), headers=None, olds=olds))
 
     def _closed(self, batch: Batch, closed: Sequence[tuple[int, Session]]) -> Batch | None:
         """On close: every session goes on once, with the headers of the record that closed it."""
@@ -193,7 +191,7 @@ class SessionAggregation(KeyedAggregation):
         if not last:
             return
         updates = Updates()
-        for row, (_, session, new) in enumerate(last):
+        for row, (_, session, new, _) in enumerate(last):
             value = None if new is None else session.value
             updates.add(row, _cell_key(session), value, None, session.end)
             if new is None:
@@ -202,9 +200,9 @@ class SessionAggregation(KeyedAggregation):
 
     def _rows_of(self, batch: Batch, found: Sequence[Update]) -> Batch:
         """A row for each update of a session, caused by a row of the batch, which has its key."""
-        keys = [_windowed(batch.keys[row], session) for row, session, _ in found]
-        out = batch.expand([row for row, _, _ in found], keys, [new for _, _, new in found])
-        return replace(out, timestamps=Column([session.end for _, session, _ in found]))
+        keys = [_windowed(batch.keys[row], session) for row, session, _, _ in found]
+        out = batch.expand([row for row, *_ in found], keys, [new for _, _, new, _ in found])
+        return replace(out, timestamps=Column([session.end for _, session, _, _ in found]))
 
 
 def _windowed(key: Any, session: Session) -> Windowed[Any]:

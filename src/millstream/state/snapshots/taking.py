@@ -1,5 +1,7 @@
 """Taking a snapshot of a task's stores: begun under the task's lock, everything that takes long without it.
 
+Only where tasks run in the same process are local copies finished under the lock, too: they wait meanwhile.
+
 Whoever takes one holds ``.snapshots/.lock`` in the task's directory, so that two on one host don't meet. Two
 on different hosts (one of them long given up) can: content has the same name only if it is the same, and
 whoever finds that files of its new snapshot were collected meanwhile takes it back.
@@ -59,6 +61,9 @@ class SnapshotSettings:
     retained: int
     is_known: IsKnown
     """Whether a version of a digest is one of this history: others are neither counted nor preferred."""
+    copies_under_lock: bool = False
+    """The task's lock is held until the copies are finished. It must be where others of this process open the
+    stores: LMDB can't be opened again in a process before a copy that was begun there is finished."""
 
 
 def take_snapshots(
@@ -69,7 +74,7 @@ def take_snapshots(
     """Take a snapshot of every store that has changed since its last one.
 
     1. Begin a copy of each store, under the task's lock (``opened`` holds it): RocksDB makes hard links, LMDB
-       begins to read. Finish the copies without the lock.
+       begins to read. Finish the copies without the lock, unless the settings say otherwise.
     2. Store the files that no earlier snapshot has.
     3. Write the manifest. From here on the snapshot can be seen.
     4. Drop the manifests that are no longer retained.
@@ -82,6 +87,15 @@ def take_snapshots(
     with _told(outcomes, task), _scratch(directory) as scratch, ExitStack() as pins:
         before = {store: listing(settings.storage, place) for store, place in settings.places.items()}
         copies: list[_Copy] = []
+        copied: list[_Copy] = []
+
+        def finish_copies() -> None:
+            for copy in copies:
+                with _told(outcomes, task, copy.place.store), disk_errors_named(copy.folder):
+                    copy.finish()
+                    copied.append(copy)
+            pins.close()
+
         # 1.
         with opened as backends:
             for store, backend in backends.items():
@@ -90,12 +104,10 @@ def take_snapshots(
                     if position.version > 0 and ManifestName.of(position) not in before[store].manifests:
                         finish = pins.enter_context(backend.begin_snapshot(scratch / store))
                         copies.append(_Copy(settings.places[store], position, scratch / store, finish))
-        copied: list[_Copy] = []
-        for copy in copies:
-            with _told(outcomes, task, copy.place.store), disk_errors_named(copy.folder):
-                copy.finish()
-                copied.append(copy)
-        pins.close()
+            if settings.copies_under_lock:
+                finish_copies()
+        if not settings.copies_under_lock:
+            finish_copies()
         failpoints.hit("snapshot.copied")
         for copy in copied:
             with _told(outcomes, task, copy.place.store):

@@ -62,10 +62,6 @@ class SegmentedStore(StateStore[K]):
         """Rows of this time and before are not to be seen any more."""
         return max(self._note.observed - self.retention_ms, UNKNOWN_TIME)
 
-    def _expired_until_before(self) -> int:
-        """The same as of the end of the last epoch."""
-        return max(self._note_before.observed - self.retention_ms, UNKNOWN_TIME)
-
     def _segment(self, time: int) -> bytes:
         return segment_prefix(time // self._note.interval_ms)
 
