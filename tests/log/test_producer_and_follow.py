@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.errors import ConfigError
+from millstream.errors import ConfigError, InvalidTimestampError
 from millstream.log import FileLog, Producer, TopicConfig, TopicPartition, open_log
 from millstream.log.partitioner import partition_for_key
 from millstream.types import Offset, Partition
@@ -55,6 +55,17 @@ def test_a_chosen_partition_wins(kit: Kit, log: FileLog, events: list[TopicParti
         for i in range(30):
             producer.send(b"%d" % i, b"x", partition=2)
     assert [log.latest(where) for where in events] == [0, 0, 30]
+
+
+@pytest.mark.parametrize("timestamp", [-1, 2**63])
+def test_a_record_with_an_impossible_timestamp_is_not_taken(
+    log: FileLog, events: list[TopicPartition], timestamp: int
+) -> None:
+    with Producer(log, "events") as producer:
+        with pytest.raises(InvalidTimestampError, match=f"for topic 'events' has the timestamp {timestamp},"):
+            producer.send(b"k", b"x", timestamp=timestamp, partition=0)
+        producer.send(b"k", b"x", timestamp=5, partition=0)
+    assert [log.latest(where) for where in events] == [1, 0, 0]
 
 
 def test_a_full_buffer_is_flushed_by_itself_and_an_error_flushes_nothing(kit: Kit, log: FileLog) -> None:
