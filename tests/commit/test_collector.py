@@ -33,7 +33,6 @@ from millstream.commit.sealed_file import SealedContent, write_sealed
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.api import LogRecordBatch, SealedRange, Stamp
 from millstream.log.embedded.partition import Limits
-from millstream.maintenance import maintenance
 from millstream.maintenance.maintenance import maintain
 from millstream.maintenance.retention import PinnedEpochs
 from millstream.state.backends.memory import MemoryBackend
@@ -350,9 +349,8 @@ TestNothingThatIsNeededIsDeleted.settings = settings(
 
 
 def the_collector_ignores_what_is_pinned(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        maintenance, "remove_manifests", lambda chain, head, _pinned: chain.remove_unneeded(head, ())
-    )
+    real = ManifestChain.remove_unneeded
+    patch.setattr(ManifestChain, "remove_unneeded", lambda chain, head, _pinned: real(chain, head, ()))
 
 
 def a_snapshot_at_work_pins_nothing(patch: pytest.MonkeyPatch) -> None:
