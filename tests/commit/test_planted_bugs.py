@@ -100,14 +100,14 @@ def the_power_fails_after_an_epoch(world: World) -> None:
 def applies_before_the_commit(patch: pytest.MonkeyPatch) -> None:
     def process(*args: Any) -> TaskResult:
         given = inspect.signature(real).bind(*args).arguments
-        run, backends = given["run"], given["backends"]
+        run, stores = given["run"], given["stores"]
         job, sub, entry = run.job, run.sub, run.entry
         sealed = real(*args)
         for name, spec in sub.stores.items():
             position = entry.changelogs.get(name, 0) if entry is not None else 0
             position += len(sealed.changelogs[name]) if spec.logging else 0
             marker = StorePosition(Version(job.epoch), Offset(position)).encoded()
-            backends[name].write(sealed.changelogs[name], marker=marker)
+            stores[name].overlay.committed.write(sealed.changelogs[name], marker=marker)
         return sealed
 
     real = step._process
