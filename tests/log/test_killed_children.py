@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 SOURCE = Path(__file__).parents[2] / "src"
 CHILD = """
 import sys
-from millstream.log import FileLog, Limits, TopicPartition, record_batch
+from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.log.embedded.partition import Limits
 
 log = FileLog(sys.argv[1], limits=Limits(segment_entries=2))
 for n in range(10):

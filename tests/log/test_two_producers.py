@@ -25,7 +25,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 KILLS = 5
 PRODUCER = """
 import sys
-from millstream.log import FileLog, Limits, TopicPartition, record_batch
+from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.log.embedded.partition import Limits
 
 log = FileLog(sys.argv[1], limits=Limits(segment_entries=7))
 n = 0
