@@ -149,7 +149,8 @@ def keys_that_came_and_went_are_flushed(patch: pytest.MonkeyPatch) -> None:
 
 @bug
 def aggregates_are_read_as_of_the_last_commit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TimestampedKeyValueStore, "load", TimestampedKeyValueStore.load_committed)
+    for load in ("load", "load_frozen"):
+        patch.setattr(TimestampedKeyValueStore, load, TimestampedKeyValueStore.load_committed)
 
 
 @bug
