@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -51,6 +51,8 @@ from millstream.task.stage_timer import StageTimer
 from millstream.task.task import Task, TaskEnvironment, TaskResult, TaskState
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Attempt, Epoch, Offset, Partition, Version
+
+_RowsByPlace: TypeAlias = dict[tuple[str, Partition], list[RawBatch]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +115,7 @@ def run_task(
         stages.ended("process")
         failpoints.hit("commit.processed")
     # 5.
-    published: dict[tuple[str, Partition], list[RawBatch]] = {}
-    sent_rows: dict[tuple[str, Partition], list[RawBatch]] = {}
-    for output in result.outputs:
-        target = sent_rows if output.topic in worker.plan.repartition_topics else published
-        for partition, rows in by_partition(output, job.partitions_of(output.topic), planned.partition):
-            target.setdefault((output.topic, partition), []).append(rows)
+    published, sent_rows = _routed(run, result)
     file = _seal(run, result, published)
     stages.ended("seal")
     failpoints.hit("commit.sealed")
@@ -400,6 +397,18 @@ def _sealed_locally(worker: Worker, entry: TaskEntry, store: str) -> list[list[E
     """What one sealed file has for an unlogged store."""
     reader = read_sealed(worker.storage, entry.file, entry.digest)
     return [entries_of(rows) for rows in reader.local(store)]
+
+
+def _routed(run: _TaskRun, result: TaskResult) -> tuple[_RowsByPlace, _RowsByPlace]:
+    """The outputs by topic and partition: what is published, and what goes through repartitions."""
+    published: _RowsByPlace = {}
+    sent: _RowsByPlace = {}
+    for output in result.outputs:
+        target = sent if output.topic in run.worker.plan.repartition_topics else published
+        count = run.job.partitions_of(output.topic)
+        for partition, rows in by_partition(output, count, run.planned.partition):
+            target.setdefault((output.topic, partition), []).append(rows)
+    return published, sent
 
 
 def _wrong_instance(run: _TaskRun) -> WrongInstance | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TextIO, TypeVar, overload
 
@@ -17,6 +16,7 @@ from millstream.dsl.joins import INNER, LEFT, OUTER, StreamJoined, join_streams
 from millstream.dsl.ktable import GlobalKTable, KTable, stored_source_table
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import repartition_node
+from millstream.dsl.typed_joins import typed_join
 from millstream.errors import TopologyError
 from millstream.processors import stateless
 from millstream.processors.api import FixedKeyProcessor, Processor
@@ -243,63 +243,7 @@ class KStream(Generic[K, V]):
             self.needs_repartition or other.needs_repartition,
         )
 
-    @overload
-    def join(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[..., V2],
-        windows: JoinWindows,
-        *,
-        with_key: bool = False,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        name: str | None = None,
-        store: str | None = None,
-        logging: bool = True,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def join(
-        self,
-        other: KTable[K, VO],
-        joiner: Callable[..., V2],
-        *,
-        with_key: bool = False,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        name: str | None = None,
-        grace: int | timedelta | None = None,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def join(
-        self,
-        other: KTable[K, VO],
-        joiner: pl.Expr,
-        *,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        name: str | None = None,
-        grace: int | timedelta | None = None,
-    ) -> KStream[K, Any]: ...
-    @overload
-    def join(
-        self,
-        other: GlobalKTable[K2, VO],
-        joiner: Callable[..., V2],
-        *,
-        key_of: Callable[[K, V], K2 | None],
-        with_key: bool = False,
-        name: str | None = None,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def join(
-        self,
-        other: GlobalKTable[K2, VO],
-        joiner: pl.Expr,
-        *,
-        key_of: Callable[[K, V], K2 | None],
-        name: str | None = None,
-    ) -> KStream[K, Any]: ...
+    @typed_join
     def join(
         self,
         other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
@@ -330,63 +274,7 @@ class KStream(Generic[K, V]):
         """
         return join_stream(self, other, joiner, windows, INNER, given)
 
-    @overload
-    def left_join(
-        self,
-        other: KStream[K, VO],
-        joiner: Callable[..., V2],
-        windows: JoinWindows,
-        *,
-        with_key: bool = False,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        name: str | None = None,
-        store: str | None = None,
-        logging: bool = True,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def left_join(
-        self,
-        other: KTable[K, VO],
-        joiner: Callable[..., V2],
-        *,
-        with_key: bool = False,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        name: str | None = None,
-        grace: int | timedelta | None = None,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def left_join(
-        self,
-        other: KTable[K, VO],
-        joiner: pl.Expr,
-        *,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        name: str | None = None,
-        grace: int | timedelta | None = None,
-    ) -> KStream[K, Any]: ...
-    @overload
-    def left_join(
-        self,
-        other: GlobalKTable[K2, VO],
-        joiner: Callable[..., V2],
-        *,
-        key_of: Callable[[K, V], K2 | None],
-        with_key: bool = False,
-        name: str | None = None,
-    ) -> KStream[K, V2]: ...
-    @overload
-    def left_join(
-        self,
-        other: GlobalKTable[K2, VO],
-        joiner: pl.Expr,
-        *,
-        key_of: Callable[[K, V], K2 | None],
-        name: str | None = None,
-    ) -> KStream[K, Any]: ...
+    @typed_join
     def left_join(
         self,
         other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],

@@ -166,7 +166,7 @@ class KTable(Generic[K, V]):
         spec = as_store(store, first_given(key, self.key_serde), value)
         own = Materialized(spec.name, True, spec) if spec.name is not None else None
         table_name = self.graph.name_or_new(name, "KTABLE-TRANSFORMVALUES-")
-        state = DerivedState(self.state, own, partial(TransformedView, supplier, stores))
+        state = DerivedState(self.state, own, partial(TransformedView, supplier=supplier, own_stores=stores))
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             if own is None:

@@ -107,95 +107,73 @@ class StoreView(TableView):
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """See `TableView.stores`."""
         return (self.store,)
 
     def open(self, context: OperatorContext) -> TableReader:
-        """See `TableView.open`."""
         return _StoreReader(self.store, context)
 
 
 @dataclass(frozen=True, slots=True)
-class ComputedView(TableView):
-    """A table without a store that is computed row by row from another one: `filter`, `map_values`."""
+class _DerivedView(TableView):
+    """A table without a store that is found by way of another one."""
 
     parent: TableView
-    compute: Compute
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """See `TableView.stores`."""
         return self.parent.stores
 
     @property
     def shared_stores(self) -> tuple[str, ...]:
-        """See `TableView.shared_stores`."""
         return self.parent.shared_stores
 
     @property
     def sees_context(self) -> bool:
-        """See `TableView.sees_context`."""
         return self.parent.sees_context
 
+
+@dataclass(frozen=True, slots=True)
+class ComputedView(_DerivedView):
+    """A table without a store that is computed row by row from another one: `filter`, `map_values`."""
+
+    compute: Compute
+
     def open(self, context: OperatorContext) -> TableReader:
-        """See `TableView.open`."""
         return _ComputedReader(self.parent.open(context), self.compute)
 
 
 @dataclass(frozen=True, slots=True)
-class TransformedView(TableView):
+class TransformedView(_DerivedView):
     """A table without a store that a transformer of the user's own computes from another one."""
 
     supplier: Callable[[], ValueTransformerWithKey[Any, Any, Any]]
     own_stores: tuple[str, ...]
-    parent: TableView
-
-    @property
-    def stores(self) -> tuple[str, ...]:
-        """See `TableView.stores`."""
-        return self.parent.stores
 
     @property
     def shared_stores(self) -> tuple[str, ...]:
-        """See `TableView.shared_stores`."""
         return (*self.own_stores, *self.parent.shared_stores)
 
     @property
     def sees_context(self) -> bool:
-        """See `TableView.sees_context`."""
         return True
 
     def open(self, context: OperatorContext) -> TableReader:
-        """See `TableView.open`."""
         transforming = Transforming(self.supplier)
         transforming.open(context)
         return _TransformedReader(self.parent.open(context), transforming)
 
 
 @dataclass(frozen=True, slots=True)
-class SuppressedView(TableView):
+class SuppressedView(_DerivedView):
     """A table behind `suppress`: what waits in the buffer is still what was sent of it last."""
 
-    parent: TableView
     buffer: str
 
     @property
-    def stores(self) -> tuple[str, ...]:
-        """See `TableView.stores`."""
-        return self.parent.stores
-
-    @property
     def shared_stores(self) -> tuple[str, ...]:
-        """See `TableView.shared_stores`."""
         return (self.buffer, *self.parent.shared_stores)
 
-    @property
-    def sees_context(self) -> bool:
-        """See `TableView.sees_context`."""
-        return self.parent.sees_context
-
     def open(self, context: OperatorContext) -> TableReader:
-        """See `TableView.open`."""
         return _SuppressedReader(self.parent.open(context), context.store(self.buffer))
 
 
@@ -228,21 +206,17 @@ class JoinedView(TableView):
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """See `TableView.stores`."""
         return tuple(dict.fromkeys((*self.left.stores, *self.right.stores)))
 
     @property
     def shared_stores(self) -> tuple[str, ...]:
-        """See `TableView.shared_stores`."""
         return tuple(dict.fromkeys((*self.left.shared_stores, *self.right.shared_stores)))
 
     @property
     def sees_context(self) -> bool:
-        """See `TableView.sees_context`."""
         return self.left.sees_context or self.right.sees_context
 
     def open(self, context: OperatorContext) -> TableReader:
-        """See `TableView.open`."""
         return _JoinedReader(self.left.open(context), self.right.open(context), self.join)
 
 
@@ -257,7 +231,6 @@ class _StoreReader(TableReader):
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
     ) -> Lookup:
-        """See `TableReader.lookup`."""
         data, failures = self._encoded(keys)
         cells, thawed = self._cells(data, orders, times), self._store.thawed
 
@@ -277,7 +250,6 @@ class _StoreReader(TableReader):
         *,
         shared: bool = False,
     ) -> list[Any] | None:
-        """See `TableReader.values`."""
         data, failures = self._encoded(keys)
         if failures:
             return None
@@ -334,7 +306,6 @@ class _ComputedReader(TableReader):
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
     ) -> Lookup:
-        """See `TableReader.lookup`."""
         of_parent, compute = self._parent.lookup(keys, orders, times), self._compute
 
         def cell(row: int) -> Cell:
@@ -347,7 +318,6 @@ class _ComputedReader(TableReader):
         return cell
 
     def close(self) -> None:
-        """See `TableReader.close`."""
         self._parent.close()
 
 
@@ -375,7 +345,6 @@ class _TransformedReader(TableReader):
         return cell
 
     def close(self) -> None:
-        """See `TableReader.close`."""
         self._transforming.close()
         self._parent.close()
 
@@ -391,7 +360,6 @@ class _SuppressedReader(TableReader):
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
     ) -> Lookup:
-        """See `TableReader.lookup`."""
         of_parent, buffer = self._parent.lookup(keys, orders, times), self._buffer
 
         def cell(row: int) -> Cell:
@@ -403,7 +371,6 @@ class _SuppressedReader(TableReader):
         return cell
 
     def close(self) -> None:
-        """See `TableReader.close`."""
         self._parent.close()
 
 
@@ -438,6 +405,5 @@ class _JoinedReader(TableReader):
         return cell
 
     def close(self) -> None:
-        """See `TableReader.close`."""
         self._left.close()
         self._right.close()

@@ -43,7 +43,7 @@ class Session:
         self.value = value
         """As a cell keeps it."""
         self.was_stored = was_stored
-        """Whether this session has ever left the batch: one that came and went within it is not heard of."""
+        """Whether others know of it: a session that came and went within the batch is not heard of."""
         self.is_there = True
         """False once it has become part of another one, or was deleted."""
 
