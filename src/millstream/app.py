@@ -9,16 +9,17 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import check_not_run
+from millstream.config import Engine as EngineName
 from millstream.config import StreamsConfig, check_application_id
 from millstream.console import Figures
 from millstream.durable import DiskFullError
@@ -29,6 +30,7 @@ from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
 from millstream.engine.restore_notes import restores_in, restores_told
 from millstream.engine.spark.engine import SparkEngine
+from millstream.engine.spark.resident.engine import ResidentSparkEngine
 from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
 from millstream.log import open_log
@@ -76,8 +78,9 @@ class Streams:
     spark
         A SparkSession or SparkContext of yours; without one Millstream makes it and ends it.
     engine
-        "spark", or "local": all tasks one after the other in this process, with the same commit and the same
-        state, without Spark and Java. For small data, and to step through a program with a debugger.
+        In place of the one that the config names: "jobs" or "resident" on Spark, or "local": all tasks one
+        after the other in this process, with the same commit and the same state, without Spark and Java. For
+        small data, and to step through a program with a debugger.
 
     >>> from millstream import Answer, Streams, StreamsBuilder
     >>> builder = StreamsBuilder()
@@ -109,12 +112,14 @@ class Streams:
         app_id: str,
         log: str | Path = "file:./millstream-data",
         spark: Any = None,
-        engine: Literal["spark", "local"] = "spark",
+        engine: EngineName | None = None,
         config: StreamsConfig | None = None,
     ) -> None:
         self.app_id = check_application_id(app_id)
         self._topology = topology
         self._config = config if config is not None else StreamsConfig()
+        if engine is not None:
+            self._config = replace(self._config, engine=engine)
         self._log = open_log(log if str(log).startswith(("file:", "kafka:")) else Path(log))
         self._state_folder = self._config.state_dir / app_id
         self._storage = ApplicationStorage(self._log.root, app_id)
@@ -124,7 +129,7 @@ class Streams:
             self._storage,
             self._log,
             topology.plan(),
-            _engine_of(engine, program, spark),
+            _engine_of(program, spark),
             self._config,
             listeners=(self._totals.note, self._tell),
         )
@@ -499,15 +504,16 @@ class _Signals:
         self._stop.set()
 
 
-def _engine_of(name: str, program: Program, spark: Any) -> Engine:
-    if name == "spark":
-        return SparkEngine(program, spark)
-    if name == "local" and spark is None:
+def _engine_of(program: Program, spark: Any) -> Engine:
+    name = program.config.engine
+    if name == "local":
+        if spark is not None:
+            raise ConfigError(
+                "engine='local' with a Spark session is none. Remedy: leave spark= out, or use engine='jobs' "
+                "or engine='resident'."
+            )
         return LocalEngine(partial(make_worker, program))
-    raise ConfigError(
-        f"engine={name!r}{'' if spark is None else ' with a Spark session'} is none. Remedy: use "
-        "engine='spark', or engine='local' without spark=."
-    )
+    return ResidentSparkEngine(program, spark) if name == "resident" else SparkEngine(program, spark)
 
 
 def _shut_down(error: Exception) -> Answer:

@@ -12,11 +12,14 @@ from difflib import get_close_matches
 from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from millstream import handlers, timestamps
 from millstream.errors import ConfigError
 from millstream.offset_reset import OffsetReset, how_to_reset, is_offset_reset
+
+Engine: TypeAlias = Literal["jobs", "resident", "local"]
+"""The names of engines."""
 
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 _PREFIX = "MILLSTREAM_"
@@ -85,6 +88,15 @@ class StreamsConfig:
     maintenance_interval_epochs
         After how many epochs at most topics are compacted and merged, retention is applied and old files are
         deleted, beside the epochs; sooner where much of the state has changed; 0: never.
+    engine
+        What runs tasks. "jobs": a Spark job per epoch. "resident": Spark tasks that stay from epoch to epoch,
+        which takes less time and holds their cores. "local": this process, one task after the other, without
+        Spark and Java. See `docs/engine.md`.
+    slots
+        Of the resident engine: in how many Spark tasks it runs. 0: one per core.
+    slot_timeout_ms
+        Of the resident engine: after how long a slot that says nothing is replaced. One that died is replaced
+        at once.
     spark_settings
         More settings for the Spark that Millstream makes when none is given.
 
@@ -118,6 +130,9 @@ class StreamsConfig:
     lease_ttl_ms: int = 30_000
     tick_ms: int = 1_000
     maintenance_interval_epochs: int = 100
+    engine: Engine = "jobs"
+    slots: int = 0
+    slot_timeout_ms: int = 10_000
     spark_settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -130,9 +145,14 @@ class StreamsConfig:
             "tick_ms",
             "snapshot_interval_epochs",
             "snapshots_retained",
+            "slot_timeout_ms",
         ):
             _check_at_least(name, getattr(self, name), 1)
-        for name in ("max_epoch_retries", "max_restarts", "maintenance_interval_epochs"):
+        if self.engine not in get_args(Engine):
+            raise ConfigError(
+                f"engine is {self.engine!r}. Remedy: use one of {', '.join(map(repr, get_args(Engine)))}"
+            )
+        for name in ("max_epoch_retries", "max_restarts", "maintenance_interval_epochs", "slots"):
             _check_at_least(name, getattr(self, name), 0)
         if self.snapshot_interval_bytes is not None:
             _check_at_least("snapshot_interval_bytes", self.snapshot_interval_bytes, 1)

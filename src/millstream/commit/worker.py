@@ -6,11 +6,11 @@ a name that only it has, and answers. A task that is started twice, or wakes up 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -30,9 +30,11 @@ from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
 from millstream.state.changelog.rows import changelog_rows, changelog_topic, entries_of
 from millstream.state.errors import TaskLockedError, ZombieTaskError
 from millstream.state.local.directory import StateDirectory
+from millstream.state.local.open_stores import OpenStores, Sealed
 from millstream.state.local.task_stores import (
     NewerStores,
     TaskVersion,
+    hold_task_stores,
     open_shared_stores,
     open_task_stores,
     versions_on_disk,
@@ -51,6 +53,8 @@ from millstream.task.stage_timer import StageTimer
 from millstream.task.task import Task, TaskEnvironment, TaskResult, TaskState
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Attempt, Epoch, Offset, Partition, Version
+
+T = TypeVar("T")
 
 _RowsByPlace: TypeAlias = dict[tuple[str, Partition], list[RawBatch]]
 
@@ -71,6 +75,8 @@ class Worker:
     snapshots: SnapshotStorage | None = None
     shares_process: bool = False
     """Tasks run in this process while a snapshot of theirs is taken in it, too."""
+    open_stores: OpenStores | None = None
+    """The stores that stay open from epoch to epoch; None: each epoch opens and closes them."""
 
     def subtopology(self, number: int) -> SubTopology:
         """The sub-topology of a number."""
@@ -117,6 +123,10 @@ def run_task(
     # 5.
     published, sent_rows = _routed(run, result)
     file = _seal(run, result, published)
+    if worker.open_stores is not None and sub.stores and not sub.is_global:
+        before = (Version(entry.version), entry.digest) if entry else (Version(0), "")
+        made = Sealed(Version(job.epoch), file.digest, before, result.changelogs)
+        worker.open_stores.sealed(planned.task_id, made)
     stages.ended("seal")
     failpoints.hit("commit.sealed")
     # 6.
@@ -150,7 +160,9 @@ def run_task(
 def apply_commit(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> None:
     """Step 10: bring a task's local stores to the head. The next open would do it, too, only later."""
     sub = worker.subtopology(planned.subtopology)
-    if sub.stores:
+    if sub.stores and worker.open_stores is not None and not sub.is_global:
+        worker.open_stores.committed(planned.task_id, _version_of(worker, planned, entry))
+    elif sub.stores:
         with opened_stores(worker, sub, planned, entry):
             pass
     failpoints.hit("commit.applied")
@@ -306,14 +318,7 @@ def opened_stores(
 
     Global ones are open to read: all tasks of a host share them.
     """
-    wanted = TaskVersion(
-        application_id=worker.storage.application_id,
-        partition=planned.partition,
-        version=Version(entry.version if entry else 0),
-        positions=dict(entry.changelogs) if entry else {},
-        sealed_digest=entry.digest if entry else "",
-        origins=entry.origins if entry else {},
-    )
+    wanted = _version_of(worker, planned, entry)
 
     def is_ours(version: Version, digest: str) -> bool:
         if entry is not None and entry.previous == (version, digest):
@@ -332,19 +337,39 @@ def opened_stores(
                 raise _lost_file(error, planned.task_id, to) from error
             return None  # it was so far behind that what came in between is collected
 
-    is_shared = sub.is_global and newer is NewerStores.REFUSE
-    return (open_shared_stores if is_shared else partial(open_task_stores, newer=newer))(
-        worker.directory.task(worker.storage.application_id, planned.task_id),
-        sub.stores,
-        wanted,
-        worker.log,
-        default_backend=worker.backend,
-        local_changes=local_changes,
-        is_known=is_ours,
-        lock_timeout_ms=worker.lock_timeout_ms,
-        listener=worker.listener,
-        snapshots=worker.snapshots,
-        rocksdb_config_setter=worker.config.rocksdb_config_setter,
+    def opening(open_stores: Callable[..., T], **how: NewerStores) -> T:
+        return open_stores(
+            worker.directory.task(worker.storage.application_id, planned.task_id),
+            sub.stores,
+            wanted,
+            worker.log,
+            default_backend=worker.backend,
+            local_changes=local_changes,
+            is_known=is_ours,
+            lock_timeout_ms=worker.lock_timeout_ms,
+            listener=worker.listener,
+            snapshots=worker.snapshots,
+            rocksdb_config_setter=worker.config.rocksdb_config_setter,
+            **how,
+        )
+
+    if sub.is_global and newer is NewerStores.REFUSE:
+        return opening(open_shared_stores)
+    if worker.open_stores is not None and not sub.is_global:
+        hold = partial(opening, hold_task_stores, newer=newer)
+        return worker.open_stores.opened(planned.task_id, wanted, hold, newer)
+    return opening(open_task_stores, newer=newer)
+
+
+def _version_of(worker: Worker, planned: PlannedTask, entry: TaskEntry | None) -> TaskVersion:
+    """What a task's stores hold, as the head names it."""
+    return TaskVersion(
+        application_id=worker.storage.application_id,
+        partition=planned.partition,
+        version=Version(entry.version if entry else 0),
+        positions=dict(entry.changelogs) if entry else {},
+        sealed_digest=entry.digest if entry else "",
+        origins=entry.origins if entry else {},
     )
 
 

@@ -1,8 +1,7 @@
-"""The Spark engine: one Spark job per epoch, tasks in the slots that hold their state."""
+"""The engine of Spark jobs: one per epoch, tasks in the slots that hold their state."""
 
 from __future__ import annotations
 
-import logging
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,58 +10,34 @@ from typing import Any, Final, Generic, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import TaskEntry
-from millstream.commit.reports import EpochMismatchError, WrongInstanceError
 from millstream.commit.source_times import TimesRequest, read_times
-from millstream.durable import DiskFullError
 from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
 from millstream.engine.program import Program
-from millstream.engine.spark.failures import SparkGoneError, given_up, not_started
+from millstream.engine.spark.attached import RUN_AGAIN, AttachedSpark
 from millstream.engine.spark.job import run_epoch_job
-from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.program_broadcast import broadcast
-from millstream.engine.spark.session import (
-    check_context,
-    context_of,
-    forget_dead_context,
-    is_alive,
-    make_context,
-)
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import MakeWorker, assign
 from millstream.engine.spark.warmup import warm_up
 from millstream.errors import MillstreamError
 
-_LOGGER = logging.getLogger("millstream")
-
 T = TypeVar("T")
 
-_RUN_AGAIN: Final = (
-    EpochMismatchError,
-    WrongInstanceError,
-    DiskFullError,
-    Py4JError,
-    PySparkException,
-    OSError,
-)
-"""Failures of the machinery: the same epoch may well succeed when it is run again."""
 _POOL: Final = "millstream-background"
 
 
 class SparkEngine(Engine):
-    """Runs tasks on Spark. If `spark` is None, it makes a session and ends it."""
+    """Runs tasks as Spark jobs. If `spark` is None, it makes a session and ends it."""
 
     def __init__(self, program: Program, spark: Any) -> None:
         self._program = program
         self._application_id = program.application_id
-        self._config = program.config
-        self._spark = spark
+        self._spark = AttachedSpark(program, spark)
         self._background = f"millstream-{program.application_id}-background"
         self._instances: dict[str, str] = {}
-        self._context: SparkContext | None = None
         self._slots: Slots | None = None
         self._make_worker: Any = None
 
@@ -79,22 +54,16 @@ class SparkEngine(Engine):
         """Get Spark ready: session, slots, warm workers."""
         self._instances.clear()
         try:
-            self._open()
+            if self._spark.attach() or self._slots is None:
+                context = self._spark.context
+                self._slots = Slots(context, context.defaultParallelism)
+                self._make_worker = broadcast(context, self._program)
+                warm_up(context, self._slots, self._make_worker, self._application_id)
         except Exception as error:
-            context = self._context
-            if isinstance(error, MillstreamError) or context is None or is_alive(context):
+            failure = self._spark.failure_of_start(error)
+            if failure is error:
                 raise
-            _LOGGER.debug("The JVM died while Spark was made ready", exc_info=True)
-            raise not_started(self._application_id) from None
-
-    def _open(self) -> None:
-        if self._context is not None and not is_alive(self._context):
-            self._forget_context(self._context)
-        if self._context is None:
-            self._context = self._get_context()
-            self._slots = Slots(self._context, self._context.defaultParallelism)
-            self._make_worker = broadcast(self._context, self._program)
-            warm_up(self._context, self._slots, self._make_worker, self._application_id)
+            raise failure from None
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
         context, slots, make_worker = self._running()
@@ -110,9 +79,9 @@ class SparkEngine(Engine):
                 context.setJobGroup(f"millstream-{self._application_id}", "timestamps of the next epoch")
                 answers = context.parallelize(requests, len(requests)).map(_ReadTimes(make_worker)).collect()
                 break
-            except _RUN_AGAIN as error:
+            except RUN_AGAIN as error:
                 tries += 1
-                self._check_goes_on(what, error, tries)
+                self._spark.check_goes_on(what, error, tries)
         times: list[array[int]] = []
         for answer in answers:
             if isinstance(answer, MillstreamError):
@@ -121,17 +90,8 @@ class SparkEngine(Engine):
         return times
 
     def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
-        self._check_goes_on(f"Epoch {job.epoch} of application {job.application_id!r}", error, tries)
-
-    def _check_goes_on(self, what: str, error: Exception, tries: int) -> None:
-        """Raise, unless what has failed so many times may succeed when it is run again."""
-        if not is_alive(self._running()[0]):
-            _LOGGER.debug("Spark is gone", exc_info=error)
-            raise given_up(what, error, tries, spark_is_alive=False) from None
-        if not isinstance(error, _RUN_AGAIN):
-            raise error
-        if tries > self._config.max_epoch_retries:
-            raise given_up(what, error, tries, spark_is_alive=True) from error
+        what = f"Epoch {job.epoch} of application {job.application_id!r}"
+        self._spark.check_goes_on(what, error, tries)
 
     def apply(self, epoch: DurableEpoch) -> None:
         """Stores follow the commit when they are opened next: a job of its own would cost more."""
@@ -152,39 +112,15 @@ class SparkEngine(Engine):
 
     def close(self) -> None:
         """Let go of the slots, and end the Spark that was made here."""
-        context, self._context = self._context, None
-        if context is None:
-            return
-        if not is_alive(context):
-            self._forget_context(context)
-            return
-        if self._slots is not None:
-            self._slots.release()
+        slots, self._slots = self._slots, None
+        if slots is not None and self._spark.is_alive():
+            slots.release()
             self._make_worker.release()
-        if self._spark is None:
-            context.stop()
+        self._spark.detach()
 
     def _running(self) -> tuple[SparkContext, Slots, Any]:
-        assert self._context is not None and self._slots is not None  # noqa: PT018 - open() comes first
-        return self._context, self._slots, self._make_worker
-
-    def _get_context(self) -> SparkContext:
-        if self._spark is None:
-            return make_context(self._application_id, self._config.spark_settings)
-        log_jvm_loss_at_debug()
-        context = context_of(self._spark)
-        if not is_alive(context):
-            raise SparkGoneError(
-                f"The Spark session that application {self._application_id!r} was given has ended. Remedy: "
-                "make a new one and a new Streams object; the application goes on from its last commit."
-            )
-        check_context(context)
-        return context
-
-    def _forget_context(self, context: SparkContext) -> None:
-        self._context = self._slots = None
-        if self._spark is None:
-            forget_dead_context(context)
+        assert self._slots is not None  # open() comes first
+        return self._spark.context, self._slots, self._make_worker
 
 
 @dataclass(frozen=True, slots=True)

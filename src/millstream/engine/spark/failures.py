@@ -40,6 +40,14 @@ def not_ready(application_id: str, error: Exception) -> WorkersNotReadyError:
     )
 
 
+def waited_in_vain(application_id: str, seconds: float) -> WorkersNotReadyError:
+    """The error to raise when Spark gives no core to run tasks on."""
+    return WorkersNotReadyError(
+        f"Application {application_id!r} has no slot to run tasks in, after {seconds:.0f} s. Likely cause: "
+        "no executor has registered, or other jobs hold all cores. Remedy: give it cores, and start it again."
+    )
+
+
 def given_up(what: str, error: Exception, tries: int, *, spark_is_alive: bool) -> EpochFailedError:
     """The error to raise when an epoch, or the planning of one, is not run again."""
     if not spark_is_alive:

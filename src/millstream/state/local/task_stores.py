@@ -8,13 +8,13 @@ same version, also those that an epoch did not write to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from millstream import failpoints
 from millstream.durable import disk_errors_named
@@ -43,7 +43,7 @@ from millstream.state.snapshots.restoring import Restorer
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.state.specs import StoreBuilder
 from millstream.state.stores.overlay import Entry
-from millstream.state.stores.segments import SEGMENT_BYTES
+from millstream.state.stores.segments import SEGMENT_BYTES, apply_changes
 from millstream.types import Offset, Partition, Version
 
 _MOST_TRIES: Final = 10
@@ -81,8 +81,60 @@ IsKnown = Callable[[Version, str], bool]
 """Whether the task sealed a file of that digest for that version, in the history that goes on."""
 
 
-@contextmanager
-def open_task_stores(
+class TaskStores:
+    """The stores of one task, open at one version, and the lock of its directory. A context manager."""
+
+    def __init__(
+        self,
+        directory: TaskDirectory,
+        specs: Mapping[str, StoreBuilder],
+        version: TaskVersion,
+        log: Log,
+        listener: RestoreListener,
+        backends: dict[str, Backend],
+        resources: ExitStack,
+    ) -> None:
+        self.backends = backends
+        self.version = version
+        self._directory = directory
+        self._specs = specs
+        self._log = log
+        self._listener = listener
+        self._resources = resources
+
+    def advance(self, wanted: TaskVersion, changes: Mapping[str, Sequence[Entry]]) -> None:
+        """Apply the changes of an epoch to the stores, which are at the version before it.
+
+        They are the rows of the changelog, so the stores get the bytes that following it would give them.
+        What has a source topic for a changelog follows that one.
+        """
+        for name, spec in self._specs.items():
+            backend = self.backends[name]
+            target = _target(spec, wanted, self._directory.path / SORTING_FOLDER)
+            if spec.source_topic is not None and _has_rows(spec, wanted):
+                follow(backend, target, self._log, self._listener)
+            else:
+                refuse_newer(name, wanted.partition, position_of(backend, name), target.position)
+                marker = target.position.encoded()
+                entries = () if spec.source_topic is not None else changes[name]
+                apply_changes(backend, entries, marker, segmented=spec.is_segmented)
+            failpoints.hit("commit.store_applied")
+        self.version = wanted
+        with disk_errors_named(self._directory.path):
+            self._directory.write_checkpoint(Checkpoint(wanted.version, dict(wanted.positions)))
+
+    def close(self) -> None:
+        """Close the stores, and let the lock go."""
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def hold_task_stores(
     directory: TaskDirectory,
     stores: Mapping[str, StoreBuilder],
     wanted: TaskVersion,
@@ -96,8 +148,8 @@ def open_task_stores(
     snapshots: SnapshotStorage | None = None,
     newer: NewerStores = NewerStores.REFUSE,
     rocksdb_config_setter: object = None,
-) -> Iterator[dict[str, Backend]]:
-    """Open all stores at the wanted version, for the length of a `with` block."""
+) -> TaskStores:
+    """Open all stores at the wanted version, until they are closed."""
     with ExitStack() as resources:
         resources.enter_context(directory.lock(timeout_ms=lock_timeout_ms))
         _forget_what_a_power_cut_may_have_torn(directory)
@@ -124,7 +176,41 @@ def open_task_stores(
                 if newer is NewerStores.REFUSE
                 else _checkpoint(stores, opened)
             )
-        yield opened
+        return TaskStores(directory, stores, wanted, log, listener, opened, resources.pop_all())
+
+
+@contextmanager
+def open_task_stores(
+    directory: TaskDirectory,
+    stores: Mapping[str, StoreBuilder],
+    wanted: TaskVersion,
+    log: Log,
+    *,
+    default_backend: str | BackendSupplier,
+    local_changes: LocalChanges,
+    is_known: IsKnown = lambda _version, _digest: True,
+    lock_timeout_ms: int = 60_000,
+    listener: RestoreListener = NO_LISTENER,
+    snapshots: SnapshotStorage | None = None,
+    newer: NewerStores = NewerStores.REFUSE,
+    rocksdb_config_setter: object = None,
+) -> Iterator[dict[str, Backend]]:
+    """Open all stores at the wanted version, for the length of a `with` block."""
+    with hold_task_stores(
+        directory,
+        stores,
+        wanted,
+        log,
+        default_backend=default_backend,
+        local_changes=local_changes,
+        is_known=is_known,
+        lock_timeout_ms=lock_timeout_ms,
+        listener=listener,
+        snapshots=snapshots,
+        newer=newer,
+        rocksdb_config_setter=rocksdb_config_setter,
+    ) as held:
+        yield held.backends
 
 
 @contextmanager

@@ -1,0 +1,56 @@
+"""Slots as Spark jobs: one job with a single task each, in a group of its own so that it can be cancelled."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from py4j.protocol import Py4JError
+
+from millstream.engine.spark.attached import AttachedSpark
+from millstream.engine.spark.resident.slot import SlotSettings
+from millstream.engine.spark.resident.slot_function import SlotFunction
+from millstream.engine.spark.resident.slot_pool import Launcher
+from millstream.engine.spark.stage_function import MakeWorker
+
+
+class SparkLauncher(Launcher):
+    """Submits slots to Spark. Each call of `run` is made in a thread of its own."""
+
+    def __init__(
+        self,
+        spark: AttachedSpark,
+        application_id: str,
+        make_worker: MakeWorker,
+        *,
+        count: int,
+        timeout_s: float,
+        settings: SlotSettings,
+    ) -> None:
+        self._spark = spark
+        self._application_id = application_id
+        self._make_worker = make_worker
+        self._count = count
+        self._timeout_s = timeout_s
+        self._settings = settings
+
+    def run(self, number: int, incarnation: str, address: tuple[str, int], secret: bytes) -> None:
+        context = self._spark.context
+        function = SlotFunction(
+            address, incarnation, self._make_worker, self._timeout_s, self._settings, secret
+        )
+        context.setJobGroup(self._group(number), f"slot {number}", interruptOnCancel=True)
+        context.parallelize([number], 1).mapPartitions(function).collect()
+
+    def cancel(self, number: int) -> None:
+        with suppress(Py4JError, OSError, AssertionError):  # Spark may be gone
+            self._spark.context.cancelJobGroup(self._group(number))
+
+    def is_alive(self) -> bool:
+        return self._spark.is_alive()
+
+    def wanted(self) -> int:
+        """As many as were asked for; else one for each core of the executors that have registered by now."""
+        return self._count or int(self._spark.context.defaultParallelism)
+
+    def _group(self, number: int) -> str:
+        return f"millstream-{self._application_id}-slot-{number}"

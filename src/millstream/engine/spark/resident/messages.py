@@ -1,0 +1,140 @@
+"""What coordinator and slots say to each other. Plain data.
+
+Whatever belongs to an epoch names its attempt: term, epoch and a number that the coordinator gives out once
+per term. Whoever gets a message of another attempt, or of another incarnation of a slot, drops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.manifest import TaskEntry
+from millstream.types import Attempt, Epoch, Term
+
+
+class EpochAttempt(NamedTuple):
+    """One try of one epoch. A later one is greater."""
+
+    term: Term
+    attempt: Attempt
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A slot is ready. The first message of a connection."""
+
+    instance: str
+    """The state directory that it works in: of its host, whatever the slot."""
+    host: str
+    boot: str
+    pid: int
+    started: str
+    """When its process was started: a process id is used again, the pair is not."""
+    flight: str
+    """Where other slots put blocks."""
+    held: Mapping[str, int]
+    """The tasks whose state is on its instance, and the version that they are at, as far as it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotReady:
+    """A slot could not load the program. The only message of a connection."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A slot as others see it."""
+
+    incarnation: str
+    flight: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEpoch:
+    """Run the tasks of a slot; close the stores of all others."""
+
+    of: EpochAttempt
+    job: EpochJob
+    slot: int
+    slots: Mapping[str, int]
+    """The slot of every task of the epoch."""
+    peers: Mapping[int, Peer]
+    """All slots that take part, by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Give up an attempt, and all before it: drop what it made."""
+
+    of: EpochAttempt
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An attempt was committed: stores may apply what they hold of it."""
+
+    of: EpochAttempt
+    tasks: tuple[tuple[PlannedTask, TaskEntry], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Do some work beside the epochs, and answer."""
+
+    number: int
+    work: Any
+    """A function, called with the worker and the arguments. Travels by its name."""
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """The coordinator is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDone:
+    """All tasks of a slot are done."""
+
+    of: EpochAttempt
+    reports: tuple[TaskReport | WrongInstance, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFailed:
+    """A task of a slot has failed, or the slot could not reach another one."""
+
+    of: EpochAttempt
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to a call: a value, or an error."""
+
+    number: int
+    value: Any = None
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The slot is alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Never sent: what the coordinator tells itself about a slot that is gone."""
+
+    why: str

@@ -1,0 +1,53 @@
+"""What the resident engine asks of Spark's settings, and what it makes of the application's."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from millstream.config import StreamsConfig
+from millstream.engine.spark.resident.slot import SlotSettings
+from millstream.engine.spark.resident.slot_pool import PoolSettings
+from millstream.errors import ConfigError
+
+_LONGEST_BEAT_S: Final = 1.0
+_SHORTEST_PATIENCE_S: Final = 2.0
+"""Of a slot: shorter leases are for tests, and a busy machine must not end its slots."""
+_LOOPBACK: Final = ("127.", "localhost", "::1")
+_ENCRYPTED: Final = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
+
+
+def check_settings(conf: Any) -> None:
+    """Refuse settings of Spark that would end slots, or that promise what slots do not keep."""
+    if conf.get("spark.python.worker.killOnIdleTimeout", "false") == "true":
+        raise ConfigError(
+            "spark.python.worker.killOnIdleTimeout is 'true': Spark would end workers that stay, as those of "
+            "engine='resident' do. Remedy: leave it 'false', or use engine='jobs'."
+        )
+    host = conf.get("spark.driver.host", "127.0.0.1")
+    encrypted = [name for name in _ENCRYPTED if conf.get(name, "false") == "true"]
+    if encrypted and not host.startswith(_LOOPBACK):
+        raise ConfigError(
+            f"{encrypted[0]} is 'true', but the connections between slots are not encrypted, and would leave "
+            f"this machine ({host}). Remedy: use engine='jobs', whose connections are Spark's own."
+        )
+
+
+def slot_settings(config: StreamsConfig) -> SlotSettings:
+    """A slot gives up well before the lease of its coordinator has run out."""
+    patience_s = max(_SHORTEST_PATIENCE_S, 0.75 * config.lease_ttl_ms / 1000)
+    return SlotSettings(beat_s=_beat_s(config), patience_s=patience_s)
+
+
+def pool_settings(config: StreamsConfig, conf: Any) -> PoolSettings:
+    """Slots call the address by which executors reach the driver."""
+    host = conf.get("spark.driver.host", "127.0.0.1")
+    return PoolSettings(
+        timeout_s=config.slot_timeout_ms / 1000,
+        beat_s=_beat_s(config),
+        bind=conf.get("spark.driver.bindAddress", host),
+        host=host,
+    )
+
+
+def _beat_s(config: StreamsConfig) -> float:
+    return min(_LONGEST_BEAT_S, config.lease_ttl_ms / 8000, config.slot_timeout_ms / 8000)

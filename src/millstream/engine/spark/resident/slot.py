@@ -1,0 +1,241 @@
+"""A slot at work: commands of the coordinator, tasks, blocks of other slots. Runs in a worker process.
+
+It knows nothing of Spark. Threads: one runs tasks, one receives commands (so that a command to give up comes
+through while a task runs), one says that the slot is alive and ends the process if the coordinator is silent,
+and now and then one works beside the epochs.
+
+A slot that hears nothing of its coordinator for so long that another one may soon take over drops what is not
+committed, lets its stores go and ends. So does one whose connection ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from millstream.commit.epoch_job import PlannedTask, TaskReport, WrongInstance
+from millstream.commit.targets import Targets
+from millstream.commit.worker import Worker, apply_commit, run_task
+from millstream.engine.spark.resident.connection import Connection, ConnectionLostError, travels
+from millstream.engine.spark.resident.flight import FlightClients, header_of
+from millstream.engine.spark.resident.inbox import AbortedError, Inbox
+from millstream.engine.spark.resident.messages import (
+    Abort,
+    Answered,
+    Beat,
+    Call,
+    Committed,
+    EpochDone,
+    EpochFailed,
+    Ping,
+    RunEpoch,
+    Stop,
+)
+from millstream.errors import MillstreamError
+from millstream.maintenance.state_cleaner import clean_now_and_then
+from millstream.task.shuffle_block import ShuffleBlock
+
+_LOGGER = logging.getLogger("millstream")
+_GRACE_S: Final = 1.0
+"""How long a slot without a coordinator may take to come to the end of what it does."""
+
+
+class SlotError(MillstreamError):
+    """A slot could not run its tasks, though the user's program is not to blame: the epoch is run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSettings:
+    """How a slot lives."""
+
+    beat_s: float = 1.0
+    """How often it says that it is alive."""
+    patience_s: float = 20.0
+    """How long it waits for a word of its coordinator."""
+    exit: Callable[[int], None] = field(default=os._exit)
+    """Ends the process, whatever it does."""
+
+
+class Slot:
+    """Runs epochs by command, from `run` on until the coordinator ends it."""
+
+    def __init__(
+        self,
+        incarnation: str,
+        worker: Worker,
+        connection: Connection,
+        inbox: Inbox,
+        clients: FlightClients,
+        settings: SlotSettings,
+    ) -> None:
+        self._incarnation = incarnation
+        self._worker = worker
+        self._connection = connection
+        self._inbox = inbox
+        self._clients = clients
+        self._settings = settings
+        self._commands: queue.SimpleQueue[RunEpoch | Committed | Stop] = queue.SimpleQueue()
+        self._heard = time.monotonic()
+        self._is_over = threading.Event()
+
+    def run(self) -> None:
+        """Obey until the coordinator says stop, or is gone."""
+        threads = [
+            threading.Thread(target=target, name=f"millstream-slot-{what}", daemon=True)
+            for what, target in (("commands", self._receive), ("beats", self._beat))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while not isinstance(command := self._commands.get(), Stop):
+                self._obey(command)
+        except ConnectionLostError:
+            _LOGGER.debug("The coordinator is gone", exc_info=True)
+        finally:
+            self._is_over.set()
+            self._connection.close()
+            if self._worker.open_stores is not None:
+                self._worker.open_stores.close()
+            for thread in threads:
+                thread.join()
+
+    # The thread of commands and the thread of beats ----------------------------------------------------
+
+    def _receive(self) -> None:
+        with suppress(ConnectionLostError):
+            while True:
+                message = self._connection.receive()
+                self._heard = time.monotonic()
+                if isinstance(message, Abort):
+                    self._inbox.end(message.of)
+                elif isinstance(message, Call):
+                    threading.Thread(
+                        target=self._answer, args=(message,), name="millstream-slot-call", daemon=True
+                    ).start()
+                elif not isinstance(message, Ping):
+                    self._commands.put(message)
+                if isinstance(message, Stop):
+                    return
+        self._leave()
+
+    def _beat(self) -> None:
+        while not self._is_over.wait(self._settings.beat_s):
+            if time.monotonic() - self._heard > self._settings.patience_s:
+                self._leave()
+                return
+            with suppress(ConnectionLostError):
+                self._connection.send(Beat())
+
+    def _leave(self) -> None:
+        """The coordinator is gone: end what is at work, by force if it does not end by itself."""
+        self._inbox.close()
+        self._commands.put(Stop())
+        if not self._is_over.wait(_GRACE_S):
+            self._settings.exit(1)
+
+    # The thread of tasks -------------------------------------------------------------------------------
+
+    def _obey(self, command: RunEpoch | Committed) -> None:
+        if isinstance(command, RunEpoch):
+            self._run_epoch(command)
+        else:
+            self._apply(command)
+
+    def _run_epoch(self, command: RunEpoch) -> None:
+        try:
+            reports = self._run_levels(command)
+        except AbortedError:
+            return
+        except ConnectionLostError:
+            raise
+        except Exception as error:  # noqa: BLE001 - told to the coordinator, which decides
+            self._connection.send(EpochFailed(command.of, portable(error)))
+            return
+        self._connection.send(EpochDone(command.of, tuple(reports)))
+
+    def _run_levels(self, command: RunEpoch) -> list[TaskReport | WrongInstance]:
+        job, own = command.job, command.slot
+        mine = [task for task in job.tasks if command.slots[task.task_id] == own]
+        if self._worker.open_stores is not None:
+            self._worker.open_stores.keep_only({task.task_id for task in mine})
+        self._clients.keep_only([peer.flight for peer in command.peers.values()])
+        targets = Targets(self._worker.plan, job.tasks)
+        others = levels_of_others(command)
+        received = 0
+        blocks: list[ShuffleBlock] = []
+        reports: list[TaskReport | WrongInstance] = []
+        for level in sorted({task.level for task in mine}):
+            for before in range(received, level):
+                senders = [slot for slot, levels in others.items() if before in levels]
+                blocks += self._inbox.wait(command.of, before, senders, command.peers)
+            received = level
+            taken = targets.by_task(blocks)
+            sent: dict[int, list[ShuffleBlock]] = {}
+            for task in mine:
+                if task.level == level:
+                    report, out = self._run_task(command, task, taken.get(task.task_id, ()))
+                    reports.append(report)
+                    for block in out:
+                        target = targets.of(block)
+                        if target is not None:
+                            sent.setdefault(command.slots[target.task_id], []).append(block)
+            blocks += sent.pop(own, [])
+            for slot, levels in others.items():
+                if max(levels) > level:  # it waits for a bundle, if only for an empty one
+                    self._send(command, level, slot, sent.get(slot, ()))
+        self._inbox.end(command.of)
+        return reports
+
+    def _run_task(
+        self, command: RunEpoch, task: PlannedTask, blocks: Sequence[ShuffleBlock]
+    ) -> tuple[TaskReport | WrongInstance, list[ShuffleBlock]]:
+        self._inbox.check(command.of)
+        made = run_task(self._worker, command.job, task, blocks, command.of.attempt)
+        directory, delay_ms = self._worker.directory, self._worker.config.state_cleanup_delay_ms
+        clean_now_and_then(directory, delay_ms, command.job)
+        return made
+
+    def _send(self, command: RunEpoch, level: int, slot: int, blocks: Sequence[ShuffleBlock]) -> None:
+        self._inbox.check(command.of)
+        peer = command.peers[slot]
+        self._clients.put(peer, blocks, header_of(command.of, level, command.slot, self._incarnation, peer))
+
+    def _apply(self, command: Committed) -> None:
+        """Step 10, from memory. What fails here is made up for, or told, when the stores are opened next."""
+        for planned, entry in command.tasks:
+            try:
+                apply_commit(self._worker, planned, entry)
+            except Exception:
+                _LOGGER.debug("Task %s could not apply a commit", planned.task_id, exc_info=True)
+
+    def _answer(self, call: Call) -> None:
+        try:
+            answer = Answered(call.number, call.work(self._worker, *call.arguments))
+        except Exception as error:  # noqa: BLE001 - told
+            answer = Answered(call.number, error=portable(error))
+        with suppress(ConnectionLostError):
+            self._connection.send(answer)
+
+
+def levels_of_others(command: RunEpoch) -> dict[int, set[int]]:
+    """The levels at which each of the other slots has tasks."""
+    levels: dict[int, set[int]] = {}
+    for task in command.job.tasks:
+        slot = command.slots[task.task_id]
+        if slot != command.slot:
+            levels.setdefault(slot, set()).add(task.level)
+    return levels
+
+
+def portable(error: Exception) -> Exception:
+    """An error of ours as it is, if it survives the journey; else a `SlotError` that tells of it."""
+    if isinstance(error, MillstreamError) and travels(error):
+        return error
+    return SlotError(f"{type(error).__name__}: {error}")

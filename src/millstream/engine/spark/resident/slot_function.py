@@ -1,0 +1,97 @@
+"""What Spark runs for a slot: a function that stays until the coordinator ends it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark import TaskContext
+
+from millstream.commit.process import process_started
+from millstream.commit.worker import Worker
+from millstream.engine.spark.resident.connection import ConnectionLostError, connect, flight_token
+from millstream.engine.spark.resident.flight import FlightClients, FlightServer
+from millstream.engine.spark.resident.inbox import Inbox
+from millstream.engine.spark.resident.messages import Hello, NotReady
+from millstream.engine.spark.resident.parent import ended_with_parent
+from millstream.engine.spark.resident.slot import Slot, SlotSettings, portable
+from millstream.engine.spark.stage_function import MakeWorker
+from millstream.state.local.directory import boot_id
+from millstream.state.local.open_stores import OpenStores
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFunction:
+    """One incarnation of a slot. Travels in Spark's closure, and with it the secret."""
+
+    address: tuple[str, int]
+    incarnation: str
+    make_worker: MakeWorker
+    timeout_s: float
+    """How long to wait for a peer that stands still."""
+    settings: SlotSettings
+    secret: bytes = field(repr=False)
+
+    def __call__(self, rows: Iterable[Any]) -> list[None]:
+        """Serve, unless Spark runs it for the second time: the coordinator submits a new incarnation."""
+        for _ in rows:
+            pass
+        context = TaskContext.get()
+        if context is None or context.attemptNumber() == 0:
+            with ended_with_parent():
+                self.serve()
+        return []
+
+    def serve(self) -> None:
+        """Connect, get ready, say so, and obey."""
+        try:
+            connection = connect(self.address, self.incarnation, self.secret, self.timeout_s)
+        except ConnectionLostError:
+            return  # the application was closed meanwhile, or the incarnation was given up
+        with ExitStack() as resources:
+            resources.callback(connection.close)
+            try:
+                worker = resident(self.make_worker())
+                inbox, token = Inbox(self.incarnation), flight_token(self.secret)
+                server = FlightServer(connection.local_address, token, inbox)
+                resources.callback(server.close)
+                clients = FlightClients(token, self.timeout_s)
+                resources.callback(clients.close)
+            except Exception as error:  # noqa: BLE001 - told to the coordinator
+                answer: Hello | NotReady = NotReady(portable(error))
+            else:
+                answer = hello(worker, server.location)
+            try:
+                connection.send(answer)
+            except ConnectionLostError:
+                return
+            if isinstance(answer, Hello):
+                Slot(self.incarnation, worker, connection, inbox, clients, self.settings).run()
+
+
+def resident(worker: Worker) -> Worker:
+    """A worker whose stores stay open from epoch to epoch."""
+    return replace(worker, open_stores=OpenStores(), shares_process=True)
+
+
+def hello(worker: Worker, flight: str) -> Hello:
+    """Who this slot is."""
+    application_id = worker.storage.application_id
+    held: dict[str, int] = {}
+    for task in worker.directory.tasks(application_id):
+        checkpoint = worker.directory.task(application_id, task).read_checkpoint()
+        if checkpoint is not None:
+            held[task] = checkpoint.version
+    return Hello(
+        worker.directory.instance_id,
+        socket.gethostname(),
+        boot_id() or "",
+        os.getpid(),
+        process_started(os.getpid()) or "",
+        flight,
+        held,
+    )

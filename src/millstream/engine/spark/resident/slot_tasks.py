@@ -1,0 +1,121 @@
+"""Epochs on slots: which slot runs which task, and what the slots are told.
+
+It does not know Spark, nor how slots come to be.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.manifest import TaskEntry
+from millstream.commit.source_times import TimesRequest, read_times
+from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.engine.spark.failures import waited_in_vain
+from millstream.engine.spark.resident.messages import Committed, EpochAttempt, RunEpoch
+from millstream.engine.spark.resident.placement import place
+from millstream.engine.spark.resident.slot_pool import Member, SlotPool
+from millstream.types import Attempt
+
+_LOGGER = logging.getLogger("millstream")
+
+T = TypeVar("T")
+
+_TOLD_AFTER_S: Final = 5.0
+_LONGEST_WAIT_S: Final = 300.0
+"""For the first slot: a cluster may have to start machines."""
+_OTHERS_S: Final = 10.0
+"""And then for all others that are submitted."""
+
+
+class SlotTasks:
+    """Runs the tasks of one application in the slots of a pool."""
+
+    def __init__(self, application_id: str, pool: SlotPool, attempts: Iterator[int]) -> None:
+        self.pool = pool
+        self.instances: dict[str, str] = {}
+        self._application_id = application_id
+        self._attempts = attempts
+        """Numbers that no other attempt of a term has."""
+        self._placed: dict[str, int] = {}
+        self._last: EpochAttempt | None = None
+
+    def begin_term(self) -> None:
+        """Wait for slots. Where state is, the slots say; what was known in an earlier term may be wrong."""
+        self.instances.clear()
+        self.wait_for_slots()
+
+    def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
+        members = self.pool.live() or self.wait_for_slots()
+        of = self._last = EpochAttempt(job.term, Attempt(next(self._attempts)), job.epoch)
+        instances = {number: member.hello.instance for number, member in members.items()}
+        homes = {task.task_id: task.expected_instance for task in job.tasks if task.expected_instance}
+        slots = self._placed = place(job.tasks, instances, self._placed, {**_held(members), **homes})
+        tasks = tuple(
+            replace(task, expected_instance=instances[slots[task.task_id]])
+            if task.expected_instance not in (None, instances[slots[task.task_id]])
+            else task
+            for task in job.tasks
+        )
+        placed = replace(job, tasks=tasks)
+        peers = {number: member.peer for number, member in members.items()}
+        return self.pool.run(of, {number: RunEpoch(of, placed, number, slots, peers) for number in members})
+
+    def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
+        """By the slots, in turn: they need no state."""
+        slots = [*(self.pool.live() or self.wait_for_slots())]
+        calls = [
+            self.pool.call(slots[at % len(slots)], read_times, request) for at, request in enumerate(requests)
+        ]
+        return [self.pool.answer(call) for call in calls]
+
+    def apply(self, epoch: DurableEpoch) -> None:
+        """Slots apply what they have sealed, from memory, while the next epoch is planned."""
+        self.instances.update(homes_after(epoch.reports))
+        of = self._last
+        assert of is not None  # it is the attempt that was committed
+        committed: dict[int, list[tuple[PlannedTask, TaskEntry]]] = {}
+        sealed = set(epoch.manifest.sealed)
+        for task in epoch.job.tasks:
+            if task.task_id in sealed:
+                entry = epoch.manifest.tasks[task.task_id]
+                committed.setdefault(self._placed[task.task_id], []).append((task, entry))
+        for number, tasks in committed.items():
+            self.pool.tell(Committed(of, tuple(tasks)), number)
+
+    def run_background(self, work: TaskWork[T], planned: PlannedTask, entry: TaskEntry) -> T:
+        """By the slot that has the task's stores open."""
+        call = self.pool.call(self._placed[planned.task_id], work, planned, entry)
+        done: T = self.pool.answer(call)
+        return done
+
+    def wait_for_slots(self) -> dict[int, Member]:
+        """Wait for a slot, and then a while for all others. A long wait is told, and has a bound."""
+        pool = self.pool
+        if not pool.wait(lambda there, _: there > 0, _TOLD_AFTER_S):
+            _LOGGER.warning(
+                "Application %r waits for Spark to give it a core: no slot has started yet. It waits for at "
+                "most %.0f s.",
+                self._application_id,
+                _LONGEST_WAIT_S,
+            )
+            deadline = time.monotonic() + _LONGEST_WAIT_S
+            while not pool.wait(lambda there, _: there > 0, 1.0):
+                if not pool.is_alive or time.monotonic() > deadline:
+                    raise waited_in_vain(self._application_id, _LONGEST_WAIT_S)
+        pool.wait(lambda there, wanted: there >= wanted, _OTHERS_S)
+        return pool.live()
+
+
+def _held(members: Mapping[int, Member]) -> dict[str, str]:
+    """The instance that has the newest local state of each task, as the slots said when they joined."""
+    newest: dict[str, tuple[int, str]] = {}
+    for member in members.values():
+        for task, version in member.hello.held.items():
+            newest[task] = max(newest.get(task, (0, "")), (version, member.hello.instance))
+    return {task: instance for task, (_, instance) in newest.items()}
