@@ -65,8 +65,9 @@ class ResidentSparkEngine(Engine):
     def open(self) -> None:
         """Get Spark ready, and slots that stay."""
         try:
-            if self._spark.attach() or self._slots is None:
+            if not self._spark.is_alive():
                 self._end_slots()
+            if self._spark.attach() or self._slots is None:
                 self._make_worker = broadcast(self._spark.context, self._program)
                 pool = self._new_pool()
                 self._slots = SlotTasks(self._application_id, pool, self._attempts)

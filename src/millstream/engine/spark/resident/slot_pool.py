@@ -47,6 +47,8 @@ _STEADY_S: Final = 10.0
 """A slot that has lived so long was no failure of the start: it is submitted again without a pause."""
 _MOST_STRANGERS: Final = 64
 """So many callers at most that have not proved yet who they are."""
+_LOOKS_EVERY_S: Final = 2.0
+"""How often it is asked whether there are cores for more slots."""
 _STOP_S: Final = 5.0
 _KILL_S: Final = 10.0
 
@@ -364,6 +366,7 @@ class SlotPool:
     # Watching ------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
+        looked = time.monotonic()
         while not self._closing.wait(self._settings.beat_s):
             self.tell(Ping())
             for member in self.live().values():
@@ -377,8 +380,10 @@ class SlotPool:
                         silent,
                     )
                     self.fence(member)
-            with suppress(Exception):  # Spark may be gone
-                self._submit_wanted()
+            if time.monotonic() - looked > _LOOKS_EVERY_S:
+                looked = time.monotonic()
+                with suppress(Exception):  # Spark may be gone
+                    self._submit_wanted()
 
     def fence(self, member: Member) -> None:
         """Refuse an incarnation from now on, and end it: here at once, elsewhere when Spark gets to it."""
