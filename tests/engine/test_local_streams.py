@@ -143,9 +143,24 @@ def test_making_an_application_makes_nothing_on_disk(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("engine", "spark"), [("locl", None), ("local", object())])
-def test_an_engine_that_is_none_is_refused(tmp_path: Path, engine: str, spark: object) -> None:
+@pytest.mark.parametrize(
+    ("engine", "spark", "remedy"),
+    [
+        ("locl", None, "Remedy: use one of 'jobs', 'resident', 'local'"),
+        ("local", object(), "Remedy: leave spark= out, or use engine='jobs' or engine='resident'."),
+    ],
+)
+def test_an_engine_that_is_none_is_refused(tmp_path: Path, engine: str, spark: object, remedy: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Streams(word_count(), app_id="app", log=tmp_path, engine=engine, spark=spark)  # type: ignore[arg-type]
 
-    assert "Remedy: use engine='spark', or engine='local' without spark=." in str(caught.value)
+    assert remedy in str(caught.value)
+
+
+def test_an_engine_in_the_config_is_one(tmp_path: Path) -> None:
+    config = StreamsConfig(engine="local", state_dir=tmp_path / "state")
+    append(tmp_path, "to", "the", "river")
+    with Streams(word_count(), app_id="app", log=tmp_path / "log", config=config) as app:
+        app.run(until="caught-up")
+
+        assert app.store("counts").get("river") == 1

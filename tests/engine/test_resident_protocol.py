@@ -47,10 +47,14 @@ LATER = EpochAttempt(Term(2), Attempt(8), Epoch(9))
 
 
 def block(payload: bytes, partition: int = 0) -> ShuffleBlock:
-    return ShuffleBlock("topic", Partition(partition), "0_1", Attempt(7), payload, 3, (("store", "key", "str"),))
+    return ShuffleBlock(
+        "topic", Partition(partition), "0_1", Attempt(7), payload, 3, (("store", "key", "str"),)
+    )
 
 
-def header(of: EpochAttempt = NOW, *, to: str = "receiver", sender: str = "sender", **sizes: Any) -> BundleHeader:
+def header(
+    of: EpochAttempt = NOW, *, to: str = "receiver", sender: str = "sender", **sizes: Any
+) -> BundleHeader:
     make = header_of(of, 0, 1, sender, Peer(to, ""))
     return make(sizes.get("chunks", 1), sizes.get("size", 1), sizes.get("digest", ""))
 

@@ -1,51 +1,222 @@
-"""Slots that stay, as threads of this process: epochs, bundles, lost slots, and what is refused."""
+"""Slots that stay, as threads of this process: epochs, faults of slots and bundles, and what is noticed of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.engine.slots_in_threads import SlotsInThreads
 from tests.spark.lab import Lab
-from tests.spark.programs import COUNTING, check_exact, words
+from tests.spark.programs import COUNTING, check_exact, two_levels, words
+from tests.spark.test_workers import counting
 
 from millstream import StreamsConfig, Topology
+from millstream.commit.application_storage import ApplicationStorage
 from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
+from millstream.engine.spark.resident.flight import FlightClients, PeerLostError
+from millstream.engine.spark.resident.slot import Slot
+from millstream.engine.spark.resident.slot_pool import SlotLostError
+from millstream.errors import ProcessingError
 from millstream.log import open_log
-from millstream.commit.application_storage import ApplicationStorage
+from millstream.state.errors import StateDirectoryError
+
+
+class Application:
+    """An application on slots in threads."""
+
+    def __init__(self, lab: Lab, topology: Topology, slots: int = 2, **settings: Any) -> None:
+        timeout_s = settings.pop("timeout_s", 10.0)
+        config = StreamsConfig(state_dir=lab.state_dir, default_partitions=2, **settings)
+        log = open_log(lab.folder / "log")
+        storage = ApplicationStorage(log.root, "app")
+        program = Program.of(topology, storage, log.address, config)
+        self.engine = SlotsInThreads(lambda: make_worker(program), slots, timeout_s)
+        self.loop = EpochLoop(storage, log, topology.plan(), self.engine, config)
+
+    def run(self) -> None:
+        while self.loop.run_epoch(tick=False) is not None or self.loop.has_backlog:
+            pass
 
 
 @contextmanager
-def running(lab: Lab, topology: Topology, slots: int = 2, **settings: object) -> Iterator[tuple[EpochLoop, SlotsInThreads]]:
-    config = StreamsConfig(state_dir=lab.state_dir, default_partitions=2, **settings)  # type: ignore[arg-type]
-    log = open_log(lab.folder / "log")
-    storage = ApplicationStorage(log.root, "app")
-    program = Program.of(topology, storage, log.address, config)
-    engine = SlotsInThreads(lambda: make_worker(program), slots)
-    loop = EpochLoop(storage, log, topology.plan(), engine, config)
-    loop.open()
+def running(lab: Lab, topology: Topology, slots: int = 2, **settings: Any) -> Iterator[Application]:
+    app = Application(lab, topology, slots, **settings)
+    app.loop.open()
     try:
-        yield loop, engine
+        yield app
     finally:
-        loop.close()
+        app.loop.close()
 
 
-def run_all(loop: EpochLoop) -> int:
-    epochs = 0
-    while loop.run_epoch(tick=False) is not None or loop.has_backlog:
-        epochs += 1
-    return epochs
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path / "lab", None)
 
 
-@pytest.mark.parametrize("program", COUNTING)
-@pytest.mark.parametrize("slots", [1, 3])
-def test_every_record_counts_once(tmp_path: Path, program: str, slots: int) -> None:
-    lab = Lab(tmp_path / "lab", None)
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("program", "slots"), [("one_level", 1), ("two_levels", 3), ("three_levels", 2)])
+def test_every_record_counts_once(lab: Lab, program: str, slots: int) -> None:
     lab.topic("in", parts := words(200, seed=8))
-    with running(lab, COUNTING[program](), slots, max_records_per_epoch=25) as (loop, engine):
-        run_all(loop)
-        assert engine.failures == []
+    with running(lab, COUNTING[program](), slots, max_records_per_epoch=25) as app:
+        app.run()
+        assert app.engine.failures == []
     check_exact(lab, program, parts)
+
+
+def test_tasks_stay_where_they_are_and_nobody_reads_a_changelog(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.topic("in", parts := words(300, seed=9, partitions=4))
+    with running(lab, two_levels(), max_records_per_epoch=10) as app:
+        app.loop.run_epoch(tick=False)
+        placed = dict(app.engine.tasks._placed)
+        monkeypatch.setattr(
+            "millstream.state.local.task_stores.follow",
+            lambda *_: pytest.fail("a store follows its changelog"),
+        )
+        app.run()
+        assert app.engine.tasks._placed == placed
+        assert len(app.engine.launcher.submitted) == 2
+    check_exact(lab, "two_levels", parts)
+
+
+def test_an_error_of_the_program_is_raised_as_it_is_and_the_slots_stay(lab: Lab) -> None:
+    lab.topic("in", [[("a", "bad"), ("b", "good")], []])
+
+    def fail(_: str, value: str) -> None:
+        if value == "bad":
+            raise ValueError(value)
+
+    with running(lab, counting(fail)) as app:
+        for _ in range(2):
+            with pytest.raises(ProcessingError, match="bad"):
+                app.loop.run_epoch(tick=False)
+        assert len(app.engine.launcher.submitted) == 2
+
+
+def test_what_keeps_a_slot_from_starting_is_told(lab: Lab) -> None:
+    lab.topic("in", [[]])
+    lab.state_dir.mkdir(mode=0o700)
+    (lab.state_dir / "letters.txt").touch()
+    app = Application(lab, two_levels())
+    with pytest.raises(StateDirectoryError, match=r"letters\.txt"):
+        app.loop.open()
+    app.loop.close()
+
+
+def lose(app: Application, number: int) -> None:
+    """As if the process of a slot was killed: its connection ends."""
+    app.engine.pool.live()[number].connection.close()
+
+
+def test_a_lost_slot_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(lab: Lab) -> None:
+    lab.topic("in", parts := words(300, seed=10))
+    lost = threading.Event()
+
+    def lose_one(_: str, value: str) -> None:
+        if value == "weir" and lab.committed() >= 100 and not lost.is_set():
+            lost.set()
+            lose(app, 1)
+
+    with running(lab, counting(lose_one), max_records_per_epoch=25) as app:
+        before = app.engine.pool.live()[1].incarnation
+        app.run()
+        assert [type(failure) for failure in app.engine.failures] == [SlotLostError]
+        until(lambda: len(app.engine.pool.live()) == 2)
+        assert app.engine.pool.live()[1].incarnation != before
+    check_exact(lab, "two_levels", parts)
+
+
+def test_a_silent_slot_is_fenced_and_what_it_says_later_is_not_heard(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process can't be killed here, so it wakes up and goes on: its connection is closed, its report lost."""
+    lab.topic("in", parts := words(200, seed=11))
+    asleep, awake = threading.Event(), threading.Event()
+    beat, said = Slot._beat, []
+    monkeypatch.setattr("millstream.engine.spark.resident.slot_pool._kill_hanging", lambda _: True)
+
+    def sleep_once(_: str, value: str) -> None:
+        if value == "weir" and lab.committed() >= 100 and not asleep.is_set():
+            asleep.set()
+            awake.wait(60)
+
+    def beat_unless_asleep(slot: Slot) -> None:
+        send = slot._connection.send
+
+        def send_if_awake(message: object) -> None:
+            if asleep.is_set() and not awake.is_set() and slot is sleeping():
+                return
+            said.append(message)
+            send(message)
+
+        slot._connection.send = send_if_awake  # type: ignore[method-assign]
+        slots.append(slot)
+        beat(slot)
+
+    slots: list[Slot] = []
+
+    def sleeping() -> Slot:
+        return slots[0]
+
+    monkeypatch.setattr(Slot, "_beat", beat_unless_asleep)
+    with running(lab, counting(sleep_once), 1, max_records_per_epoch=25, timeout_s=0.5) as app:
+        threading.Timer(2.0, awake.set).start()
+        app.run()
+        assert [type(failure) for failure in app.engine.failures] == [SlotLostError]
+    assert asleep.is_set()
+    check_exact(lab, "two_levels", parts)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_faults_of_slots_and_bundles_lose_and_repeat_nothing(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Bundles are lost, repeated, late and replayed from earlier attempts; slots are lost at any time."""
+    chance = random.Random(seed)
+    lab.topic("in", parts := words(400, seed=seed, partitions=4))
+    put, old, counts = (
+        FlightClients.put,
+        [],
+        dict.fromkeys(("lost", "repeated", "late", "replayed", "slot"), 0),
+    )
+
+    def faulty(clients: FlightClients, *args: Any) -> None:
+        kind = chance.choices(["", *counts], [12, 1, 2, 2, 3, 1])[0]
+        if kind:
+            counts[kind] += 1
+        old.append(args)
+        if kind == "lost":
+            raise PeerLostError("lost on its way")
+        if kind == "late":
+            time.sleep(0.02)
+        if kind == "slot" and len(app.engine.pool.live()) > 1:
+            lose(app, chance.choice([*app.engine.pool.live()]))
+        if kind == "replayed":
+            put(clients, *chance.choice(old)) if _is_same_peer(args, old[0]) else None
+        for _ in range(2 if kind == "repeated" else 1):
+            put(clients, *args)
+
+    monkeypatch.setattr(FlightClients, "put", faulty)
+    monkeypatch.setattr("tests.engine.slots_in_threads.MAX_RUNS", 50)
+    with running(lab, COUNTING["three_levels"](), 3, max_records_per_epoch=10) as app:
+        app.run()
+    assert sum(counts.values()) > 5, f"nothing happened, seed {seed}"
+    check_exact(lab, "three_levels", parts)
+
+
+def _is_same_peer(one: Any, other: Any) -> bool:
+    return bool(one[0] == other[0])

@@ -10,7 +10,10 @@ from typing import Any
 
 from pyspark import SparkContext, java_gateway
 
+from millstream.commit.epoch_job import EpochJob
 from millstream.engine.spark import engine
+from millstream.engine.spark.resident import engine as resident
+from millstream.engine.spark.resident.slot_tasks import SlotTasks
 
 
 def kill_jvm_at(steps: Sequence[str]) -> None:
@@ -57,6 +60,23 @@ def kill_jvm_at(steps: Sequence[str]) -> None:
     spark_engine: Any = engine
     spark_engine.Slots = killing("slots", spark_engine.Slots)
     spark_engine.run_epoch_job = killing("epoch", spark_engine.run_epoch_job, lambda *args: args[2].epoch > 2)
+    resident_engine: Any = resident
+    resident_engine.SlotPool = killing("slots", resident_engine.SlotPool)
+    run_tasks = killing("epoch", lambda *_: None, lambda *args: args[1].epoch > 2)
+    tasks: Any = SlotTasks
+    tasks.run_tasks = _without_slots(run_tasks, tasks.run_tasks)
+
+
+def _without_slots(may_kill: Callable[..., Any], run_tasks: Callable[..., Any]) -> Callable[..., Any]:
+    """The slots of a JVM that was killed end soon after it: what is run next finds none."""
+
+    def run(tasks: SlotTasks, job: EpochJob) -> Any:
+        may_kill(tasks, job)
+        while tasks.pool.live() and not tasks.pool.is_alive:
+            time.sleep(0.005)
+        return run_tasks(tasks, job)
+
+    return run
 
 
 def _always(*args: Any) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from millstream import Streams, StreamsConfig, Topology
 from millstream.commit.application_storage import ApplicationStorage
@@ -13,6 +16,11 @@ from millstream.commit.manifest import ManifestChain
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.record import Headers
 from millstream.types import Offset, Partition
+
+ENGINE = os.environ.get("MILLSTREAM_ENGINE", "jobs")
+"""On which engine the tests of Spark run that are not about one of them: "jobs" or "resident"."""
+about_jobs = pytest.mark.skipif(ENGINE != "jobs", reason="it is about the engine of Spark jobs")
+"""Marks a test that is about what only a Spark job per epoch does."""
 
 Pair = tuple[str | None, str | None]
 
@@ -66,7 +74,8 @@ class Lab:
             self.log.append(place, record_batch(keys, values, list(range(first, first + len(pairs)))))
 
     def app(self, topology: Topology, app_id: str = "app", **settings: Any) -> Streams:
-        config = StreamsConfig(**{"state_dir": self.state_dir, "default_partitions": 2, **settings})
+        given = {"state_dir": self.state_dir, "default_partitions": 2, "engine": ENGINE, **settings}
+        config = StreamsConfig(**given)
         return Streams(topology, app_id=app_id, log=self.folder / "log", spark=self.spark, config=config)
 
     def run(self, topology: Topology, app_id: str = "app", **settings: Any) -> Streams:

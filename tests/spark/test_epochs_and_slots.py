@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from pyspark import SparkContext
-from tests.spark.lab import Lab
+from tests.spark.lab import Lab, about_jobs
 from tests.spark.programs import COUNTING, check_exact, counted, one_level, two_levels, words
 
 from millstream import StreamsBuilder, serdes
@@ -79,6 +79,7 @@ def test_rows_meet_their_slot_in_as_many_partitions_as_there_are_slots(spark: Sp
     slots.release()
 
 
+@about_jobs
 def test_a_slot_that_does_not_exist_is_an_error_and_never_a_lost_row(lab: Lab) -> None:
     lab.topic("in", words(10, seed=12))
     with lab.app(two_levels()) as app:

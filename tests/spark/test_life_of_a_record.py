@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from pyspark import SparkContext
-from tests.spark.lab import Lab
+from tests.spark.lab import Lab, about_jobs
 from tests.spark.tracing import Call, calls_in, traced, traced_workers
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), about_jobs]
 
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`((?:[\w-]+/)*\w+\.py)(?::([\w.]+))?`")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.spark.gated_snapshots import GatedSnapshots
-from tests.spark.lab import Lab
+from tests.spark.lab import Lab, about_jobs
 from tests.spark.programs import counted, two_levels, words
 from tests.state.retained_snapshots import changelog_positions
 
@@ -50,6 +50,7 @@ def test_a_lost_disk_comes_back_from_snapshots_where_the_changelog_no_longer_rea
     assert found == counted(parts)
 
 
+@about_jobs  # where stores stay open, they are copied while their task waits
 def test_a_snapshot_that_takes_longer_than_manifests_are_kept_is_as_good_as_any(
     lab: Lab, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.simulation.fault_programs import APPLICATIONS
 from tests.spark.judge import Trial
-from tests.spark.lab import Lab
+from tests.spark.lab import Lab, about_jobs
 from tests.spark.processes import Child, is_stopped, processes, until
 from tests.spark.programs import check_exact, one_level, two_levels, words
 
@@ -57,6 +57,7 @@ def test_a_coordinator_that_was_stopped_and_overtaken_changes_nothing_and_says_s
         assert lab.everything() == before
 
 
+@about_jobs  # a slot ends with its parent, so none is left over
 def test_a_worker_that_was_stopped_in_its_seal_and_overtaken_changes_nothing(lab: Lab) -> None:
     """Its driver and its JVM are dead; the tasks of its epoch are run by others; then it wakes up."""
     trial = Trial(lab, "ledger", records=500, seed=8)

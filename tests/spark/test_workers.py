@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark import TaskContext
-from tests.spark.lab import Lab, Pair
+from tests.spark.lab import Lab, Pair, about_jobs
 from tests.spark.processes import is_stopped, until
 from tests.spark.programs import check_exact, words
 
@@ -101,6 +101,7 @@ def test_a_worker_that_is_stopped_and_continued_changes_nothing(lab: Lab) -> Non
     check_exact(lab, "two_levels", parts)
 
 
+@about_jobs
 def test_shuffle_files_lost_between_two_levels_are_made_again(lab: Lab) -> None:
     """The last level finds that rows of the level before are gone: that level runs again, and the same."""
     parts: list[list[Pair]] = words(200, seed=4)

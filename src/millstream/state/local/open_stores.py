@@ -68,7 +68,8 @@ class OpenStores:
             try:
                 yield held.backends
             except BaseException:
-                self._close(task_id)
+                if newer is NewerStores.REFUSE:  # a snapshot changes nothing
+                    self._close(task_id)
                 raise
         self._close_oldest(task_id)
 

@@ -29,14 +29,14 @@ from millstream.engine.spark.resident.settings import check_settings, pool_setti
 from millstream.engine.spark.resident.slot import SlotError
 from millstream.engine.spark.resident.slot_pool import SlotLostError, SlotPool
 from millstream.engine.spark.resident.slot_tasks import SlotTasks
-from millstream.state.errors import TaskLockedError
+from millstream.state.errors import StoreInUseError, TaskLockedError
 
 _LOGGER = logging.getLogger("millstream")
 
 T = TypeVar("T")
 
 _LOSSES: Final = (SlotLostError, PeerLostError)
-_RUN_AGAIN: Final = (*RUN_AGAIN, *_LOSSES, SlotError, TaskLockedError)
+_RUN_AGAIN: Final = (*RUN_AGAIN, *_LOSSES, SlotError, TaskLockedError, StoreInUseError)
 _TRIES_PER_RETRY: Final = 4
 """Lost slots are as cheap as failed tasks, which Spark runs four times before it gives a job up."""
 _TOLD_AFTER_S: Final = 5.0

@@ -337,16 +337,18 @@ class SlotPool:
 
     def _joined(self, incarnation: str, connection: Connection, first: object) -> int | None:
         with self._changed:
-            number = self._expected.get(incarnation)
-            if number is None or self._closing.is_set() or number in self._members:
-                return None
-            if isinstance(first, NotReady):
+            if isinstance(first, NotReady):  # its submission may have ended already
                 self._refusal = first.error
-            elif isinstance(first, Hello):
-                self._refusal = None
-                self._members[number] = Member(number, incarnation, connection, first)
+                self._changed.notify_all()
+            number = self._expected.get(incarnation)
+            if not isinstance(first, Hello) or number is None or number in self._members:
+                return None
+            if self._closing.is_set():
+                return None
+            self._refusal = None
+            self._members[number] = Member(number, incarnation, connection, first)
             self._changed.notify_all()
-            return number if isinstance(first, Hello) else None
+            return number
 
     def _take(self, number: int, incarnation: str, message: object) -> None:
         """A message of a slot. One of another attempt, or of a fenced incarnation, is dropped."""
