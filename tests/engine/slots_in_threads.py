@@ -1,4 +1,4 @@
-"""The resident engine without Spark: its slots are threads of this process. Connections, Flight and all are real."""
+"""The resident engine without Spark: its slots are threads of this process. Its connections are real."""
 
 from __future__ import annotations
 

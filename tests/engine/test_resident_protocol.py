@@ -154,7 +154,7 @@ def test_a_bundle_arrives_as_it_was_sent(blocks: list[ShuffleBlock]) -> None:
 
 def test_a_bundle_that_is_not_what_its_header_says_is_refused() -> None:
     chunks, size, digest = packed([block(b"rows"), block(b"more")])
-    right = {"chunks": len(chunks), "size": size, "digest": digest}
+    right: dict[str, Any] = {"chunks": len(chunks), "size": size, "digest": digest}
     for wrong in ({"size": size - 1}, {"size": size + 1}, {"chunks": 1}, {"chunks": 3}, {"digest": "other"}):
         with pytest.raises(BadBundleError):
             unpacked(header(**{**right, **wrong}), chunks)

@@ -1,4 +1,4 @@
-"""Slots that stay, as threads of this process: epochs, faults of slots and bundles, and what is noticed of them."""
+"""Slots that stay, as threads of this process: epochs, and faults of slots and bundles."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_lost_slot_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(lab: La
 def test_a_silent_slot_is_fenced_and_what_it_says_later_is_not_heard(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its process can't be killed here, so it wakes up and goes on: its connection is closed, its report lost."""
+    """Its process can't be killed here: it wakes up and goes on, and nobody listens."""
     lab.topic("in", parts := words(200, seed=11))
     asleep, awake = threading.Event(), threading.Event()
     beat, said = Slot._beat, []

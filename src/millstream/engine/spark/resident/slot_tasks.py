@@ -51,6 +51,7 @@ class SlotTasks:
         self.wait_for_slots()
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
+        """One attempt of an epoch, in all slots that are there."""
         members = self.pool.live() or self.wait_for_slots()
         of = self._last = EpochAttempt(job.term, Attempt(next(self._attempts)), job.epoch)
         instances = {number: member.hello.instance for number, member in members.items()}
