@@ -24,6 +24,7 @@ from millstream import Record, StreamsConfig, Topology
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.epoch_job import EpochJob, PlannedTask
+from millstream.commit.manifest import Manifest
 from millstream.commit.publisher import EmbeddedPublisher
 from millstream.commit.worker import opened_stores
 from millstream.engine.program import Program, make_worker
@@ -119,13 +120,14 @@ class GoldenCase:
             job = self._driver.plan_epoch(tick=tick)
         return job
 
-    def take(self, job: EpochJob, answer: Any) -> None:
+    def take(self, job: EpochJob, answer: Any) -> Manifest | None:
         """Commit an epoch, or remember why it failed."""
         if isinstance(answer, MillstreamError):
             self.failed = answer
-            return
+            return None
         manifest = self._driver.commit(job, answer)
         self._driver.publish(manifest)
+        return manifest
 
     def expected_outputs(self) -> dict[tuple[str, str], list[str]]:
         """What the file says; a topic that is written and piped into holds both."""

@@ -52,6 +52,7 @@ class Lab:
     def __init__(self, folder: Path, spark: Any) -> None:
         self.folder = folder
         self.spark = spark
+        self.engine = ENGINE
         folder.mkdir(mode=0o700, exist_ok=True)
         self.log = FileLog(folder / "log")
 
@@ -74,7 +75,7 @@ class Lab:
             self.log.append(place, record_batch(keys, values, list(range(first, first + len(pairs)))))
 
     def app(self, topology: Topology, app_id: str = "app", **settings: Any) -> Streams:
-        given = {"state_dir": self.state_dir, "default_partitions": 2, "engine": ENGINE, **settings}
+        given = {"state_dir": self.state_dir, "default_partitions": 2, "engine": self.engine, **settings}
         config = StreamsConfig(**given)
         return Streams(topology, app_id=app_id, log=self.folder / "log", spark=self.spark, config=config)
 

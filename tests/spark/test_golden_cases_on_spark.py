@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
+from tests.engine.slots_in_threads import SlotsInThreads
 from tests.semantics import families, golden
 from tests.semantics.registry import TOPOLOGIES
 from tests.semantics.test_golden_cases import CASES, RIGHTED
 from tests.spark.golden_case import GoldenCase, segments
+from tests.spark.lab import ENGINE
 from tests.spark.many import ManyApplications
 
 from millstream.commit.checks import PlanNotSupportedError
+from millstream.commit.epoch import CommittedEpoch
+from millstream.commit.epoch_job import TaskReport
+from millstream.engine.program import make_worker
+from millstream.errors import MillstreamError
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -64,14 +71,34 @@ def played(spark: SparkContext, memory_folder: Path) -> Iterator[dict[str, Golde
         name: GoldenCase(CASES[name], TOPOLOGIES[name](), _private(folder / name), f"case-{number}")
         for number, name in enumerate(RUN)
     }
-    many = ManyApplications(spark, {name: case.program for name, case in cases.items()})
-    while jobs := {name: job for name, case in cases.items() if (job := case.next_job()) is not None}:
-        for name, answer in many.run(jobs).items():
-            cases[name].take(jobs[name], answer)
+    if ENGINE == "resident":
+        for case in cases.values():
+            play_in_slots(case)
+    else:
+        many = ManyApplications(spark, {name: case.program for name, case in cases.items()})
+        while jobs := {name: job for name, case in cases.items() if (job := case.next_job()) is not None}:
+            for name, answer in many.run(jobs).items():
+                cases[name].take(jobs[name], answer)
+        many.close()
     yield cases
-    many.close()
     for case in cases.values():
         case.close()
+
+
+def play_in_slots(case: GoldenCase) -> None:
+    """A case in slots that are threads: its tasks, bundles and stores are those of slots on Spark."""
+    engine = SlotsInThreads(partial(make_worker, case.program))
+    engine.open()
+    while (job := case.next_job()) is not None:
+        answer: list[TaskReport] | MillstreamError
+        try:
+            answer = [report for report in engine.run_tasks(job) if isinstance(report, TaskReport)]
+        except MillstreamError as error:
+            answer = error
+        manifest = case.take(job, answer)
+        if manifest is not None and isinstance(answer, list):
+            engine.apply(CommittedEpoch(job, answer, manifest, {}))
+    engine.close()
 
 
 @pytest.mark.parametrize("name", RUN)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import SparkContext
+from tests.spark import test_epochs_and_slots, test_full_disk, test_streams, test_workers
 from tests.spark.lab import Lab
-from tests.spark.processes import Child, descendants, is_stopped, processes, until
+from tests.spark.processes import Child, descendants, processes, until
 from tests.spark.programs import check_exact, two_levels, words
 from tests.spark.test_workers import counting, once
 
@@ -89,56 +92,68 @@ def test_a_setting_that_ends_slots_is_refused(bare_lab: Lab, spark: SparkContext
         bare_lab.run(two_levels(), **RESIDENT)
 
 
-def test_nothing_is_left_of_an_application_that_ends_or_whose_coordinator_is_killed(bare_lab: Lab) -> None:
-    bare_lab.topic("in", parts := words(100, seed=54))
-    with Child(bare_lab, "two_levels", **RESIDENT, until_caught_up=False, lease_ttl_ms=600_000) as child:
-        child.wait_for(lambda: bare_lab.committed() == 100, "all records are committed")
-        family = descendants(child.pid)
-        assert len(family) >= 4, "a JVM, a daemon and two slots"
-        child.signal(signal.SIGKILL)
-        until(lambda: not _alive(family), "all that it has started has ended")
-    with Child(bare_lab, "two_levels", **RESIDENT) as child:
-        assert child.wait() == 0, child.said()
-        assert not _alive(descendants(child.pid))
-    check_exact(bare_lab, "two_levels", parts)
-
-
-def test_the_slots_of_a_coordinator_that_stands_still_end_before_its_lease(bare_lab: Lab) -> None:
-    bare_lab.topic("in", parts := words(100, seed=55))
-    with Child(bare_lab, "two_levels", **RESIDENT, until_caught_up=False, lease_ttl_ms=4_000) as child:
-        child.wait_for(lambda: bare_lab.committed() == 100, "all records are committed")
-        slots = {pid: born for pid, born in descendants(child.pid).items() if _holds_stores(pid, bare_lab)}
-        assert slots, "no process has stores open"
-        child.signal(signal.SIGSTOP)
-        until(lambda: is_stopped(child.pid), "the coordinator stands still")
-        until(lambda: not any(_holds_stores(pid, bare_lab) for pid in slots), "its slots let go")
-        with Child(bare_lab, "two_levels", **RESIDENT, lease_ttl_ms=4_000) as second:
-            bare_lab.append("in", [("moss", "moss")])
-            assert second.wait() == 0, second.said()
-        child.signal(signal.SIGCONT)
-        assert child.wait() != 0
-        assert "was overtaken by process" in child.said()
-    check_exact(bare_lab, "two_levels", [*parts, [("moss", "moss")]])
-
-
-def test_a_killed_daemon_takes_its_slots_with_it(bare_lab: Lab) -> None:
-    bare_lab.topic("in", parts := words(600, seed=56))
-    with Child(bare_lab, "two_levels", **RESIDENT) as child:
-        child.wait_for(lambda: bare_lab.committed() > 40, "some records are committed")
-        family = descendants(child.pid)
-        slots = {pid: born for pid, born in family.items() if _holds_stores(pid, bare_lab)}
+def test_slots_end_with_their_daemon_and_with_their_coordinator(bare_lab: Lab) -> None:
+    """A daemon is killed, a coordinator stands still beyond its lease, and its successor is killed."""
+    parts = words(400, seed=54)
+    bare_lab.topic("in", [part[:100] for part in parts])
+    settings: dict[str, Any] = {**RESIDENT, "until_caught_up": False, "lease_ttl_ms": 4_000}
+    with Child(bare_lab, "two_levels", **settings) as first, ExitStack() as later:
+        first.wait_for(lambda: bare_lab.committed() == 200, "all records are committed")
+        slots = _slots_below(first, bare_lab)
         parents = {processes()[pid][0] for pid in slots}
         assert len(parents) == 1
-        child.kill_one(parents.pop())
-        assert bare_lab.committed() < 600, "the input was finished before the kill"
-        until(lambda: not _alive(slots), "the slots have ended")
-        assert child.wait() == 0, child.said()
+        first.kill_one(parents.pop())
+        until(lambda: not _alive(slots), "the slots of the daemon have ended")
+        for number, part in enumerate(parts):
+            bare_lab.append("in", part[100:150], partition=number)
+        first.wait_for(lambda: bare_lab.committed() == 300, "others have taken their place")
+
+        slots = _slots_below(first, bare_lab)
+        first.signal(signal.SIGSTOP)
+        until(lambda: not _slots_of(slots, bare_lab), "the slots have let their stores go")
+        for number, part in enumerate(parts):
+            bare_lab.append("in", part[150:], partition=number)
+        second = later.enter_context(Child(bare_lab, "two_levels", **settings))
+        second.wait_for(lambda: bare_lab.committed() == 400, "another coordinator has taken over")
+        first.signal(signal.SIGCONT)
+        assert first.wait() != 0
+        assert "was overtaken by process" in first.said()
+
+        family = descendants(second.pid)
+        assert _slots_of(family, bare_lab)
+        second.signal(signal.SIGKILL)
+        until(lambda: not _alive(family), "all that it has started has ended")
     check_exact(bare_lab, "two_levels", parts)
+
+
+SHARED = [
+    test_epochs_and_slots.test_new_partitions_are_read_while_it_runs_and_state_stays_where_it_is,
+    test_full_disk.test_space_that_comes_back_while_the_epoch_is_tried_again_is_enough,
+    test_streams.test_an_uncaught_error_ends_it_unless_the_handler_says_otherwise,
+    test_workers.test_workers_killed_at_each_of_their_steps_of_the_commit_change_nothing,
+]
+
+
+@pytest.mark.parametrize("test", SHARED, ids=lambda test: test.__name__)
+def test_what_holds_for_spark_jobs(lab: Lab, test: Callable[[Lab], None]) -> None:
+    """A part of the tests of Spark. All of them: MILLSTREAM_ENGINE=resident make pytest ARGS=tests/spark."""
+    lab.engine = "resident"
+    test(lab)
 
 
 def _alive(family: dict[int, str]) -> list[int]:
     everybody = processes()
     return [pid for pid, born in family.items() if everybody.get(pid, (0, ""))[1] == born]
+
+
+def _slots_below(child: Child, lab: Lab) -> dict[int, str]:
+    """The processes of a child's slots."""
+    child.wait_for(lambda: len(_slots_of(descendants(child.pid), lab)) == 2, "both slots have stores open")
+    return _slots_of(descendants(child.pid), lab)
+
+
+def _slots_of(family: dict[int, str], lab: Lab) -> dict[int, str]:
+    return {pid: born for pid, born in family.items() if _holds_stores(pid, lab)}
 
 
 def _holds_stores(pid: int, lab: Lab) -> bool:
