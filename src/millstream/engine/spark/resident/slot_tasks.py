@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import TaskEntry
+from millstream.commit.reports import EpochMismatchError
 from millstream.commit.source_times import TimesRequest, read_times
 from millstream.engine.api import DurableEpoch, TaskWork, homes_after
 from millstream.engine.spark.failures import waited_in_vain
@@ -65,7 +66,8 @@ class SlotTasks:
         )
         placed = replace(job, tasks=tasks)
         peers = {number: member.peer for number, member in members.items()}
-        return self.pool.run(of, {number: RunEpoch(of, placed, number, slots, peers) for number in members})
+        commands = {number: RunEpoch(of, placed, number, slots, peers) for number in members}
+        return _of_one_attempt(of, self.pool.run(of, commands))
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
         """By the slots, in turn: they need no state."""
@@ -111,6 +113,19 @@ class SlotTasks:
                     raise waited_in_vain(self._application_id, _LONGEST_WAIT_S)
         pool.wait(lambda there, wanted: there >= wanted, _OTHERS_S)
         return pool.live()
+
+
+def _of_one_attempt(
+    of: EpochAttempt, reports: list[TaskReport | WrongInstance]
+) -> list[TaskReport | WrongInstance]:
+    """Refuse reports of another attempt: slots and pool have dropped them, and a commit must not mix them."""
+    for report in reports:
+        if isinstance(report, TaskReport) and report.attempt != of.attempt:
+            raise EpochMismatchError(
+                f"epoch {of.epoch}: task {report.task_id} has reported attempt {report.attempt}, but this is "
+                f"attempt {of.attempt}: the epoch has to run again"
+            )
+    return reports
 
 
 def _held(members: Mapping[int, Member]) -> dict[str, str]:

@@ -1,0 +1,194 @@
+"""Bugs planted in slots: each is caught by a scenario that passes without it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engine.test_resident_slots import lose, running
+from tests.spark.lab import Lab
+from tests.spark.programs import check_exact, words
+from tests.state.test_open_stores import Life
+
+from millstream import Store, StreamsBuilder, Topology, failpoints, serdes
+from millstream.engine.spark.resident.inbox import Inbox
+from millstream.engine.spark.resident.messages import EpochAttempt, EpochDone, RunEpoch
+from millstream.engine.spark.resident.slot import Slot
+from millstream.engine.spark.resident.slot_pool import SlotPool
+from millstream.errors import MillstreamError
+from millstream.state.local.open_stores import OpenStores, Sealed, _identity
+from millstream.state.local.task_stores import TaskVersion
+
+
+def told_apart(attempt_of_rows: Callable[[str], str]) -> Topology:
+    """Rows carry what a function says: what an attempt has sent, and what was counted, must be the same."""
+    builder = StreamsBuilder()
+    rows = builder.stream("in", key=serdes.string, value=serdes.string).map_values(attempt_of_rows)
+    rows.to("sent", key=serdes.string, value=serdes.string)
+    counts = rows.group_by(lambda _, value: value).count(store=Store("counts", caching=False))
+    counts.to_stream().to("counted", key=serdes.string, value=serdes.int64)
+    return builder.build()
+
+
+def a_slot_is_lost_between_levels(lab: Lab) -> None:
+    """The slots that are left have the rows of the first attempt when the second one begins."""
+    lab.topic("in", words(100, seed=1, partitions=4))
+    runs: dict[str, int] = {}
+    guard = threading.Lock()
+    lost = threading.Event()
+
+    def tagged(value: str) -> str:
+        with guard:
+            runs[value] = runs.get(value, 0) + 1
+        return f"{value} {runs[value]}"
+
+    send = Slot._send
+
+    def lose_a_slot(slot: Slot, command: RunEpoch, *args: Any) -> None:
+        send(slot, command, *args)
+        if command.slot == 0 and command.of.attempt == 2 and not lost.is_set():
+            lost.set()
+            lose(app, 2)
+            time.sleep(0.2)  # so that its rows have arrived before the attempt is given up
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Slot, "_send", lose_a_slot)
+        with running(lab, told_apart(tagged), 3, max_records_per_epoch=5) as app:
+            app.run()
+    assert lost.is_set()
+    sent = {(row.value or b"").decode() for row in lab.rows("sent")}
+    assert sum(len(values) for values in lab.by_key("counted").values()) == 100
+    assert set(lab.by_key("counted")) == sent
+
+
+def a_report_comes_late(lab: Lab) -> None:
+    """A slot reports an attempt that was given up, just when the next one runs."""
+    lab.topic("in", parts := words(100, seed=2, partitions=4))
+    late: list[tuple[Slot, EpochDone]] = []
+
+    def counting() -> Topology:
+        builder = StreamsBuilder()
+        stream = builder.stream("in", key=serdes.string, value=serdes.string)
+        stream.group_by_key().count(store=Store("counts", caching=False)).to_stream().to(
+            "out", key=serdes.string, value=serdes.int64
+        )
+        return builder.build()
+
+    run_levels = Slot._run_levels
+
+    def reporting_twice(slot: Slot, command: RunEpoch) -> Any:
+        if late and command.of > late[0][1].of:
+            _, report = late.pop()
+            slot._connection.send(report)
+        reports = run_levels(slot, command)
+        if command.slot == 0 and command.of.attempt == 2:
+            late.append((slot, EpochDone(command.of, tuple(reports))))
+            lose(app, 1)
+            time.sleep(0.1)
+        return reports
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Slot, "_run_levels", reporting_twice)
+        with running(lab, counting(), 2, max_records_per_epoch=5) as app:
+            app.run()
+            assert {type(failure).__name__ for failure in app.engine.failures} == {"SlotLostError"}
+    assert late == []
+    check_exact(lab, "one_level", parts)
+
+
+def an_epoch_is_given_up(lab: Lab) -> None:
+    """What it has made is not what the next attempt makes, for more records have come."""
+    stays, follows = (
+        Life(lab.folder / str(number), "ledger", "lmdb", open_stores)
+        for number, open_stores in enumerate([OpenStores(), None])
+    )
+    for life in (stays, follows):
+        life.run(2)
+        life.append()
+        with failpoints.armed("commit.checked"), pytest.raises(failpoints.InjectedCrash):
+            life.executor.run_epoch()
+        life.run(2)
+    assert stays.content() == follows.content()
+
+
+# The bugs ---------------------------------------------------------------------------------------------------
+
+
+def bundles_of_older_attempts_are_taken(patch: pytest.MonkeyPatch) -> None:
+    wait, end = Inbox.wait, Inbox.end
+
+    def keep(inbox: Inbox, attempt: EpochAttempt) -> None:
+        kept = dict(inbox._bundles)
+        end(inbox, attempt)
+        inbox._bundles.update(kept)
+
+    def take(inbox: Inbox, attempt: EpochAttempt, level: int, senders: Any, peers: Any) -> Any:
+        for (of, at, sender), bundle in list(inbox._bundles.items()):
+            if of < attempt and at == level and of.epoch == attempt.epoch and sender in senders:
+                inbox._bundles[attempt, at, sender] = bundle
+        return wait(inbox, attempt, level, senders, peers)
+
+    patch.setattr(Inbox, "end", keep)
+    patch.setattr(Inbox, "wait", take)
+
+
+def reports_of_older_attempts_are_taken(patch: pytest.MonkeyPatch) -> None:
+    take = SlotPool._take
+
+    def take_any(pool: SlotPool, number: int, incarnation: str, message: Any) -> None:
+        if isinstance(message, EpochDone) and pool._attempt is not None:
+            message = EpochDone(pool._attempt, message.reports)
+        take(pool, number, incarnation, message)
+
+    patch.setattr(SlotPool, "_take", take_any)
+
+
+def an_overlay_is_kept_after_an_abort(patch: pytest.MonkeyPatch) -> None:
+    at = OpenStores._at
+
+    def at_any(stores: OpenStores, task_id: str, wanted: TaskVersion, newer: Any) -> Any:
+        sealed, held = stores._sealed.get(task_id), stores._held.get(task_id)
+        if sealed is not None and held is not None and sealed.version == wanted.version:
+            stores._sealed[task_id] = Sealed(*_identity(wanted), _identity(held.version), sealed.changes)
+        found = at(stores, task_id, wanted, newer)
+        if sealed is not None and sealed.version > wanted.version:
+            stores._sealed[task_id] = sealed
+        return found
+
+    def sealed_once(stores: OpenStores, task_id: str, sealed: Sealed) -> None:
+        before = stores._sealed.get(task_id)
+        if before is None or before.version != sealed.version:
+            stores._sealed[task_id] = sealed
+
+    patch.setattr(OpenStores, "_at", at_any)
+    patch.setattr(OpenStores, "sealed", sealed_once)
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    plant: Callable[[pytest.MonkeyPatch], None]
+    scenario: Callable[[Lab], None]
+
+
+BUGS = [
+    Bug(bundles_of_older_attempts_are_taken, a_slot_is_lost_between_levels),
+    Bug(reports_of_older_attempts_are_taken, a_report_comes_late),
+    Bug(an_overlay_is_kept_after_an_abort, an_epoch_is_given_up),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.scenario.__name__)
+def test_without_a_bug_all_is_well(bug: Bug, tmp_path: Path) -> None:
+    bug.scenario(Lab(tmp_path / "lab", None))
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.plant.__name__)
+def test_a_planted_bug_is_caught(bug: Bug, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bug.plant(monkeypatch)
+    with pytest.raises((AssertionError, MillstreamError)):  # an invariant, or a check that refuses to go on
+        bug.scenario(Lab(tmp_path / "lab", None))
