@@ -1,4 +1,4 @@
-"""How joins of tables by a foreign key are built: names, numbers, topics, stores and co-partitioning are Kafka's.
+"""How joins of tables by a foreign key are built: names, topics, stores and co-partitioning are Kafka's.
 
 Kafka runs the right side as three nodes that share stores. Here one operator behind them is at work, which no
 description shows; the three hand their rows on (see `topology.operator_spec`).
@@ -100,6 +100,7 @@ def join_by_foreign_key(
     _check(left, right, foreign_key, joiner, kind)
     graph = left.graph
     left.state.demand_old_values()
+    graph.keep_row_serdes(left, right)
     names = _Names.of(graph, joined.name)
     serdes = ForeignKeySerdes(
         names.registration,
@@ -118,7 +119,7 @@ def join_by_foreign_key(
     right_view = right.state.look_up()
     receive = graph.add(_described(names.receive, names.store), registered)
     subscribing = graph.add(_described(names.subscription_join, *_stores(right_view)), receive)
-    updating = graph.add(_described(names.foreign_join, names.store, rows_of=right), right.node)
+    updating = graph.add(_described(names.foreign_join, names.store), right.node)
     responding = _responder(names, right_view, serdes)
     answered = _through(
         graph, subscribing, names.response, names.response_sink, names.response_source, updating, responding
@@ -164,13 +165,11 @@ def _operator(name: str, make: Callable[[], Any], view: TableView | None = None)
     return GraphNode(name, write)
 
 
-def _described(name: str, *stores: str, rows_of: KTable[Any, Any] | None = None) -> GraphNode:
+def _described(name: str, *stores: str) -> GraphNode:
     """A node that descriptions show with stores, and that only hands its rows on."""
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         hand_on(topology, name, parents, *stores)
-        if rows_of is not None:
-            topology.add_row_serdes(parents[0], rows_of.key_serde, rows_of.value_serde)
 
     return GraphNode(name, write)
 

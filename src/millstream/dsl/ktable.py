@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from millstream.dsl.given import check_suppressed
 from millstream.dsl.foreign_key_joins import ForeignKeyResult, join_by_foreign_key
+from millstream.dsl.given import check_suppressed
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.joins import FOREIGN_KEY, INNER, LEFT, LEFT_FOREIGN_KEY, OUTER
 from millstream.dsl.materialized import Materialized, StoreLike, as_store

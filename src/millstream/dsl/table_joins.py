@@ -176,13 +176,12 @@ def join_tables(
                 StoredTableTableJoin, own.name, *views, join, caching=own.caching, send_old=state.sends_old
             )
         topology.add_operator(merge, make, (this, other), spec)
-        for table in (left, right):
-            topology.add_row_serdes(table.node.name, table.key_serde, table.value_serde)
         for view in views:
             connect(topology, merge, view)
         if own is not None:
             topology.add_state_store(own.builder, merge)
 
+    graph.keep_row_serdes(left, right)
     node = graph.add(GraphNode(merge, write), left.node, right.node)
     return replace(
         left,

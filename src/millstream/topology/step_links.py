@@ -1,7 +1,7 @@
 """What leads from an earlier step of a sub-topology to a later one, as nodes and topics of the plan.
 
 No description shows them: they are there because an epoch runs level by level. An edge between two steps is a
-sink in the one and a source in the other; a store that the later step looks up is a sink, a source and a copy.
+sink in the one and a source in the other; a store that the later step looks up, these two and a copy.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 Mostly a step is a sub-topology, at the level behind all that it gets repartitioned rows from. A sub-topology
 that feeds itself through repartitions can't run at one level: a foreign-key join leads from the left table to
-the right one and back, and `stream.repartition().merge(stream)` leads back at once. It is cut into steps, each
-at its own level; its tasks run once per step. What goes from an earlier step to a later one:
+the right one and back, and `stream.repartition().merge(stream)` leads back at once. It is cut into steps,
+each at its own level; its tasks run once per step. What goes from an earlier step to a later one:
 
 - *rows*, where an edge leads from one to the other: they are handed to the same partition of the later step,
   before all rows that come through repartitions;
-- *copies of stores*, where the later step looks something up that the earlier one writes: the later step has a
-  store of its own, and gets the writes of the epoch before it begins. So it sees the table as it is at the end
-  of the epoch, and never one that is half done.
+- *copies of stores*, where the later step looks something up that the earlier one writes: the later step has
+  a store of its own, and gets the writes of the epoch before it begins. So it sees the table as it is at the
+  end of the epoch, and never one that is half done.
 
 A cycle of writes can't be cut: nodes in front of and behind a repartition that both write to a store. It is
 refused, with the cycle shown.
@@ -74,7 +74,7 @@ def undivided_steps(graph: TopologyGraph, groups: Sequence[Sequence[str]]) -> li
 
 def _divided(edges: _Edges, groups: Sequence[Sequence[str]]) -> dict[str, int]:
     """Levels where some sub-topology has to be cut: as few are as can be, and as late as can be."""
-    together = list(edges.writers_together)
+    together: list[Sequence[str]] = [*edges.writers_together]
 
     def keep_together(names: Sequence[str]) -> bool:
         if edges.levels([*together, names]) is None:
