@@ -20,14 +20,15 @@ from millstream.engine.api import DurableEpoch, TaskWork, homes_after
 from millstream.engine.spark.failures import waited_in_vain
 from millstream.engine.spark.resident.messages import Committed, EpochAttempt, RunEpoch
 from millstream.engine.spark.resident.placement import place
-from millstream.engine.spark.resident.slot_pool import Member, SlotPool
+from millstream.engine.spark.resident.slot_pool import Member, SlotLostError, SlotPool
 from millstream.types import Attempt
 
 _LOGGER = logging.getLogger("millstream")
 
 T = TypeVar("T")
 
-_TOLD_AFTER_S: Final = 5.0
+_LOOKS_EVERY_S: Final = 0.5
+_TOLD_AFTER_S: Final = 20.0
 _LONGEST_WAIT_S: Final = 300.0
 """For the first slot: a cluster may have to start machines."""
 _OTHERS_S: Final = 10.0
@@ -99,18 +100,21 @@ class SlotTasks:
 
     def wait_for_slots(self) -> dict[int, Member]:
         """Wait for a slot, and then a while for all others. A long wait is told, and has a bound."""
-        pool = self.pool
-        if not pool.wait(lambda there, _: there > 0, _TOLD_AFTER_S):
-            _LOGGER.warning(
-                "Application %r waits for Spark to give it a core: no slot has started yet. It waits for at "
-                "most %.0f s.",
-                self._application_id,
-                _LONGEST_WAIT_S,
-            )
-            deadline = time.monotonic() + _LONGEST_WAIT_S
-            while not pool.wait(lambda there, _: there > 0, 1.0):
-                if not pool.is_alive or time.monotonic() > deadline:
-                    raise waited_in_vain(self._application_id, _LONGEST_WAIT_S)
+        pool, began, is_told = self.pool, time.monotonic(), False
+        while not pool.wait(lambda there, _: there > 0, _LOOKS_EVERY_S):
+            waited = time.monotonic() - began
+            if not pool.is_alive:
+                raise SlotLostError("there is no slot, and Spark is gone")
+            if waited > _LONGEST_WAIT_S:
+                raise waited_in_vain(self._application_id, _LONGEST_WAIT_S)
+            if waited > _TOLD_AFTER_S and not is_told:
+                is_told = True
+                _LOGGER.warning(
+                    "Application %r waits for Spark to give it a core: no slot has started yet. It waits for "
+                    "at most %.0f s.",
+                    self._application_id,
+                    _LONGEST_WAIT_S,
+                )
         pool.wait(lambda there, wanted: there >= wanted, _OTHERS_S)
         return pool.live()
 
