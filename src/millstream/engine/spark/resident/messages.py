@@ -85,12 +85,14 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Do some work beside the epochs, and answer."""
+    """Do some work between the epochs, or beside them, and answer."""
 
     number: int
     work: Any
     """A function, called with the worker and the arguments. Travels by its name."""
     arguments: tuple[Any, ...]
+    is_beside: bool
+    """In a thread of its own; else by the thread of tasks, in its turn."""
 
 
 @dataclass(frozen=True, slots=True)

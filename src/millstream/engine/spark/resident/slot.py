@@ -81,7 +81,7 @@ class Slot:
         self._inbox = inbox
         self._clients = clients
         self._settings = settings
-        self._commands: queue.SimpleQueue[RunEpoch | Committed | Stop] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[RunEpoch | Committed | Call | Stop] = queue.SimpleQueue()
         self._heard = time.monotonic()
         self._is_over = threading.Event()
 
@@ -115,7 +115,7 @@ class Slot:
                 self._heard = time.monotonic()
                 if isinstance(message, Abort):
                     self._inbox.end(message.of)
-                elif isinstance(message, Call):
+                elif isinstance(message, Call) and message.is_beside:
                     threading.Thread(
                         target=self._answer, args=(message,), name="millstream-slot-call", daemon=True
                     ).start()
@@ -142,11 +142,13 @@ class Slot:
 
     # The thread of tasks -------------------------------------------------------------------------------
 
-    def _obey(self, command: RunEpoch | Committed) -> None:
+    def _obey(self, command: RunEpoch | Committed | Call) -> None:
         if isinstance(command, RunEpoch):
             self._run_epoch(command)
-        else:
+        elif isinstance(command, Committed):
             self._apply(command)
+        else:
+            self._answer(command)
 
     def _run_epoch(self, command: RunEpoch) -> None:
         try:

@@ -193,8 +193,8 @@ class SlotPool:
             if number in (None, member.number):
                 self._send(member.number, member.incarnation, message)
 
-    def call(self, number: int, work: Callable[..., Any], *arguments: Any) -> int:
-        """Let a slot do some work beside the epochs; the number of the call."""
+    def call(self, number: int, work: Callable[..., Any], *arguments: Any, is_beside: bool = False) -> int:
+        """Let a slot do some work between the epochs, or beside them; the number of the call."""
         with self._changed:
             member = self._members.get(number)
             if member is None:
@@ -202,7 +202,7 @@ class SlotPool:
             self._calls_made += 1
             call = self._calls_made
             self._calls[call] = (number, member.incarnation)
-        self._send(number, member.incarnation, Call(call, work, arguments))
+        self._send(number, member.incarnation, Call(call, work, arguments, is_beside))
         return call
 
     def answer(self, call: int) -> Any:
@@ -211,11 +211,11 @@ class SlotPool:
             try:
                 while call not in self._called:
                     if call not in self._calls:
-                        raise SlotLostError("what ran beside the epochs was given up")
+                        raise SlotLostError("what a slot was asked for was given up")
                     number, incarnation = self._calls[call]
                     member = self._members.get(number)
                     if member is None or member.incarnation != incarnation:
-                        raise SlotLostError(f"slot {number} was lost while it worked beside the epochs")
+                        raise SlotLostError(f"slot {number} was lost while it was at work")
                     self._changed.wait()
                 answered = self._called[call]
             finally:

@@ -94,7 +94,8 @@ class SlotTasks:
 
     def run_background(self, work: TaskWork[T], planned: PlannedTask, entry: TaskEntry) -> T:
         """By the slot that has the task's stores open."""
-        call = self.pool.call(self._placed[planned.task_id], work, planned, entry)
+        slot = self._placed[planned.task_id]
+        call = self.pool.call(slot, work, planned, entry, is_beside=True)
         done: T = self.pool.answer(call)
         return done
 
