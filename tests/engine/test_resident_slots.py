@@ -144,41 +144,43 @@ def test_a_lost_slot_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(lab: La
 def test_a_silent_slot_is_fenced_and_what_it_says_later_is_not_heard(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its process can't be killed here: it wakes up and goes on, and nobody listens."""
+    """Its process can't be killed here: it wakes up when it was replaced, goes on, and nobody listens."""
     lab.topic("in", parts := words(200, seed=11))
-    asleep, awake = threading.Event(), threading.Event()
-    beat, said = Slot._beat, []
+    asleep, awake, woken = threading.Event(), threading.Event(), threading.Event()
+    slots: list[Slot] = []
+    beat = Slot._beat
     monkeypatch.setattr("millstream.engine.spark.resident.slot_pool._kill_hanging", lambda _: True)
 
     def sleep_once(_: str, value: str) -> None:
         if value == "weir" and lab.committed() >= 100 and not asleep.is_set():
             asleep.set()
             awake.wait(60)
+            woken.set()
 
     def beat_unless_asleep(slot: Slot) -> None:
         send = slot._connection.send
+        slots.append(slot)
 
         def send_if_awake(message: object) -> None:
-            if asleep.is_set() and not awake.is_set() and slot is sleeping():
-                return
-            said.append(message)
-            send(message)
+            if not asleep.is_set() or awake.is_set() or slot is not slots[0]:
+                send(message)
 
-        slot._connection.send = send_if_awake  # type: ignore[method-assign]
-        slots.append(slot)
+        monkeypatch.setattr(slot._connection, "send", send_if_awake)
         beat(slot)
 
-    slots: list[Slot] = []
-
-    def sleeping() -> Slot:
-        return slots[0]
+    def wake_the_fenced() -> None:
+        asleep.wait(60)
+        until(lambda: len(app.engine.launcher.submitted) > 1 or not app.engine.pool.live())
+        awake.set()
 
     monkeypatch.setattr(Slot, "_beat", beat_unless_asleep)
-    with running(lab, counting(sleep_once), 1, max_records_per_epoch=25, timeout_s=0.5) as app:
-        threading.Timer(2.0, awake.set).start()
+    with running(lab, counting(sleep_once), 1, max_records_per_epoch=25, timeout_s=1.0) as app:
+        waker = threading.Thread(target=wake_the_fenced)
+        waker.start()
         app.run()
-        assert [type(failure) for failure in app.engine.failures] == [SlotLostError]
-    assert asleep.is_set()
+        waker.join()
+        assert {type(failure) for failure in app.engine.failures} == {SlotLostError}
+    assert woken.is_set()
     check_exact(lab, "two_levels", parts)
 
 

@@ -70,8 +70,12 @@ def played(spark: SparkContext, memory_folder: Path) -> Iterator[dict[str, Golde
 
 
 def play_in_slots(case: GoldenCase) -> None:
-    """A case in slots that are threads: its tasks, bundles and stores are those of slots on Spark."""
-    engine = SlotsInThreads(partial(make_worker, case.program))
+    """A case in slots that are threads: its tasks, bundles and stores are those of slots on Spark.
+
+    Global stores are shared by processes, not by threads: there, in one slot.
+    """
+    has_global = bool(case.program.topology.plan().global_subtopologies)
+    engine = SlotsInThreads(partial(make_worker, case.program), slots=1 if has_global else 2)
     engine.open()
     while (job := case.next_job()) is not None:
         answer: list[TaskReport] | MillstreamError

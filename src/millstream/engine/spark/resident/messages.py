@@ -63,7 +63,7 @@ class RunEpoch:
     job: EpochJob
     slot: int
     slots: Mapping[str, int]
-    """The slot of every task of the epoch."""
+    """The slot of every task, also of those that are idle in this epoch."""
     peers: Mapping[int, Peer]
     """All slots that take part, by number."""
 

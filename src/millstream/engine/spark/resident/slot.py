@@ -166,7 +166,7 @@ class Slot:
         job, own = command.job, command.slot
         mine = [task for task in job.tasks if command.slots[task.task_id] == own]
         if self._worker.open_stores is not None:
-            self._worker.open_stores.keep_only({task.task_id for task in mine})
+            self._worker.open_stores.keep_only({task for task, slot in command.slots.items() if slot == own})
         self._clients.keep_only([peer.flight for peer in command.peers.values()])
         targets = Targets(self._worker.plan, job.tasks)
         others = levels_of_others(command)

@@ -44,6 +44,8 @@ class SlotTasks:
         self._application_id = application_id
         self._attempts = attempts
         """Numbers that no other attempt of a term has."""
+        self._known: dict[str, PlannedTask] = {}
+        """All tasks that were ever planned: those that are idle keep their slots, and their stores open."""
         self._placed: dict[str, int] = {}
         self._last: EpochAttempt | None = None
 
@@ -58,7 +60,9 @@ class SlotTasks:
         of = self._last = EpochAttempt(job.term, Attempt(next(self._attempts)), job.epoch)
         instances = {number: member.hello.instance for number, member in members.items()}
         homes = {task.task_id: task.expected_instance for task in job.tasks if task.expected_instance}
-        slots = self._placed = place(job.tasks, instances, self._placed, {**_held(members), **homes})
+        self._known.update((task.task_id, task) for task in job.tasks)
+        homes = {**_held(members), **self.instances, **homes}
+        slots = self._placed = place([*self._known.values()], instances, self._placed, homes)
         tasks = tuple(
             replace(task, expected_instance=instances[slots[task.task_id]])
             if task.expected_instance not in (None, instances[slots[task.task_id]])
@@ -94,7 +98,7 @@ class SlotTasks:
 
     def run_background(self, work: TaskWork[T], planned: PlannedTask, entry: TaskEntry) -> T:
         """By the slot that has the task's stores open."""
-        slot = self._placed[planned.task_id]
+        slot = self._placed.get(planned.task_id, next(iter(self.pool.live()), 0))
         call = self.pool.call(slot, work, planned, entry, is_beside=True)
         done: T = self.pool.answer(call)
         return done
