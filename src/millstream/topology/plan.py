@@ -59,6 +59,11 @@ class SubTopology:
         nodes = self.nodes.values()
         return {node.name: node.spec.stores for node in nodes if isinstance(node, ProcessorNode)}
 
+    @cached_property
+    def may_schedule(self) -> bool:
+        """Whether an operator may wait for the wall clock: a processor of the user's, or a window's close."""
+        return any(isinstance(node, ProcessorNode) and node.spec.may_schedule for node in self.nodes.values())
+
     def operators_behind(self, node: str) -> list[OperatorSpec]:
         """What the operators right behind a node are."""
         behind = [self.nodes[child] for child in self.children[node]]
