@@ -68,10 +68,8 @@ def needed_tasks(
         with_input = every if tick and sub.may_schedule else _with_records(sub, cut)
         planned = every if sub.number in fed else with_input
         if planned:
-            topics = (sink.topic for sink in sub.sinks)
-            fed.update(
-                plan.repartition_readers[topic] for topic in topics if topic in plan.repartition_topics
-            )
+            sinks = {sink.topic for sink in sub.sinks}
+            fed.update(reader for topic, reader in plan.repartition_readers.items() if topic in sinks)
             yield some, planned, with_input
 
 
