@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks.applications import workplace
@@ -19,6 +20,7 @@ from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.epoch import run_epoch
 from millstream.commit.publisher import EmbeddedPublisher
+from millstream.engine.epoch_result import EpochResult
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.maintenance.maintenance import Maintenance
 from millstream.types import Partition
@@ -72,7 +74,7 @@ def _partitions(
         for active, goal in ((max(1, partitions // 64), 0.4), (partitions, None)):
             taken: list[float] = []
             app._epoch_listeners.clear()
-            app.on_epoch(lambda result, taken=taken: taken.append(result.seconds))
+            app.on_epoch(partial(_note, taken))
             for _ in range(rounds + _WARM_UP):
                 for place in range(active):
                     key = b"key-%08d" % number
@@ -84,6 +86,10 @@ def _partitions(
             )
             found.append(figure if goal is None else at_most(figure, goal))
     return found
+
+
+def _note(taken: list[float], result: EpochResult) -> None:
+    taken.append(result.seconds)
 
 
 def _coordinator(folder: Path, tasks: int, rounds: int) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""Manifests as deltas: as small as what an epoch did, and as good as whole ones whatever happens in between."""
+"""Manifests as deltas: as small as what an epoch did, and as good as whole ones, whatever happens."""
 
 from __future__ import annotations
 

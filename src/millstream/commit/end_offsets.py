@@ -17,7 +17,8 @@ from millstream.types import Offset
 __all__ = ["EndOffsets"]
 
 _LOOK_AT_ALL_S: Final = 1.0
-"""So long an epoch may take for granted what nobody has told of."""
+_LOOK_TIMES: Final = 20
+"""So long epochs take for granted what nobody has told of; or so many times as long as it takes to look."""
 
 
 class EndOffsets:
@@ -29,7 +30,7 @@ class EndOffsets:
         self._places: Sequence[TopicPartition] = ()
         self._ends: dict[TopicPartition, Offset] = {}
         self._watch: LogWatch | None = None
-        self._looked_at_all = -_LOOK_AT_ALL_S
+        self._look_again = clock()
         self.is_complete = False
         """Nothing that was in the log before the last look is missing."""
 
@@ -45,7 +46,7 @@ class EndOffsets:
             self._places = places
             self._watch = self._log.watch(places)
             return self.look_at_all()
-        if self._watch is None or self._clock() - self._looked_at_all >= _LOOK_AT_ALL_S:
+        if self._watch is None or self._clock() >= self._look_again:
             return self.look_at_all()
         changed = self._watch.changed()
         if changed is None:
@@ -59,8 +60,10 @@ class EndOffsets:
         """Where the same partitions end, after a look at each of them."""
         if self._watch is not None:
             self._watch.changed()  # before the look: what comes after it is told the next time
-        self._looked_at_all = self._clock()
+        began = self._clock()
         self._ends = {place: self._log.latest(place) for place in self._places}
+        ended = self._clock()
+        self._look_again = ended + max(_LOOK_AT_ALL_S, _LOOK_TIMES * (ended - began))
         self.is_complete = True
         return self._ends
 

@@ -74,11 +74,16 @@ class SourceOffsets:
         places, all_groups = self._places_of(topics)
         latest = self._ends.look(places)
         starts = {place: self._start(place, head) for place in places}
-        if not self._ends.is_complete and all(starts[place] == end for place, end in latest.items()):
+        if not self._ends.is_complete and starts == latest:
             latest = self._ends.look_at_all()  # for want of records there is time for it
         ranges: Ranges = {}
-        for place in places:
-            start, end = starts[place], latest[place]
+        ends: dict[TopicPartition, Offset] = {}
+        for place, start in starts.items():
+            ends[place] = start
+            end = latest[place]
+            if start == end:
+                ranges[place] = (start, start, start)
+                continue
             if end < start:
                 raise OffsetOutOfRangeError(
                     f"{place} ends at offset {end}, but records up to {start} were committed by "
@@ -87,31 +92,39 @@ class SourceOffsets:
                     "restore both from the same backup, or start the application under another app_id."
                 )
             # All others wait, unread, for the global topics that are loaded.
-            is_read = start < end and (not is_loading or place in self._load)
+            is_read = not is_loading or place in self._load
             ranges[place] = (
                 start,
                 quota(self._log, place, start, end, *self._limits) if is_read else start,
                 end,
             )
-        groups = [group for group in all_groups if not is_loading or not self._load.keys().isdisjoint(group)]
+        # Those that meet nobody with records have nothing to decide.
+        groups = [
+            group
+            for group in all_groups
+            if any(starts[place] != latest[place] for place in group)
+            and (not is_loading or not self._load.keys().isdisjoint(group))
+        ]
         idle = self._idling.waiting(ranges, groups, now_ms)
         going_on = [group for group in groups if idle.isdisjoint(group)]
-        ends = without(idle, self._aligned(ranges, going_on, head, now_ms), ranges, groups)
+        meeting = [place for group in groups for place in group]
+        aligned = self._aligned({place: ranges[place] for place in meeting}, going_on, head, now_ms)
+        ends.update(without(idle, aligned, ranges, groups))
         # A compaction that has not seen a manifest of ours may go further than we can: not beside it.
         beginning = self._where_stores_begin(
-            {place: (ranges[place][0], end) for place, end in ends.items()}, head
+            {place: (ranges[place][0], ends[place]) for place in meeting}, head
         )
         rewritten = being_rewritten(self._log, beginning, _SETTLE_MS)
-        ends = without(rewritten, ends, ranges, groups)
+        ends.update(without(rewritten, {place: ends[place] for place in meeting}, ranges, groups))
         self.enforced = self._idling.enforced(ranges, going_on, rewritten)
         self.is_idling = bool(idle)
         self.has_backlog = is_loading or any(
             ends[place] < ranges[place][2] for group in going_on for place in group
         )
         self.left_behind = frozenset(place for place, end in ends.items() if end < ranges[place][2])
-        cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
-        for place, (start, _, _) in ranges.items():
-            cut.setdefault(place.topic, {})[place.partition] = (start, ends[place])
+        cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {topic: {} for topic in topics}
+        for place, end in ends.items():
+            cut[place.topic][place.partition] = (starts[place], end)
         return cut
 
     def wait(self, timeout_s: float) -> bool:

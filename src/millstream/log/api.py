@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -32,8 +32,7 @@ Beyond: TypeAlias = Literal["merge", "leave"]
 stay anyway and the rows can soon be compacted."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """One partition of a topic.
 
     >>> str(TopicPartition("orders", Partition(3)))

@@ -33,7 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -79,6 +79,8 @@ from millstream.log.embedded.sealed import check_sealed
 from millstream.log.embedded.topics import Topic, TopicFolder
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.types import Offset, Partition
+
+T = TypeVar("T")
 
 _FEW_WORKS: Final = 2
 _MOST_THREADS: Final = 8
@@ -202,8 +204,11 @@ class FileLog(SealedLog):
         works = [partial(self._writable(place).publish, rows) for place, rows in by_partition.items()]
         if len(works) < _FEW_WORKS or self._files is not OS_FILES:
             return [work() for work in works]
-        with ThreadPoolExecutor(min(len(works), _MOST_THREADS), "millstream-publish") as threads:
-            return [done.result() for done in [threads.submit(work) for work in works]]
+        count = min(len(works), _MOST_THREADS)
+        with ThreadPoolExecutor(count, "millstream-publish") as threads:
+            shares = [threads.submit(_each_of, works[first::count]) for first in range(count)]
+            done = [iter(share.result()) for share in shares]
+        return [next(done[number % count]) for number in range(len(works))]
 
     def delete_before(self, topic_partition: TopicPartition, offset: Offset) -> None:
         """Remove the records before ``offset`` for good. Reading them is an error from then on."""
@@ -407,3 +412,7 @@ class FileLog(SealedLog):
         check_private_folder(self.root)
         _MARKER.decode(read_bounded(path, _MARKER.max_bytes, files=self._files), _Marker, str(path))
         self._is_checked = True
+
+
+def _each_of(works: Iterable[Callable[[], T]]) -> list[T]:
+    return [work() for work in works]
