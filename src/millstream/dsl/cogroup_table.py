@@ -15,6 +15,7 @@ from millstream.dsl.table_state import AggregateState, MergedState, TableState
 from millstream.processors.aggregations.aggregate import aggregate_by
 from millstream.processors.operator import Operator
 from millstream.processors.stateless import PassThrough
+from millstream.topology.copartition import Copartition
 from millstream.topology.operator_spec import CHAINED, PLAIN, OperatorSpec
 from millstream.topology.topology import Topology
 from millstream.windows import Windows
@@ -45,7 +46,7 @@ def cogroup_table(
     graph = cogrouped.graph
     places = [grouped.repartitioned(own.name) for grouped, _ in cogrouped.groups]
     sources = frozenset[str]().union(*(names for _, names in places))
-    graph.copartitions.append(sources)
+    graph.copartitions.append(Copartition(sources))
     states: list[TableState] = []
     nodes: list[GraphNode] = []
     for number, ((_, aggregator), (parent, _)) in enumerate(zip(cogrouped.groups, places, strict=True)):

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 from millstream.clock import milliseconds
 from millstream.dsl.functions import is_expression
 from millstream.dsl.graph import GraphNode, first_given
-from millstream.dsl.joins import JoinKind, check_same_graph, joined_key_serde, repartitioned_for_join
+from millstream.dsl.joins import (
+    JoinKind,
+    check_same_graph,
+    copartitioned,
+    joined_key_serde,
+    repartitioned_for_join,
+)
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_state import JoinedState
 from millstream.errors import TopologyError
@@ -62,9 +68,8 @@ def join_stream_with_table(
     grace_ms = _grace_ms(table, kind, joined.grace)
     key = joined_key_serde(kind.method, joined.key, stream.key_serde, table.key_serde)
     stream = repartitioned_for_join(stream, joined.name, key, joined.value)
-    sources = stream.source_names | table.source_names
     graph = stream.graph
-    graph.copartitions.append(sources)
+    sources = copartitioned(graph, kind, ("stream", stream.source_names), ("table", table.source_names))
     name = graph.name_or_new(joined.name, _stream_prefix(kind))
     view = table.state.look_up()
     join, value_serde = _joiner(joiner, kind, joined, stream, table.value_serde)
@@ -137,8 +142,7 @@ def join_tables(
     if joined.store is not None or joined.key is not None or joined.value is not None:
         own = Materialized.of(graph, as_store(joined.store, key, joined.value), _MERGE)
     merge = graph.name_or_new(joined.name, _MERGE)
-    sources = left.source_names | right.source_names
-    graph.copartitions.append(sources)
+    sources = copartitioned(graph, kind, ("table", left.source_names), ("table", right.source_names))
     if kind.left:
         left.state.demand_old_values()
     if kind.right:

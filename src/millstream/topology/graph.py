@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from millstream.state.specs import StoreBuilder
+from millstream.topology.copartition import Copartition
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
@@ -22,7 +23,7 @@ class TopologyGraph:
     global_sources: set[str] = field(default_factory=set)
     internal_topics: dict[str, int | None] = field(default_factory=dict)
     """Repartition topics and their explicit number of partitions, if they have one."""
-    copartition_groups: list[frozenset[str]] = field(default_factory=list)
+    copartition_groups: list[Copartition] = field(default_factory=list)
     """Sources that need the same number of partitions."""
 
     @property
