@@ -239,8 +239,8 @@ def test_different_explicit_numbers_of_partitions_are_refused_at_build() -> None
     assert "left-repartition: 2 partitions" in str(raised.value)
     assert "right-repartition: 3 partitions" in str(raised.value)
     assert str(raised.value).endswith(
-        "joins the stream of left-repartition (2) with the stream of right-repartition (3): records of one key "
-        "would be in different tasks."
+        "joins the stream of left-repartition (2) with the stream of right-repartition (3): records of one "
+        "key would be in different tasks."
     )
 
 
@@ -253,8 +253,8 @@ def test_topics_with_different_numbers_of_partitions_are_refused_at_start() -> N
     assert "Remedy: repartition() one of the streams" in str(raised.value)
     assert f"\n  join() at {__file__}:" in str(raised.value)
     assert str(raised.value).endswith(
-        " joins the stream of l (2) with the stream of r (3): records of one key would be in different tasks. "
-        "It runs with .repartition(partitions=3) on the stream of l."
+        " joins the stream of l (2) with the stream of r (3): records of one key would be in different "
+        "tasks. It runs with .repartition(partitions=3) on the stream of l."
     )
 
 

@@ -188,7 +188,10 @@ def check_same_graph(method: str, graph: Graph, other: Any) -> None:
 
 
 def copartitioned(
-    graph: Graph, kind: JoinKind, left: tuple[SideKind, frozenset[str]], right: tuple[SideKind, frozenset[str]]
+    graph: Graph,
+    kind: JoinKind,
+    left: tuple[SideKind, frozenset[str]],
+    right: tuple[SideKind, frozenset[str]],
 ) -> frozenset[str]:
     """Demand as many partitions of both sides; their sources together."""
     asked_by = f"{kind.method}() at {call_site()}"
