@@ -106,7 +106,8 @@ def test_both_sides_must_have_as_many_partitions() -> None:
             lambda b: b.table("s").outer_join(b.table("t"), pair),
             (
                 " joins the table of s (4) with the table of t (3): records of one key would be in "
-                "different tasks. It runs with .to_stream().repartition(partitions=4).to_table() on the table of t."
+                "different tasks. It runs with .to_stream().repartition(partitions=4).to_table() on the "
+                "table of t."
             ),
         ),
     ],

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.dsl.functions import Initializer
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import GraphNode, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized
@@ -43,6 +44,7 @@ def cogroup_table(
 
     `make` makes the operator of one of them; `key` is the serde of the table's keys.
     """
+    check_functions("aggregate", initializer=initializer)
     graph = cogrouped.graph
     places = [grouped.repartitioned(own.name) for grouped, _ in cogrouped.groups]
     sources = frozenset[str]().union(*(names for _, names in places))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.repartition import repartition_node
 from millstream.errors import TopologyError
@@ -129,6 +130,7 @@ def join_streams(
 ) -> KStream[Any, Any]:
     """Build the join of two streams."""
     check_same_graph(kind.method, left.graph, right)
+    check_functions(kind.method, joiner=joiner)
     if not isinstance(windows, JoinWindows):
         raise TopologyError(
             f"{kind.method}() of two streams with the windows {windows!r}. Remedy: say how far apart in time "

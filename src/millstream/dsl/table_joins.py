@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.clock import milliseconds
 from millstream.dsl.functions import is_expression
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import GraphNode, first_given
 from millstream.dsl.joins import (
     JoinKind,
@@ -115,6 +116,7 @@ def join_stream_with_global(
             f"{kind.method}() with the global table {table.queryable_store_name!r} without key_of: nothing "
             "says which row belongs to a record. Remedy: key_of=lambda key, value: ... gives the row's key"
         )
+    check_functions(kind.method, key_of=key_of)
     # Kafka calls inner joins so, too.
     name = stream.graph.name_or_new(joined.name, "KSTREAM-LEFTJOIN-")
     join, value_serde = _joiner(joiner, kind, joined, stream, table.value_serde, key_of)
@@ -136,6 +138,7 @@ def join_tables(
 ) -> KTable[Any, Any]:
     """Build the join of two tables by their keys."""
     check_same_graph(kind.method, left.graph, right)
+    check_functions(kind.method, joiner=joiner)
     key = joined_key_serde(kind.method, joined.key, left.key_serde, right.key_serde)
     graph = left.graph
     own: Materialized | None = None
@@ -200,6 +203,7 @@ def _joiner(
 ) -> tuple[StreamTableJoiner, Any]:
     """What makes the values, a function or an expression, and their serde where it is known."""
     if not is_expression(joiner):
+        check_functions(kind.method, joiner=joiner)
         return StreamTableJoiner(joiner, joined.with_key, kind.left, key_of), None
     from millstream.dsl.columns import column_joiner  # noqa: PLC0415 - imports Polars, which is there
 
