@@ -18,7 +18,6 @@ from typing import Any, Literal, Self, TypeVar
 
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.checks import check_runnable
 from millstream.commit.lease import check_not_run
 from millstream.config import StreamsConfig, check_application_id
 from millstream.console import Figures
@@ -114,7 +113,6 @@ class Streams:
         config: StreamsConfig | None = None,
     ) -> None:
         self.app_id = check_application_id(app_id)
-        check_runnable(topology.plan())
         self._topology = topology
         self._config = config if config is not None else StreamsConfig()
         self._log = open_log(log if str(log).startswith(("file:", "kafka:")) else Path(log))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -11,12 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from millstream import KStream, Processor, Streams, StreamsBuilder, StreamsConfig, Topology, serdes, stores
-from millstream.commit.checks import PlanNotSupportedError
+from millstream import Streams, StreamsBuilder, StreamsConfig, Topology, serdes
 from millstream.errors import ConfigError
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.state.backends.folder import whole_folder
@@ -56,48 +53,6 @@ def test_it_counts_goes_on_after_a_restart_and_shows_its_store(tmp_path: Path) -
         app.run(until="caught-up")
         assert dict(app.store("counts").all()) == {"to": 1, "the": 2, "river": 2}
         assert app.metrics()["state_entries"] == 3
-
-
-def test_a_sub_topology_that_feeds_itself_is_refused_with_the_cycle_before_anything_is_made(
-    tmp_path: Path,
-) -> None:
-    builder = StreamsBuilder()
-    stream = builder.stream("in")
-    stream.repartition(name="again").merge(stream, name="both").to("out")
-    with pytest.raises(PlanNotSupportedError) as caught:
-        Streams(builder.build(), app_id="app", log=tmp_path / "log", engine="local")
-    message = re.sub(rf"\({re.escape(__file__)}:\d+\)", "(line)", str(caught.value))
-    assert message == (
-        "Sub-topology 0 feeds itself through a repartition (for example stream.repartition().merge(stream)), "
-        "which runs in the test driver but not yet in epochs:\n"
-        "      'again-repartition-source' (line)\n"
-        "  --> 'both' (line)\n"
-        "  <-- 'KSTREAM-SOURCE-0000000000' (line)\n"
-        "  --> 'again-repartition-filter' (line)\n"
-        "  --> 'again-repartition-sink' (line)\n"
-        "  --> 'again-repartition', which the first of them reads\n"
-        "  Remedy: send the records through a topic of your own, with to() in place of the repartition and "
-        "stream() behind it. They are then processed in the next epoch."
-    )
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_store_that_closes_the_cycle_is_drawn() -> None:
-    builder = StreamsBuilder()
-    builder.add_state_store(stores.key_value("seen"))
-    stream: KStream[Any, Any] = builder.stream("in")
-    stream.process(Processor, "seen", name="early")
-    stream.repartition(name="again").process(Processor, "seen", name="late")
-    with pytest.raises(PlanNotSupportedError) as caught:
-        Streams(builder.build(), app_id="app", log="file:./never-made", engine="local")
-    assert re.findall(r"\n +(\S+) '(\S+)'", str(caught.value)) == [
-        ("-->", "late"),
-        ("<->", "early"),
-        ("<--", "KSTREAM-SOURCE-0000000000"),
-        ("-->", "again-repartition-filter"),
-        ("-->", "again-repartition-sink"),
-        ("-->", "again-repartition"),
-    ]
 
 
 def test_snapshots_are_taken_beside_its_epochs(tmp_path: Path) -> None:

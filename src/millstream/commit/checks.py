@@ -13,7 +13,6 @@ from millstream.errors import MillstreamError
 from millstream.log.api import Log, TopicPartition
 from millstream.state.changelog.rows import changelog_topic
 from millstream.topology.plan import Plan
-from millstream.topology.self_feeding import drawn_cycle
 from millstream.types import Partition
 
 
@@ -32,9 +31,7 @@ def check_runnable(plan: Plan) -> None:
             raise PlanNotSupportedError(
                 f"Sub-topology {sub.number} feeds itself through a repartition (for example "
                 "stream.repartition().merge(stream)), which runs in the test driver but not yet in "
-                f"epochs:{drawn_cycle(sub)}\n"
-                "  Remedy: send the records through a topic of your own, with to() in place of the "
-                "repartition and stream() behind it. They are then processed in the next epoch."
+                "epochs. Remedy: send the records through a topic with to() and stream()."
             )
 
 
