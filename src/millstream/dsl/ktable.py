@@ -333,7 +333,9 @@ class KTable(Generic[K, V]):
             operator = replace(PLAIN, may_schedule=suppressed.after_idle_ms is not None)
             topology.add_operator(table_name, make, parents, operator)
             buffer = time_ordered_buffer(store, key=self.key_serde, value=self.value_serde)
-            topology.add_state_store(buffer, table_name)
+            # With a longer grace, results that were final would be sent once more.
+            closes = None if grace is None else f"windows whose final results wait for {grace} ms"
+            topology.add_state_store(replace(buffer, windows=closes), table_name)
 
         return self._derived(GraphNode(table_name, write), self.key_serde, self.value_serde, None, state)
 
