@@ -102,6 +102,11 @@ def test_each_minute_that_was_too_hot_raises_one_alarm() -> None:
             "price_at_the_time.py",
             "09:00  bread    5.00\n13:00  bread    3.00\n11:00  milk     4.80\n10:00  bread   25.00\n",
         ),
+        (
+            "orders_of_customers.py",
+            "o-1: book to Rome\no-3: pen to Rome\no-2: lamp to Lima\n"
+            "o-1: book to Oslo\no-3: pen to Oslo\no-1: book to Lima\n",
+        ),
         ("fan_out.py", "bob: no oil in hall-1\ndora: no oil in hall-1\ncid: hot in hall-2\n"),
     ],
 )

@@ -116,6 +116,13 @@ def table_table(builder: StreamsBuilder) -> None:
     names.join(towns, both).to_stream().to("out", value=serdes.string)
 
 
+def foreign_key(builder: StreamsBuilder) -> None:
+    """An order has a customer, and customers move."""
+    orders, customers = builder.table("orders", **STRINGS), builder.table("customers", **STRINGS)
+    joined = orders.foreign_key_join(customers, lambda _, order: order.split()[-1], both)
+    joined.to_stream().to("out", value=serdes.string)
+
+
 PICTURES = (
     Picture(
         "stream_stream",
@@ -171,6 +178,17 @@ PICTURES = (
             Arrival("names", "1", "Anna", 5),
             Arrival("towns", "2", "Oslo", 6),
             Arrival("towns", "1", None, 8),
+        ),
+    ),
+    Picture(
+        "foreign_key",
+        foreign_key,
+        (
+            Arrival("orders", "1", "pen of ann", 1),
+            Arrival("customers", "ann", "Rome", 3),
+            Arrival("orders", "2", "cup of ann", 4),
+            Arrival("customers", "ann", "Oslo", 6),
+            Arrival("orders", "1", None, 8),
         ),
     ),
 )
