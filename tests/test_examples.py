@@ -104,8 +104,10 @@ def test_each_minute_that_was_too_hot_raises_one_alarm() -> None:
         ),
         (
             "orders_of_customers.py",
-            "o-1: book to Rome\no-3: pen to Rome\no-2: lamp to Lima\n"
-            "o-1: book to Oslo\no-3: pen to Oslo\no-1: book to Lima\n",
+            (
+                "o-1: book to Rome\no-3: pen to Rome\no-2: lamp to Lima\n"
+                "o-1: book to Oslo\no-3: pen to Oslo\no-1: book to Lima\n"
+            ),
         ),
         ("fan_out.py", "bob: no oil in hall-1\ndora: no oil in hall-1\ncid: hot in hall-2\n"),
     ],

@@ -56,7 +56,7 @@ class TableReader(ABC):
         times: Sequence[int] | None = None,
         *,
         shared: bool = False,
-    ) -> list[Any] | None:
+    ) -> Sequence[Any] | None:
         """The values alone of what `lookup` finds, of all rows at once; None if it must be done one by one.
 
         `shared`: rows may be given the same object, because nobody changes it.
@@ -256,7 +256,11 @@ class _StoreReader(TableReader):
         times: Sequence[int] | None = None,
         *,
         shared: bool = False,
-    ) -> list[Any] | None:
+    ) -> Sequence[Any] | None:
+        if times is None and self._store.exact_types:
+            column = self.column(Column.of(keys).packed(), orders)
+            if column is not None:
+                return column.rows()
         data, failures = self._encoded(keys)
         if failures:
             return None
