@@ -68,8 +68,8 @@ def needed_tasks(
         with_input = every if tick and sub.may_schedule else _with_records(sub, cut)
         planned = every if sub.number in fed else with_input
         if planned:
-            sinks = {sink.topic for sink in sub.sinks}
-            fed.update(reader for topic, reader in plan.repartition_readers.items() if topic in sinks)
+            written = {sink.topic for sink in sub.sinks}.union(*sub.copied.values())
+            fed.update(reader for topic, reader in plan.repartition_readers.items() if topic in written)
             yield some, planned, with_input
 
 
