@@ -41,6 +41,10 @@ def uncached(builder: StreamsBuilder) -> KTable[str, str]:
     return left_join(builder, caching=False)
 
 
+def inner_uncached(builder: StreamsBuilder) -> KTable[str, str]:
+    return inner(builder, caching=False)
+
+
 def stored(builder: StreamsBuilder) -> KTable[str, str]:
     left, right = table(builder, LEFT), table(builder, RIGHT, caching=False)
     return left.foreign_key_join(right, reference, joined, store=Store("result", **WORDS))
@@ -70,7 +74,9 @@ def back(tables: Tables) -> dict[str, str]:
 
 def joined_back_uncached(builder: StreamsBuilder) -> KTable[str, str]:
     left, right = table(builder, LEFT, caching=False), table(builder, RIGHT, caching=False)
-    result = left.left_foreign_key_join(right, reference, joined, store=Store("result", caching=False, **WORDS))
+    result = left.left_foreign_key_join(
+        right, reference, joined, store=Store("result", caching=False, **WORDS)
+    )
     return left.join(result, joined)
 
 
@@ -111,6 +117,7 @@ PROGRAMS: list[tuple[Body, Expected]] = [
     (inner, Tables.inner),
     (left_join, Tables.left_join),
     (uncached, Tables.left_join),
+    (inner_uncached, Tables.inner),
     (stored, Tables.inner),
     (of_views, views),
     (joined_back, back),
@@ -119,7 +126,9 @@ PROGRAMS: list[tuple[Body, Expected]] = [
     (both_ways, Tables.left_join),
     (of_a_result, twice),
 ]
-by_program = pytest.mark.parametrize(("body", "expected"), PROGRAMS, ids=[body.__name__ for body, _ in PROGRAMS])
+by_program = pytest.mark.parametrize(
+    ("body", "expected"), PROGRAMS, ids=[body.__name__ for body, _ in PROGRAMS]
+)
 
 
 @by_program

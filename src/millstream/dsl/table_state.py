@@ -130,7 +130,11 @@ class DerivedState(TableState):
 
     def look_up(self) -> TableView:
         """See `TableState.look_up`."""
-        return self._view(self.parent.look_up()) if self.own is None else StoreView(self.own.name, self.own.caching)
+        return (
+            self._view(self.parent.look_up())
+            if self.own is None
+            else StoreView(self.own.name, self.own.caching)
+        )
 
 
 class FilterState(DerivedState):
