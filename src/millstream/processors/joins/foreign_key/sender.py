@@ -131,7 +131,11 @@ class SubscriptionSender(Operator):
     def _foreign_key(self, key: Any, value: Any) -> bytes | None:
         """What a value refers to, as the right table has it; None if it refers to nothing."""
         foreign = None if value is None else self.foreign_key(key, value)
-        return None if foreign is None else _encoded(self._foreign, foreign, "what foreign_key returned")
+        return (
+            None
+            if foreign is None
+            else _encoded(self._foreign, foreign, "what foreign_key returned, a key of the right table,")
+        )
 
 
 def _encoded(serde: Serde[Any], value: Any, what: str) -> bytes:
