@@ -70,7 +70,7 @@ def test_the_stale_answer_loses_in_random_interleavings_over_a_restart_and_a_los
         events = interleaving(seed)
         append(lab, events)
         tables.take(events)
-        app = lab.run(program(), max_records_per_epoch=7)
+        app = lab.run(program(), max_records_per_epoch=15)
         if seed == 1:
             shutil.rmtree(lab.state_dir)
         assert last_by_key(lab, "inner") == tables.inner()
