@@ -294,6 +294,8 @@ class _StoreReader(TableReader):
         return [known[id(cell)] for cell in cells]
 
     def column(self, keys: Column, orders: Sequence[OrderKey] | None) -> Column | None:
+        if self._committed:
+            return None
         return values_in_columns(self._store, self._history, keys, orders)
 
     def _cells(
