@@ -40,7 +40,7 @@ from benchmarks.memory import megabytes_held
 from benchmarks.spark_native import appended_to, native_session, seconds_of, stream_of, write_files
 from millstream import JoinWindows, StreamsBuilder, Topology, other, serdes, value
 from millstream.engine.epoch_result import EpochResult
-from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.types import Partition
 
 __all__ = ["joins"]
@@ -347,6 +347,7 @@ def _foreign_keys(scale: Scale) -> list[Figure]:
     chance = random.Random(2)
     with workplace() as folder, spark_context(folder) as spark:
         log = FileLog(folder / "log")
+        log.create_topic("orders", TopicConfig(partitions=PARTITIONS))
         append(log, "customers", _customers(chance, range(rights)))
         with application(_by_customer(), folder, spark=spark, max_records=lefts // PARTITIONS // 4) as app:
             app.run(until="caught-up")
