@@ -2,9 +2,9 @@
 
 The best settings that we know of: RocksDB with changelog checkpointing, joins in their newest state format,
 as many shuffle partitions as the topic has, Arrow. The records are in Parquet files, so many per trigger as
-an epoch of ours takes. The updates are written to Parquet files by `foreachBatch`, which is how one writes them:
-Spark's own file sink takes no updates. Beside that the same query is measured with its result thrown away
-(`noop`), while ours is written.
+an epoch of ours takes. The updates are written to Parquet files by `foreachBatch`, which is how one writes
+them: Spark's own file sink takes no updates. Beside that the same query is measured with its result thrown
+away (`noop`), while ours is written.
 """
 
 from __future__ import annotations
