@@ -358,11 +358,10 @@ def _foreign_keys(scale: Scale) -> list[Figure]:
             loads, before = _runs(results, lefts // 8), _records_in(log, "out")
             _check("foreign-key join", before, lefts)
             speeds: list[float] = []
-            for _ in range(changes // at_once):
+            for first in range(0, changes, at_once):
                 results.clear()
-                append(
-                    log, "customers", _customers(chance, [chance.randrange(rights) for _ in range(at_once)])
-                )
+                changed = [chance.randrange(rights) for _ in range(at_once)]
+                append(log, "customers", _customers(chance, changed, since=rights + lefts + first))
                 app.run(until="caught-up")
                 now = _records_in(log, "out")
                 speeds.append((now - before) / sum(one.seconds for one in results))
@@ -387,12 +386,14 @@ def _by_customer() -> Topology:
     return builder.build()
 
 
-def _customers(chance: random.Random, numbers: Sequence[int]) -> pa.RecordBatch:
+def _customers(chance: random.Random, numbers: Sequence[int], *, since: int = 0) -> pa.RecordBatch:
     keys = [b"customer-%08d" % number for number in numbers]
-    return record_batch(keys, [b"%08d" % chance.randrange(10**8) for _ in keys], [_SECOND] * len(keys))
+    times = range(since, since + len(keys))
+    return record_batch(keys, [b"%08d" % chance.randrange(10**8) for _ in keys], times)
 
 
 def _orders(count: int, rights: int) -> pa.RecordBatch:
+    """They are later than the first customers, and in order of time, so that partitions are read abreast."""
     keys = [b"order-%08d" % number for number in range(count)]
     values = [b"customer-%08d" % (number % rights) for number in range(count)]
-    return record_batch(keys, values, [_SECOND] * count)
+    return record_batch(keys, values, range(rights, rights + count))
