@@ -34,6 +34,8 @@ BASE = (
     "offset_reset",
     "threads",
     "until",
+    "names",
+    "kafka_names",
     "windows",
     "suppressed",
 )

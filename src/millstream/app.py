@@ -19,7 +19,7 @@ from typing import Any, Literal, Self, TypeVar
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import check_not_run
-from millstream.config import StreamsConfig, check_application_id
+from millstream.config import StreamsConfig, check_application_id, check_config
 from millstream.console import Figures
 from millstream.durable import DiskFullError
 from millstream.engine.api import Engine, EpochFailedError
@@ -31,12 +31,14 @@ from millstream.engine.restore_notes import restores_in, restores_told
 from millstream.engine.spark.engine import SparkEngine
 from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
+from millstream.kafka_names import KafkaNames
 from millstream.log import open_log
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
 from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.local.cleaning import clean
 from millstream.state.local.directory import open_state_directory
+from millstream.topology.configured import as_configured
 from millstream.topology.topology import Topology
 from millstream.until import Until, seconds_to_run
 
@@ -68,7 +70,7 @@ class Answer(Enum):
     """End the application."""
 
 
-class Streams:
+class Streams(KafkaNames):
     """Runs a topology, on Spark unless told otherwise.
 
     log
@@ -113,9 +115,9 @@ class Streams:
         config: StreamsConfig | None = None,
     ) -> None:
         self.app_id = check_application_id(app_id)
-        self._topology = topology
-        self._config = config if config is not None else StreamsConfig()
-        self._log = open_log(log if str(log).startswith(("file:", "kafka:")) else Path(log))
+        self._config = check_config(config)
+        self._topology = topology = as_configured(topology, self._config, "Streams")
+        self._log = open_log(_address(log))
         self._state_folder = self._config.state_dir / app_id
         self._storage = ApplicationStorage(self._log.root, app_id)
         self._totals = Totals()
@@ -497,6 +499,12 @@ class _Signals:
     def _told(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self._stop.set()
+
+
+def _address(log: str | Path) -> str | Path:
+    if not isinstance(log, str | Path) or not str(log):
+        raise ConfigError(f"log={log!r}. Remedy: give a folder, as in log='file:./millstream-data'")
+    return log if str(log).startswith(("file:", "kafka:")) else Path(log)
 
 
 def _engine_of(name: str, program: Program, spark: Any) -> Engine:

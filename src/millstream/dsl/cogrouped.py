@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_keys
 from millstream.dsl.functions import Initializer
-from millstream.dsl.given import check_windows
+from millstream.dsl.given import check_function, check_windows
 from millstream.dsl.graph import Graph
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.windowed_cogrouped import SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames
 from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.serdes import Serde
 from millstream.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
@@ -27,7 +28,7 @@ VA = TypeVar("VA")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CogroupedKStream(Generic[K, VA]):
+class CogroupedKStream(KafkaNames, Generic[K, VA]):
     """Grouped streams and their aggregators so far."""
 
     graph: Graph
@@ -44,9 +45,14 @@ class CogroupedKStream(Generic[K, VA]):
         >>> len(one.cogroup(lambda k, v, n: n + 1).cogroup(two, lambda k, v, n: n - 1).groups)
         2
         """
+        if not isinstance(grouped, type(self.groups[0][0])):
+            raise TopologyError(
+                f"cogroup() with {grouped!r}. Remedy: group the stream first: stream.group_by_key()"
+            )
         if grouped.graph is not self.graph:
             message = "cogroup() of streams from two StreamsBuilders: build both with the same one"
             raise TopologyError(message)
+        check_function("cogroup()", aggregator, "key", "value", "so_far")
         by_stream = dict(self.groups)
         by_stream[grouped] = aggregator
         return CogroupedKStream(self.graph, tuple(by_stream.items()))
@@ -89,6 +95,7 @@ class CogroupedKStream(Generic[K, VA]):
         >>> grouped.cogroup(lambda k, v, n: n + 1).aggregate(lambda: 0).node.name
         'COGROUPKSTREAM-MERGE-0000000003'
         """
+        check_function("aggregate()", initializer)
         spec = as_store(as_store(store, key, value), cogrouped_keys(self))
         own = Materialized.of(self.graph, spec, AGGREGATE)
         return cogroup_table(self, own, name, initializer, KeyedAggregation, key=spec.key)

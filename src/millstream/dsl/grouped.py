@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.aggregating import AGGREGATE, AggregatingFreely, OperatorPlan, aggregation_table
 from millstream.dsl.cogrouped import CogroupedKStream
-from millstream.dsl.given import check_windows
+from millstream.dsl.given import check_function, check_serdes, check_windows
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, as_store
@@ -46,6 +46,9 @@ class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
     in_columns: bool = False
     """Its records come out of an operator of the column tier."""
 
+    def __post_init__(self) -> None:
+        check_serdes(self.key_serde, self.value_serde)
+
     @overload
     def windowed_by(
         self, windows: TimeWindows | SlidingWindows | UnlimitedWindows
@@ -78,6 +81,7 @@ class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
         >>> clicks.cogroup(more).cogroup(buys, more).aggregate(lambda: 0, store="score").queryable_store_name
         'score'
         """
+        check_function("cogroup()", aggregator, "key", "value", "so_far")
         return CogroupedKStream(self.graph, ((self, aggregator),))
 
     def repartitioned(self, store_name: str) -> tuple[GraphNode, frozenset[str]]:

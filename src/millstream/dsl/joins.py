@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.dsl.given import check_joiner
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.repartition import repartition_node
 from millstream.errors import TopologyError
@@ -131,6 +132,7 @@ def join_streams(
             f"{kind.method}() of two streams with the windows {windows!r}. Remedy: say how far apart in time "
             "records may be, as in JoinWindows(timedelta(minutes=5))"
         )
+    check_joiner(kind.method, joiner, with_key=joined.with_key)
     key = joined_key_serde(kind.method, joined.key, left.key_serde, right.key_serde)
     graph, name = left.graph, joined.name
     left = repartitioned_for_join(left, name and f"{name}-left", key, joined.value)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.clock import milliseconds
 from millstream.dsl.functions import is_expression
+from millstream.dsl.given import check_function, check_joiner
 from millstream.dsl.graph import GraphNode, first_given
 from millstream.dsl.joins import JoinKind, check_same_graph, joined_key_serde, repartitioned_for_join
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -130,7 +131,7 @@ def join_tables(
     joined: TableJoined,
 ) -> KTable[Any, Any]:
     """Build the join of two tables by their keys."""
-    check_same_graph(kind.method, left.graph, right)
+    _check_tables(left, right, joiner, kind, joined)
     key = joined_key_serde(kind.method, joined.key, left.key_serde, right.key_serde)
     graph = left.graph
     own: Materialized | None = None
@@ -161,14 +162,12 @@ def join_tables(
         spec = OperatorSpec(ports=2, described_stores=() if own is None else (own.name,))
         for view in views:
             spec = _reading(spec, view)
-        make: Callable[[], Operator]
         if own is None:
             make = partial(TableTableJoin, *views, join, send_old=state.sends_old)
+            topology.add_operator(merge, make, (this, other), spec)
         else:
-            make = partial(
-                StoredTableTableJoin, own.name, *views, join, caching=own.caching, send_old=state.sends_old
-            )
-        topology.add_operator(merge, make, (this, other), spec)
+            stored = partial(StoredTableTableJoin, own.name, *views, join, send_old=state.sends_old)
+            topology.add_table_operator(merge, stored, (this, other), spec, caching=own.caching)
         for view in views:
             _connect(topology, merge, view)
         if own is not None:
@@ -186,6 +185,13 @@ def join_tables(
     )
 
 
+def _check_tables(left: Any, right: Any, joiner: Any, kind: JoinKind, joined: TableJoined) -> None:
+    if not isinstance(right, type(left)):
+        raise TopologyError(f"{kind.method}() of a table with {right!r}. Remedy: join it with a table")
+    check_same_graph(kind.method, left.graph, right)
+    check_joiner(kind.method, joiner, with_key=joined.with_key)
+
+
 def _joiner(
     joiner: Any,
     kind: JoinKind,
@@ -195,7 +201,10 @@ def _joiner(
     key_of: Callable[[Any, Any], Any] | None = None,
 ) -> tuple[StreamTableJoiner, Any]:
     """What makes the values, a function or an expression, and their serde where it is known."""
+    if key_of is not None:
+        check_function("key_of", key_of, "key", "value")
     if not is_expression(joiner):
+        check_joiner(kind.method, joiner, with_key=joined.with_key)
         return StreamTableJoiner(joiner, joined.with_key, kind.left, key_of), None
     from millstream.dsl.columns import column_joiner  # noqa: PLC0415 - imports Polars, which is there
 

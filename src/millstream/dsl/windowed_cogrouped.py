@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_keys
 from millstream.dsl.functions import Initializer
+from millstream.dsl.given import check_function
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import StoreLike, as_store
 from millstream.dsl.window_operators import aggregation_by
 from millstream.dsl.windowed_store import windowed_keys, windowed_store
+from millstream.kafka_names import KafkaNames
 from millstream.processors.operator import Operator
 from millstream.processors.windows.session_windows import SessionAggregation
 from millstream.record import Windowed
@@ -34,7 +36,7 @@ VA = TypeVar("VA")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TimeWindowedCogroupedKStream(Generic[K, VA]):
+class TimeWindowedCogroupedKStream(KafkaNames, Generic[K, VA]):
     """Cogrouped streams in windows of one size. The keys of the table are `Windowed`.
 
     >>> from millstream import SlidingWindows, StreamsBuilder, serdes
@@ -64,12 +66,13 @@ class TimeWindowedCogroupedKStream(Generic[K, VA]):
         >>> windowed.aggregate(lambda: 0).node.name
         'COGROUPKSTREAM-MERGE-0000000003'
         """
+        check_function("aggregate()", initializer)
         make = aggregation_by(self.windows)
         return _table(self.cogrouped, self.windows, initializer, make, as_store(store, key, value), name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SessionWindowedCogroupedKStream(Generic[K, VA]):
+class SessionWindowedCogroupedKStream(KafkaNames, Generic[K, VA]):
     """Cogrouped streams in sessions. The keys of the table are `Windowed`, with inclusive ends.
 
     >>> from millstream import SessionWindows, StreamsBuilder, serdes
@@ -102,6 +105,8 @@ class SessionWindowedCogroupedKStream(Generic[K, VA]):
         >>> visits.aggregate(lambda: 0, lambda k, one, other: one + other).node.name
         'COGROUPKSTREAM-MERGE-0000000003'
         """
+        check_function("aggregate()", initializer)
+        check_function("aggregate()", merger, "key", "one", "other")
         make = partial(SessionAggregation, windows=self.windows, merger=merger)
         return _table(self.cogrouped, self.windows, initializer, make, as_store(store, key, value), name)
 

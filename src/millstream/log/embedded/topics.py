@@ -7,7 +7,6 @@ each other by a lock; looking needs none.
 
 from __future__ import annotations
 
-import re
 import shutil
 import uuid
 from dataclasses import asdict, fields
@@ -34,12 +33,12 @@ from millstream.log.api import DELETE_RETENTION_MS, TimestampType, TopicConfig
 from millstream.log.embedded.high_watermark import Watermark, create_watermark
 from millstream.log.embedded.segment import HEADER, SegmentHeader, segment_name
 from millstream.log.errors import InvalidTopicError, TopicExistsError, UnknownTopicError
+from millstream.names import is_topic_name
 
 MAX_PARTITIONS: Final = 4096
 _TOPIC: Final = FrameKind(b"MSTP", version=1, max_bytes=4096)
 _CONFIG: Final = "topic"
 _LOCK: Final = "lock"
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -212,7 +211,7 @@ def check_name(name: str) -> str:
     >>> check_name("word-counts")
     'word-counts'
     """
-    if _NAME.fullmatch(name) and name not in (".", "..") and not name.startswith("."):
+    if is_topic_name(name):
         return name
     raise InvalidTopicError(
         f"A topic can't be called {name!r}. Remedy: use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' "
