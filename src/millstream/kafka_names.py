@@ -37,9 +37,6 @@ _MEMBERS: Final[dict[str, dict[str, str]]] = {
     },
     "KTable": {
         "mapValues": "map_values(...), or map_values_with_key(...) for a function of key and value",
-        "foreignKeyJoin": f"foreign_key_join(...): {_PLANNED}",
-        "foreign_key_join": _PLANNED,
-        "left_foreign_key_join": _PLANNED,
         **dict.fromkeys(
             (
                 "to",

@@ -113,7 +113,7 @@ class TopologyTestDriver(KafkaNames):
         self._closed = False
         self._queue = _OldestFirst()
         self._application = MemoryApplication(
-            topology.plan(),
+            topology.undivided_plan(),
             self._queue,
             clock=lambda: self._now,
             config=config,
