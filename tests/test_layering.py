@@ -35,6 +35,7 @@ BASE = (
     "threads",
     "until",
     "names",
+    "stop_signals",
     "kafka_names",
     "windows",
     "suppressed",

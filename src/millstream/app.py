@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from dataclasses import asdict
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal, Self, TypeVar
 
 from millstream.clock import now_ms
@@ -38,6 +36,7 @@ from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.local.cleaning import clean
 from millstream.state.local.directory import open_state_directory
+from millstream.stop_signals import StopSignals
 from millstream.topology.configured import as_configured
 from millstream.topology.topology import Topology
 from millstream.until import Until, seconds_to_run
@@ -135,6 +134,7 @@ class Streams(KafkaNames):
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
+        self._signals: StopSignals | None = None
         self._replicas: dict[str, Replica] = {}
         self._state_listeners: list[Callable[[State, State], None]] = []
         self._epoch_listeners: list[Callable[[EpochResult], None]] = []
@@ -183,7 +183,8 @@ class Streams(KafkaNames):
             None, "caught-up", a timedelta or a number of seconds from this call, or a function that is called
             with the application after each epoch and ends it with True. Anything else is refused.
 
-        Ctrl-C and SIGTERM end it in order, after the epoch at work.
+        Ctrl-C and SIGTERM end it in order, after the epoch at work; the second time they give that up. Then
+        nothing of it is visible, and the next start does it again.
 
         >>> from millstream import Streams, StreamsBuilder
         >>> builder = StreamsBuilder()
@@ -197,8 +198,9 @@ class Streams(KafkaNames):
         self._check_state(State.CREATED, State.RUNNING)
         if self._thread is not None:
             raise MillstreamError(f"application {self.app_id!r} runs in the background already")
-        with _Signals(self._stop) as signals:
-            self._run(until, seconds, signals)
+        with StopSignals(self.app_id, self._stop) as signals:
+            self._signals = signals
+            self._run(until, seconds)
 
     def close(self) -> None:
         """End in order: the epoch at work is finished, the lease is let go, our Spark is ended."""
@@ -208,12 +210,13 @@ class Streams(KafkaNames):
             was_created = self._state is State.CREATED and self._thread is None
             self._change(State.PENDING_SHUTDOWN)
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-        if self.state is State.ERROR:  # that is how the thread ended
-            return
-        if not was_created:
-            self._loop.close()
+        with StopSignals(self.app_id, self._stop, gives_up=False):
+            if self._thread is not None:
+                self._thread.join()
+            if self.state is State.ERROR:  # that is how the thread ended
+                return
+            if not was_created:
+                self._close_loop()
         self._change(State.NOT_RUNNING)
 
     def cleanup(self) -> None:
@@ -363,24 +366,20 @@ class Streams(KafkaNames):
 
     def _run_quietly(self) -> None:
         try:
-            self._run(None, None, None)
+            self._run(None, None)
         except _MACHINERY as error:
             _LOGGER.error("Application %r has ended: %s", self.app_id, error)  # noqa: TRY400
             _LOGGER.debug("Where that was", exc_info=True)
         except Exception:
             _LOGGER.exception("Application %r has ended", self.app_id)
 
-    def _run(self, until: Until, seconds: float | None, signals: _Signals | None) -> None:
+    def _run(self, until: Until, seconds: float | None) -> None:
         deadline = None if seconds is None else time.monotonic() + seconds
         failures = 0
         while not self._stop.is_set():
             epochs = self._totals.epochs
             try:
-                try:
-                    self._open()
-                finally:
-                    if signals is not None:
-                        signals.catch()  # PySpark has put its own handler in place of ours
+                self._open()
                 with restores_told(self._state_folder, self._restore_listeners):
                     self._run_epochs(until, deadline)
             except Exception as error:
@@ -458,6 +457,14 @@ class Streams(KafkaNames):
             self._loop.close()
         self._change(State.ERROR)
 
+    def _close_loop(self) -> None:
+        try:
+            self._loop.close()
+        except Exception:
+            if self._signals is None or not self._signals.gave_up:
+                raise
+            _LOGGER.debug("Application %r was given up and did not end in order", self.app_id, exc_info=True)
+
     def _change(self, state: State) -> None:
         with self._changing:
             before, self._state = self._state, state
@@ -472,33 +479,6 @@ class Streams(KafkaNames):
                 f"{' or '.join(state.value for state in allowed)}. Remedy: make a new Streams object to run "
                 "it again."
             )
-
-
-class _Signals:
-    """Ctrl-C and SIGTERM set an event instead of ending the process, for the length of a `with` block."""
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
-        self._before: dict[signal.Signals, Any] = {}
-
-    def catch(self) -> None:
-        """Put our handler in place, wherever signals can be caught at all."""
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                handler = signal.signal(number, self._told)
-                self._before.setdefault(number, handler)
-
-    def __enter__(self) -> Self:
-        self.catch()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _told(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        self._stop.set()
 
 
 def _address(log: str | Path) -> str | Path:

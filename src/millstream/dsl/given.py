@@ -11,6 +11,7 @@ from millstream.suppressed import Suppressed
 from millstream.timestamps import HOW_TO_EXTRACT
 from millstream.topology.refusals import (
     function_refusal,
+    partitioner_refusal,
     refuse,
     serde_refusal,
     supplier_refusal,
@@ -22,6 +23,7 @@ __all__ = [
     "check_extractor",
     "check_function",
     "check_joiner",
+    "check_partitioner",
     "check_serdes",
     "check_strategy",
     "check_suppressed",
@@ -128,6 +130,16 @@ def check_transformer(supplier: Any) -> None:
     """
     check_function("transform_values()", supplier, hint="pass a class with init, transform and close")
     refuse(supplier_refusal(supplier, "transform"))
+
+
+def check_partitioner(given: Any) -> None:
+    """Refuse what can't choose partitions; None leaves that to the key.
+
+    >>> check_partitioner(7)
+    Traceback (most recent call last):
+    millstream.errors.TopologyError: partitioner takes a function of (topic, key, value, partitions), but ...
+    """
+    refuse(partitioner_refusal(given))
 
 
 def check_serdes(key: object, value: object) -> None:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TextIO, TypeVar, overlo
 
 from millstream.dsl.branched import BranchedKStream
 from millstream.dsl.functions import is_expression
-from millstream.dsl.given import check_function, check_serdes, check_topics, check_values_function
+from millstream.dsl.given import (
+    check_function,
+    check_partitioner,
+    check_serdes,
+    check_topics,
+    check_values_function,
+)
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.join_dispatch import join_stream
@@ -375,9 +381,12 @@ class KStream(KafkaNames, Generic[K, V]):
         >>> StreamsBuilder().stream("orders").repartition(name="by-shop", partitions=8).node.name
         'by-shop-repartition-source'
         """
+        if partitions is not None and not isinstance(partitions, int):
+            raise TopologyError(f"repartition(partitions={partitions!r}). Remedy: give a whole number")
         if partitions is not None and partitions < 1:
             message = f"repartition(partitions={partitions}): a topic has at least one partition"
             raise TopologyError(message)
+        check_partitioner(partitioner)
         prefix = name if name is not None else self.graph.new_name("KSTREAM-REPARTITION-")
         value_serde = first_given(value, self.value_serde)
         node = repartition_node(
@@ -414,6 +423,7 @@ class KStream(KafkaNames, Generic[K, V]):
         >>> StreamsBuilder().stream("lines").map_values(len).to("lengths", value=serdes.int64)
         """
         check_serdes(key, value)
+        check_partitioner(partitioner)
         if isinstance(topic, str):
             check_topics(topic)
         else:

@@ -19,6 +19,7 @@ from millstream.state.specs import Store, StoreBuilder
 __all__ = [
     "Refusal",
     "function_refusal",
+    "partitioner_refusal",
     "refuse",
     "serde_refusal",
     "store_builder_refusal",
@@ -120,6 +121,17 @@ def function_refusal(what: str, given: Any, *parameters: str, hint: str | None =
         return None
     remedy = hint if hint is not None else f"give it {example}"
     return f"{what} calls its function with ({listed}), but {_called(given)} takes {takes}", remedy
+
+
+def partitioner_refusal(given: Any) -> Refusal | None:
+    """Why something can't choose partitions; None leaves that to the key.
+
+    >>> partitioner_refusal(lambda key, count: 0)[0]
+    'partitioner calls its function with (topic, key, value, partitions), but a lambda takes (key, count)'
+    """
+    if given is None:
+        return None
+    return function_refusal("partitioner", given, "topic", "key", "value", "partitions")
 
 
 def _call_refusal(given: Callable[..., Any], arguments: tuple[str, ...]) -> Signature | None:

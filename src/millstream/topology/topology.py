@@ -32,6 +32,7 @@ from millstream.topology.plan import Plan, make_plan, make_undivided_plan
 from millstream.topology.refusals import (
     Refusal,
     function_refusal,
+    partitioner_refusal,
     refuse,
     serde_refusal,
     store_builder_refusal,
@@ -109,6 +110,7 @@ class Topology(KafkaNames):
         >>> from millstream import Topology
         >>> _ = Topology().add_source("in", "a").add_sink("out", "b", "in")
         """
+        self._refuse(f"sink {name!r}", partitioner_refusal(partitioner))
         self.add_sink_node(name, topic, parents, key, value, partitioner)
         return self
 
@@ -290,9 +292,6 @@ class Topology(KafkaNames):
         if not isinstance(topic, str):
             refusal = function_refusal("to()", topic, "key", "value", "context")
             self._refuse(f"sink {name!r}", refusal)
-        if partitioner is not None:
-            arguments = ("topic", "key", "value", "partitions")
-            self._refuse(f"sink {name!r}", function_refusal("partitioner", partitioner, *arguments))
         self._check_serdes(f"sink {name!r}", key, value)
         static = topic if isinstance(topic, str) else None
         extractor = None if isinstance(topic, str) else topic

@@ -19,6 +19,7 @@ from millstream.engine.spark.java import ensure_java, environment_variable
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.scratch import java_options, scratch_settings
 from millstream.errors import ConfigError
+from millstream.stop_signals import kept_handlers
 
 SETTINGS: dict[str, str] = {
     # A task that is killed and run again must not meet its old self in the task's directory.
@@ -37,6 +38,7 @@ _FREE = {"spark.locality.wait", "spark.task.reaper.killTimeout"}
 
 _LOGGER = logging.getLogger("millstream")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_WORKER_PATH = files("millstream.engine.spark") / "worker_path"
 
 EMBEDDED: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -44,6 +46,8 @@ EMBEDDED: dict[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
+    # PySpark's own says how it was interrupted whenever Spark ends.
+    "spark.python.daemon.module": "millstream_worker_daemon",
     "spark.rdd.compress": "false",
     # What Spark remembers of past jobs. Its usual thousand is gone through in minutes, and of no use.
     "spark.ui.retainedJobs": "100",
@@ -87,11 +91,11 @@ def _start(application_id: str, settings: Mapping[str, str]) -> SparkContext:
     _refuse(_complaints(conf), "config.spark_settings")
     # What the program could import, its workers can.
     environment = {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, str(_WORKER_PATH)])),
         # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
         "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "1"),
     }
-    with ensure_java(), environment_variable("PYSPARK_PYTHON", sys.executable):
+    with ensure_java(), environment_variable("PYSPARK_PYTHON", sys.executable), kept_handlers():
         return SparkContext(conf=conf, environment=environment)
 
 
