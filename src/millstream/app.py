@@ -19,7 +19,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import check_not_run
 from millstream.config import StreamsConfig, check_application_id, check_config
 from millstream.console import Figures
-from millstream.durable import DiskFullError
+from millstream.durable import DiskFullError, disk_errors_named
 from millstream.engine.api import Engine, EpochFailedError
 from millstream.engine.epoch_result import EpochResult
 from millstream.engine.local import LocalEngine
@@ -44,7 +44,7 @@ from millstream.until import Until, seconds_to_run
 _LOGGER = logging.getLogger("millstream")
 _LONGEST_PAUSE_S = 5.0
 _MACHINERY = (EpochFailedError, DiskFullError)
-"""What is tried again without asking, and told without a traceback: it has nothing to do with the program."""
+"""What is tried again without asking: it has nothing to do with the program."""
 
 R = TypeVar("R", bound=Replica)
 
@@ -367,7 +367,7 @@ class Streams(KafkaNames):
     def _run_quietly(self) -> None:
         try:
             self._run(None, None)
-        except _MACHINERY as error:
+        except MillstreamError as error:  # it says all there is to know
             _LOGGER.error("Application %r has ended: %s", self.app_id, error)  # noqa: TRY400
             _LOGGER.debug("Where that was", exc_info=True)
         except Exception:
@@ -379,9 +379,10 @@ class Streams(KafkaNames):
         while not self._stop.is_set():
             epochs = self._totals.epochs
             try:
-                self._open()
-                with restores_told(self._state_folder, self._restore_listeners):
-                    self._run_epochs(until, deadline)
+                with disk_errors_named(self._log.root):
+                    self._open()
+                    with restores_told(self._state_folder, self._restore_listeners):
+                        self._run_epochs(until, deadline)
             except Exception as error:
                 failures = 1 if self._totals.epochs > epochs else failures + 1
                 if not self._goes_on(error, failures):
@@ -491,7 +492,7 @@ def _engine_of(name: str, program: Program, spark: Any) -> Engine:
     if name == "spark":
         return SparkEngine(program, spark)
     if name == "local" and spark is None:
-        return LocalEngine(partial(make_worker, program))
+        return LocalEngine(partial(make_worker, program), program.check_place)
     raise ConfigError(
         f"engine={name!r}{'' if spark is None else ' with a Spark session'} is none. Remedy: use "
         "engine='spark', or engine='local' without spark=."

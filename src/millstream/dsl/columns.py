@@ -248,7 +248,10 @@ def _result_type(expression: pl.Expr, declared: Declared, operator: str) -> pl.D
         dtype = canonical(frame.select(found=expression).schema["found"])
     except pl.exceptions.PolarsError as error:
         types = ", ".join(f"{name} is {dtype}" for name, dtype in used.items())
-        raise TopologyError(f"{operator}: {expression} can't be computed: {error} ({types})") from error
+        raise TopologyError(
+            f"{operator}: {expression} can't be computed: {error} ({types}). Remedy: keep to the fields and "
+            "types that its serdes declare"
+        ) from None
     return _required(dtype, operator, expression)
 
 

@@ -490,8 +490,8 @@ def operator_of(
     """Makes the operator that runs what the supplier supplies."""
     if not callable(supplier):
         raise TopologyError(
-            f"{supplier!r} is not a supplier. Each task needs a processor of its own: pass the class, or a "
-            "function that makes a new instance, not an instance"
+            f"{supplier!r} is not a supplier: each task needs one of its own. Remedy: pass the class, "
+            "or a function that makes a new instance, not an instance"
         )
     refuse(supplier_refusal(supplier))
     if supplier() is supplier():

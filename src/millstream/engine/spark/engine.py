@@ -27,6 +27,7 @@ from millstream.engine.spark.packing import pack
 from millstream.engine.spark.program_broadcast import broadcast
 from millstream.engine.spark.session import (
     check_context,
+    check_settings,
     context_of,
     forget_dead_context,
     is_alive,
@@ -79,8 +80,14 @@ class SparkEngine(Engine):
 
     def check(self) -> None:
         """See `Engine.check`: a program that can't be sent to workers is found before Spark is started."""
-        if self._context is None:
-            self._packed = pack(self._program)
+        if self._context is not None:
+            return
+        self._packed = pack(self._program)
+        if self._spark is None:
+            check_settings(self._config.spark_settings)
+            self._program.check_place()
+        else:
+            context_of(self._spark)
 
     def open(self) -> None:
         """Get Spark ready: session, slots, warm workers."""

@@ -109,18 +109,7 @@ class TopicFolder:
         3. Sync the folder of topics.
         """
         target = self.path(name)
-        if not 1 <= config.partitions <= MAX_PARTITIONS:
-            raise InvalidTopicError(
-                f"Topic {name!r} can't have {config.partitions} partitions. Remedy: choose 1 to "
-                f"{MAX_PARTITIONS}."
-            )
-        for what in ("retention_ms", "retention_bytes", "delete_retention_ms"):
-            bound = getattr(config, what)
-            if bound is not None and bound < 0:
-                raise InvalidTopicError(
-                    f"Topic {name!r} can't have {what}={bound}. Remedy: choose 0 or more, or None for no "
-                    "bound."
-                )
+        check_topic(name, config)
         with held_lock(self._folder / _LOCK, timeout_ms=self._lock_timeout_ms):
             for path in list(self._folder.iterdir()):
                 if is_temporary(path.name):  # a creation died halfway; we hold the lock, so nobody is at it
@@ -203,6 +192,21 @@ class TopicFolder:
                 header = HEADER.encode(SegmentHeader(topic.id, partition, 0, 0, {}))
                 create_exclusive(at / segment_name(0), [header], files=files)
                 create_watermark(at, Watermark(0, len(header), 0, 0), files)
+
+
+def check_topic(name: str, config: TopicConfig) -> None:
+    """Refuse a topic that can't be. Looks at nothing on disk."""
+    check_name(name)
+    if not 1 <= config.partitions <= MAX_PARTITIONS:
+        raise InvalidTopicError(
+            f"Topic {name!r} can't have {config.partitions} partitions. Remedy: choose 1 to {MAX_PARTITIONS}."
+        )
+    for what in ("retention_ms", "retention_bytes", "delete_retention_ms"):
+        bound = getattr(config, what)
+        if bound is not None and bound < 0:
+            raise InvalidTopicError(
+                f"Topic {name!r} can't have {what}={bound}. Remedy: choose 0 or more, or None for no bound."
+            )
 
 
 def check_name(name: str) -> str:
