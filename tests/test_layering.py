@@ -37,6 +37,7 @@ BASE = (
     "names",
     "stop_signals",
     "kafka_names",
+    "notebook",
     "windows",
     "suppressed",
 )

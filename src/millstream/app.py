@@ -31,6 +31,7 @@ from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
 from millstream.kafka_names import KafkaNames
 from millstream.log import open_log
+from millstream.notebook import table_bundle
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
 from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
@@ -347,6 +348,18 @@ class Streams(KafkaNames):
             metrics["state_entries"],
             metrics["state_bytes"],
         )
+
+    def __repr__(self) -> str:
+        return f"<Streams {self.app_id!r}: {self._state.value}, {self._totals.epochs} epochs>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """For notebooks: its figures as a table."""
+        del include, exclude
+        metrics = self.metrics()
+        lag = ", ".join(f"{topic}: {count}" for topic, count in metrics.pop("lag").items()) or "none"
+        del metrics["nodes"], metrics["restores"]
+        rows = [(name.replace("_", " "), found) for name, found in metrics.items() if found is not None]
+        return table_bundle(repr(self).strip("<>"), (("", ""), [*rows, ("lag", lag)]))
 
     def __enter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from difflib import get_close_matches
 from inspect import isfunction
@@ -27,7 +27,7 @@ _NOT_SETTINGS = {"MILLSTREAM_FAILPOINTS", "MILLSTREAM_SOAK"}
 """For tests: see `millstream.failpoints` and the Makefile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StreamsConfig:
     """Settings of an application.
 
@@ -181,6 +181,17 @@ class StreamsConfig:
                 raise ConfigError(
                     f"{field} is handlers.dead_letter, but there is no dead_letter_topic. Remedy: set one"
                 )
+
+    def __repr__(self) -> str:
+        """What differs from the usual, without what may hold a secret."""
+        usual = StreamsConfig.__dataclass_fields__
+        given = {
+            name: getattr(self, name)
+            for name, one in usual.items()
+            if one.repr and getattr(self, name) != (one.default if one.default is not MISSING else {})
+        }
+        said = (f"{name}={getattr(found, '__name__', None) or repr(found)}" for name, found in given.items())
+        return f"StreamsConfig({', '.join(said)})"
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None) -> StreamsConfig:

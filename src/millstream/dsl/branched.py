@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.dsl.functions import is_expression
 from millstream.dsl.given import check_function
-from millstream.dsl.graph import GraphNode
+from millstream.dsl.graph import GraphNode, Handle
 from millstream.errors import TopologyError
 from millstream.kafka_names import KafkaNames
 from millstream.processors.branch import Branch
@@ -34,8 +34,8 @@ class _Splitter:
     children: list[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BranchedKStream(KafkaNames, Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BranchedKStream(Handle, KafkaNames, Generic[K, V]):
     """Branches so far. The result is a dict from splitter name + branch name to stream."""
 
     source: KStream[K, V]

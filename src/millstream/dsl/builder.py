@@ -56,6 +56,9 @@ class StreamsBuilder(KafkaNames):
     def __init__(self) -> None:
         self._graph = Graph(Handles(KStream, KGroupedTable))
 
+    def __repr__(self) -> str:
+        return f"<StreamsBuilder with {len(self._graph.nodes)} operators>"
+
     def stream(
         self,
         topics: str | Sequence[str] | re.Pattern[str],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_keys
 from millstream.dsl.functions import Initializer
 from millstream.dsl.given import check_function, check_windows
-from millstream.dsl.graph import Graph
+from millstream.dsl.graph import Graph, Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.windowed_cogrouped import SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
@@ -27,8 +27,8 @@ V = TypeVar("V")
 VA = TypeVar("VA")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CogroupedKStream(KafkaNames, Generic[K, VA]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CogroupedKStream(Handle, KafkaNames, Generic[K, VA]):
     """Grouped streams and their aggregators so far."""
 
     graph: Graph

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from millstream.dsl.aggregating import AGGREGATE, AggregatingFreely, OperatorPlan, aggregation_table
 from millstream.dsl.cogrouped import CogroupedKStream
 from millstream.dsl.given import check_function, check_serdes, check_windows
-from millstream.dsl.graph import Graph, GraphNode, first_given
+from millstream.dsl.graph import Graph, GraphNode, Handle, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, as_store
 from millstream.dsl.repartition import repartition_node
@@ -30,8 +30,8 @@ V = TypeVar("V")
 VA = TypeVar("VA")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KGroupedStream(Handle, AggregatingFreely[K, V, K], Generic[K, V]):
     """A grouped stream. If its keys were changed, the aggregation repartitions it first."""
 
     graph: Graph

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from millstream.dsl.functions import Initializer
 from millstream.dsl.given import check_function, check_serdes
-from millstream.dsl.graph import Graph, GraphNode
+from millstream.dsl.graph import Graph, GraphNode, Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import SUFFIX
@@ -32,8 +32,8 @@ AGGREGATE = "KTABLE-AGGREGATE-"
 REDUCE = "KTABLE-REDUCE-"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KGroupedTable(KafkaNames, Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KGroupedTable(Handle, KafkaNames, Generic[K, V]):
     """A regrouped table on its way through a repartition."""
 
     graph: Graph

@@ -113,7 +113,7 @@ class _Names:
         )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StreamJoinNode(GraphNode):
     """A join of two streams in the graph."""
 

@@ -16,7 +16,7 @@ from millstream.dsl.given import (
     check_topics,
     check_values_function,
 )
-from millstream.dsl.graph import Graph, GraphNode, first_given
+from millstream.dsl.graph import Graph, GraphNode, Handle, first_given
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.join_dispatch import join_stream
 from millstream.dsl.joins import INNER, LEFT, OUTER, StreamJoined, join_streams
@@ -51,8 +51,8 @@ V2 = TypeVar("V2")
 VO = TypeVar("VO")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KStream(KafkaNames, Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KStream(Handle, KafkaNames, Generic[K, V]):
     """A stream of records. Each operator returns a new handle; a handle never changes.
 
     Operators that may change the key mark the stream, and the next operator that needs records of one

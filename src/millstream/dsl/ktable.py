@@ -15,7 +15,7 @@ from millstream.dsl.given import (
     check_transformer,
     check_values_function,
 )
-from millstream.dsl.graph import Graph, GraphNode, first_given
+from millstream.dsl.graph import Graph, GraphNode, Handle, first_given
 from millstream.dsl.joins import FOREIGN_KEY, INNER, LEFT, LEFT_FOREIGN_KEY, OUTER
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_joins import TableJoined, join_tables
@@ -64,8 +64,8 @@ _NEW_KEY = OperatorSpec(changes_key=True)
 _TRANSFORMER = replace(PROCESSOR, changes_key=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KTable(KafkaNames, Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KTable(Handle, KafkaNames, Generic[K, V]):
     """A table. Each operator returns a new handle; a handle never changes.
 
     Name the store (`store="..."`) of what you want to query or keep across changes of the program.
@@ -479,8 +479,8 @@ class KTable(KafkaNames, Generic[K, V]):
         return KTable(self.graph, node, key, value, self.source_names, queryable, state)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GlobalKTable(KafkaNames, Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GlobalKTable(Handle, KafkaNames, Generic[K, V]):
     """A table of which every instance has a full copy. Made for joins and queries; it has no operators."""
 
     queryable_store_name: str

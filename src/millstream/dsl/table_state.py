@@ -94,7 +94,7 @@ class SourceState(TableState):
         return StoreView(self.materialized.name)
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class TableSourceNode(GraphNode):
     """The source of a table, as far as optimisations have to know it."""
 

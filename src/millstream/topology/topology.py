@@ -28,6 +28,7 @@ from millstream.topology.graph import TopologyGraph
 from millstream.topology.mermaid import mermaid
 from millstream.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from millstream.topology.operator_spec import PROCESSOR, OperatorSpec
+from millstream.topology.picture import picture
 from millstream.topology.plan import Plan, make_plan, make_undivided_plan
 from millstream.topology.refusals import (
     Refusal,
@@ -208,6 +209,21 @@ class Topology(KafkaNames):
             stores={name: replace(store, caching=False) for name, store in graph.stores.items()},
         )
         return uncached
+
+    def __repr__(self) -> str:
+        graph = self.graph
+        topics = [
+            topic for node in graph.nodes.values() if isinstance(node, SourceNode) for topic in node.topics
+        ]
+        read = ", ".join(sorted(set(topics) - graph.internal_topics.keys())) or "nothing"
+        stores = ", ".join(sorted({**graph.stores, **graph.global_stores})) or "none"
+        return f"<Topology of {len(graph.nodes)} nodes, reads {read}, stores {stores}>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """For notebooks: a picture, and the description for those who show none."""
+        del include, exclude
+        shown = {"text/plain": self.describe() if self.graph.nodes else repr(self)}
+        return {**shown, "image/svg+xml": picture(self.graph)} if self.graph.nodes else shown
 
     def plan(self) -> Plan:
         """Sub-topologies, levels and stores, checked as a whole.
