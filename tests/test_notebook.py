@@ -40,7 +40,7 @@ def test_handles_are_said_in_a_few_words() -> None:
     stream = builder.stream("more", **STRINGS)
     grouped = stream.group_by_key()
     assert repr(stream) == "KStream('KSTREAM-SOURCE-0000000009', key=serdes.string, value=serdes.string)"
-    assert repr(counts) == "KTable('KSTREAM-AGGREGATE-0000000004', store='counts', value=serdes.int64)"
+    assert repr(counts) == "KTable('KSTREAM-AGGREGATE-0000000003', store='counts', value=serdes.int64)"
     shown = [
         builder,
         stream.node,
