@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_keys
 from millstream.dsl.functions import Initializer
-from millstream.dsl.given import check_function, check_windows
+from millstream.dsl.given import check_functions, check_windows
 from millstream.dsl.graph import Graph, Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -45,14 +45,14 @@ class CogroupedKStream(Handle, KafkaNames, Generic[K, VA]):
         >>> len(one.cogroup(lambda k, v, n: n + 1).cogroup(two, lambda k, v, n: n - 1).groups)
         2
         """
-        if not isinstance(grouped, type(self.groups[0][0])):
+        if not callable(getattr(grouped, "repartitioned", None)):
             raise TopologyError(
                 f"cogroup() with {grouped!r}. Remedy: group the stream first: stream.group_by_key()"
             )
         if grouped.graph is not self.graph:
             message = "cogroup() of streams from two StreamsBuilders: build both with the same one"
             raise TopologyError(message)
-        check_function("cogroup()", aggregator, "key", "value", "so_far")
+        check_functions("cogroup", aggregator=aggregator)
         by_stream = dict(self.groups)
         by_stream[grouped] = aggregator
         return CogroupedKStream(self.graph, tuple(by_stream.items()))
@@ -95,7 +95,6 @@ class CogroupedKStream(Handle, KafkaNames, Generic[K, VA]):
         >>> grouped.cogroup(lambda k, v, n: n + 1).aggregate(lambda: 0).node.name
         'COGROUPKSTREAM-MERGE-0000000003'
         """
-        check_function("aggregate()", initializer)
         spec = as_store(as_store(store, key, value), cogrouped_keys(self))
         own = Materialized.of(self.graph, spec, AGGREGATE)
         return cogroup_table(self, own, name, initializer, KeyedAggregation, key=spec.key)

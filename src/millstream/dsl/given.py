@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, Final
 
 from millstream.errors import TopologyError
 from millstream.suppressed import Suppressed
@@ -22,6 +22,7 @@ from millstream.windows import EmitStrategy, SessionWindows, SlidingWindows, Tim
 __all__ = [
     "check_extractor",
     "check_function",
+    "check_functions",
     "check_joiner",
     "check_partitioner",
     "check_serdes",
@@ -33,6 +34,27 @@ __all__ = [
     "check_windows",
 ]
 
+_FUNCTIONS: Final = {
+    "adder": "a function that adds a row to the result",
+    "aggregator": "a function of key, value and the result so far, as in lambda key, value, n: n + value",
+    "initializer": "a function without arguments that makes the first value, as in lambda: 0",
+    "joiner": "a function of both values, as in lambda left, right: (left, right); of key and both values "
+    "with with_key=True",
+    "key_of": "a function of a record's key and value that gives the key of its row, as in "
+    "lambda key, value: value.country",
+    "merger": "a function of key and two results that makes one, as in lambda key, one, other: one + other",
+    "reducer": "a function of the result so far and a value, as in max",
+    "subtractor": "a function that takes a row out of the result again",
+}
+_PARAMETERS: Final = {
+    "aggregator": ("key", "value", "so_far"),
+    "initializer": (),
+    "key_of": ("key", "value"),
+    "merger": ("key", "one", "other"),
+    "reducer": ("so_far", "value"),
+}
+_LIKE_STREAMS: Final = {"aggregate": "aggregator", "reduce": "reducer"}
+"""What adder and subtractor of a table are called like."""
 _WINDOWS = (TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows)
 
 
@@ -67,6 +89,25 @@ def check_suppressed(given: object) -> None:
     """
     remedy = "Suppressed.until_window_closes() or Suppressed.until_time_limit(...)"
     _check("suppress() takes a Suppressed", given, (Suppressed,), remedy)
+
+
+def check_functions(method: str, **given: object) -> None:
+    """Refuse what can't be called as a method calls it, by the name of its argument.
+
+    >>> check_functions("aggregate", initializer=0)
+    Traceback (most recent call last):
+    millstream.errors.TopologyError: initializer of aggregate() is 0, which can't be called. Remedy: ...
+    """
+    for argument, function in given.items():
+        if not callable(function):
+            raise TopologyError(
+                f"{argument} of {method}() is {function!r}, which can't be called. "
+                f"Remedy: {_FUNCTIONS[argument]}"
+            )
+        if argument in _PARAMETERS:
+            check_function(f"{method}()", function, *_PARAMETERS[argument])
+        elif argument in {"adder", "subtractor"}:
+            check_function(f"{method}()", function, *_PARAMETERS[_LIKE_STREAMS[method]])
 
 
 def check_extractor(given: object) -> None:
@@ -114,6 +155,7 @@ def check_joiner(method: str, given: Any, *, with_key: bool) -> None:
     Traceback (most recent call last):
     millstream.errors.TopologyError: join() calls its function with (left, right), but a lambda takes ...
     """
+    check_functions(method, joiner=given)
     names = ("key", "left", "right") if with_key else ("left", "right")
     others = names[1:] if with_key else ("key", *names)
     fits = callable(given) and function_refusal("", given, *others) is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.aggregating import AGGREGATE, AggregatingFreely, OperatorPlan, aggregation_table
 from millstream.dsl.cogrouped import CogroupedKStream
-from millstream.dsl.given import check_function, check_serdes, check_windows
+from millstream.dsl.given import check_serdes, check_windows
 from millstream.dsl.graph import Graph, GraphNode, Handle, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, as_store
@@ -81,8 +81,8 @@ class KGroupedStream(Handle, AggregatingFreely[K, V, K], Generic[K, V]):
         >>> clicks.cogroup(more).cogroup(buys, more).aggregate(lambda: 0, store="score").queryable_store_name
         'score'
         """
-        check_function("cogroup()", aggregator, "key", "value", "so_far")
-        return CogroupedKStream(self.graph, ((self, aggregator),))
+        none: CogroupedKStream[K, VA] = CogroupedKStream(self.graph, ())
+        return none.cogroup(self, aggregator)
 
     def repartitioned(self, store_name: str) -> tuple[GraphNode, frozenset[str]]:
         """The node to aggregate behind, and its sources: the stream itself, or a repartition of it."""

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from millstream.dsl.functions import Initializer
-from millstream.dsl.given import check_function, check_serdes
+from millstream.dsl.given import check_functions, check_serdes
 from millstream.dsl.graph import Graph, GraphNode, Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -82,8 +82,7 @@ class KGroupedTable(Handle, KafkaNames, Generic[K, V]):
         >>> ages.reduce(add, sub, store="years-per-city").queryable_store_name
         'years-per-city'
         """
-        for function in (adder, subtractor):
-            check_function("reduce()", function, "so_far", "value")
+        check_functions("reduce", adder=adder, subtractor=subtractor)
         make = partial(TableAggregation, aggregation=reduce_by(adder, subtractor))
         return self._aggregate(make, as_store(store, key, value), REDUCE, name, value=self.value_serde)
 
@@ -106,9 +105,7 @@ class KGroupedTable(Handle, KafkaNames, Generic[K, V]):
         >>> total.queryable_store_name
         'per-shop'
         """
-        check_function("aggregate()", initializer)
-        for function in (adder, subtractor):
-            check_function("aggregate()", function, "key", "value", "so_far")
+        check_functions("aggregate", initializer=initializer, adder=adder, subtractor=subtractor)
         make = partial(TableAggregation, aggregation=aggregate_by(initializer, adder, subtractor))
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.dsl.aggregating import AGGREGATE, OperatorPlan
 from millstream.dsl.functions import Initializer
-from millstream.dsl.given import check_function, check_strategy
+from millstream.dsl.given import check_functions, check_strategy
 from millstream.dsl.graph import Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import StoreLike, as_store
@@ -82,9 +82,7 @@ class SessionWindowedKStream(Handle, WindowedAggregating[K, V], Generic[K, V]):
         >>> paths.queryable_store_name
         'paths'
         """
-        check_function("aggregate()", initializer)
-        check_function("aggregate()", aggregator, "key", "value", "so_far")
-        check_function("aggregate()", merger, "key", "one", "other")
+        check_functions("aggregate", initializer=initializer, aggregator=aggregator, merger=merger)
         plan = self._planned(aggregate_by(initializer, aggregator), merger)
         return self._aggregate(plan, as_store(store, key, value), AGGREGATE, name, value=None)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_keys
 from millstream.dsl.functions import Initializer
-from millstream.dsl.given import check_function
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import StoreLike, as_store
@@ -67,7 +67,6 @@ class TimeWindowedCogroupedKStream(Handle, KafkaNames, Generic[K, VA]):
         >>> windowed.aggregate(lambda: 0).node.name
         'COGROUPKSTREAM-MERGE-0000000003'
         """
-        check_function("aggregate()", initializer)
         make = aggregation_by(self.windows)
         return _table(self.cogrouped, self.windows, initializer, make, as_store(store, key, value), name)
 
@@ -106,8 +105,7 @@ class SessionWindowedCogroupedKStream(Handle, KafkaNames, Generic[K, VA]):
         >>> visits.aggregate(lambda: 0, lambda k, one, other: one + other).node.name
         'COGROUPKSTREAM-MERGE-0000000003'
         """
-        check_function("aggregate()", initializer)
-        check_function("aggregate()", merger, "key", "one", "other")
+        check_functions("aggregate", merger=merger)
         make = partial(SessionAggregation, windows=self.windows, merger=merger)
         return _table(self.cogrouped, self.windows, initializer, make, as_store(store, key, value), name)
 
