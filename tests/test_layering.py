@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "console": {"base"},
     "durable": {"base"},
     "log": {"base", "serdes", "durable"},
+    "io": {"base", "serdes", "log"},
     "state": {"base", "serdes", "durable", "log"},
     "stores": {"base", "serdes", "state"},
     "processors": {"base", "serdes", "state"},
@@ -65,7 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "commit",
         "maintenance",
     },
-    "query": {"base", "serdes", "durable", "log", "state", "processors", "topology", "task", "commit"},
+    "query": {"base", "serdes", "durable", "log", "io", "state", "processors", "topology", "task", "commit"},
     "app": {
         "base",
         "console",
@@ -80,7 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "engine",
         "query",
     },
-    "package": {"base", "serdes", "state", "stores", "processors", "topology", "dsl", "app"},
+    "package": {"base", "serdes", "io", "state", "stores", "processors", "topology", "dsl", "app"},
 }
 EVERYTHING = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = EVERYTHING
