@@ -44,11 +44,14 @@ def test_records_are_there_when_the_block_is_left(tmp_path: Path) -> None:
 
 
 def test_a_block_that_is_left_by_an_exception_writes_nothing_that_was_gathered(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), Producer(tmp_path, "orders", partitions=1) as orders:
-        orders.send(b"a", b"1")
-        orders.flush()
-        orders.send(b"b", b"2")
-        raise RuntimeError
+    def produce() -> None:
+        with Producer(tmp_path, "orders", partitions=1) as orders:
+            orders.send(b"a", b"1")
+            orders.flush()
+            orders.send(b"b", b"2")
+            raise RuntimeError
+
+    pytest.raises(RuntimeError, produce)
     assert [one.key for one in Consumer(tmp_path, "orders")] == [b"a"]
 
 

@@ -96,7 +96,7 @@ def for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _in_microseconds(column: pa.Array) -> pa.Array:
-    """Times in microseconds; what is later than these can say (the end of an unlimited window) is the last."""
+    """Times in microseconds; what is later than they can say (the end of an unlimited window) is the last."""
     numbers = column.cast(pa.int64())
     return pc.min_element_wise(numbers, _MOST_MS).cast(pa.timestamp("ms", "UTC")).cast(SPARK_TIMESTAMP)
 
