@@ -29,6 +29,7 @@ from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
 from millstream.engine.restore_notes import restores_in, restores_told
 from millstream.engine.spark.engine import SparkEngine
+from millstream.engine.spark.frame_queries import FrameQueries
 from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
 from millstream.log import open_log
@@ -119,6 +120,11 @@ class Streams:
         self._state_folder = self._config.state_dir / app_id
         self._storage = ApplicationStorage(self._log.root, app_id)
         self._totals = Totals()
+        self._frames = FrameQueries(
+            self._storage, self._log, topology.graph.frames, self._config.default_partitions
+        )
+        if self._frames and spark is None and engine == "spark":
+            spark = self._frames.session  # a process has one
         program = Program.of(topology, self._storage, self._log.address, self._config)
         self._loop = EpochLoop(
             self._storage,
@@ -211,6 +217,7 @@ class Streams:
         if self.state is State.ERROR:  # that is how the thread ended
             return
         if not was_created:
+            self._frames.stop()
             self._loop.close()
         self._change(State.NOT_RUNNING)
 
@@ -376,6 +383,7 @@ class Streams:
             try:
                 try:
                     self._open()
+                    self._read_frames(until)
                 finally:
                     if signals is not None:
                         signals.catch()  # PySpark has put its own handler in place of ours
@@ -396,13 +404,23 @@ class Streams:
         with self._changing:
             if self._state is State.CREATED:
                 self._change(State.REBALANCING)
+        if self._frames:
+            self._frames.create_topics()
         self._loop.open()
         with self._changing:
             if self._state is State.REBALANCING:
                 self._change(State.RUNNING)
 
+    def _read_frames(self, until: Until) -> None:
+        """Let what Spark streams come into its topics: what is there now, or beside the epochs."""
+        if self._frames and until == "caught-up":
+            self._frames.run_available(self._stop.is_set)
+        elif self._frames:
+            self._frames.start()
+
     def _run_epochs(self, until: Until, deadline: float | None) -> None:
         while not self._stop.is_set():
+            self._frames.check()
             began = time.monotonic()
             result = self._loop.run_epoch(tick=until != "caught-up")
             if (
@@ -448,11 +466,13 @@ class Streams:
         with self._changing:
             if self._state in {State.RUNNING, State.REBALANCING}:
                 self._change(State.REBALANCING)
+        self._frames.stop()
         self._loop.release()
         self._stop.wait(min(0.1 * 2**failures, _LONGEST_PAUSE_S))
 
     def _fail(self) -> None:
         with suppress(Exception):  # the error that brought us here is the one to show
+            self._frames.stop()
             self._loop.close()
         self._change(State.ERROR)
 

@@ -37,7 +37,7 @@ def write(log: FileLog, number: int | None, *tasks: list[int], writer: str = "qu
     """A batch, as a driver makes it that knows nothing of any before."""
     batches = BatchWriter(log, writer)
     batch = batches.begin()
-    return batches.commit(batch, number, [seal(batches, batch, n, rows) for n, rows in enumerate(tasks)])
+    return batches.commit(number, [seal(batches, batch, n, rows) for n, rows in enumerate(tasks)])
 
 
 def numbers(log: FileLog) -> list[int]:
@@ -109,8 +109,8 @@ def test_files_that_nobody_needs_are_collected(log: FileLog) -> None:
     with failpoints.armed("writer.sealed", "raise"), pytest.raises(failpoints.InjectedCrash):
         write(log, 49, [99])
     sealed = log.root / "writers" / "query" / "sealed"
-    for folder in sealed.iterdir():
-        os.utime(folder, (0, 0))
+    for path in sealed.rglob("*"):
+        os.utime(path, (0, 0))
     for partition in (0, 1):
         log.rewrite(list(Consumer(log, "numbers")._positions)[partition], min_entries=1)
     write(log, 49, [49])
@@ -134,8 +134,8 @@ def test_a_batch_whose_files_are_gone_is_not_committed(log: FileLog) -> None:
     batches = BatchWriter(log, "query")
     batch = batches.begin()
     part = seal(batches, batch, 0, [1])
-    batches.discard(batch)
+    batches.discard([part])
     with pytest.raises(InvalidPublicationError, match="is gone"):
-        batches.commit(batch, 0, [part])
+        batches.commit(0, [part])
     write(log, 0, [2])
     assert numbers(log) == [2]

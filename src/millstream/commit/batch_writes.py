@@ -7,7 +7,7 @@ file, exclusively and all at once, and only then topics show them::
     <root>/writers/<writer>/
       lock                                    one driver at a time
       batches/00000000000000000008            what batch 7 is made of: writing it is the commit
-      sealed/<name of the batch>/<task>...    what tasks sealed; topics point into these files
+      sealed/<folder>/<task>...               what tasks sealed; topics point into these files
 
 A **writer** is who counts batches: a streaming query, or an application of the user's own. A batch of a number
 that was committed is not taken again, whatever is in it. A driver that died between commit and publication is
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -87,23 +86,23 @@ class BatchWriter:
         return self.log.root / "writers" / self.writer
 
     def begin(self) -> str:
-        """The name of the folder that tasks of a batch seal in: no other attempt at it has the same."""
+        """The name of a new folder for tasks to seal in; several batches may share it."""
         name = secrets.token_hex(8)
         ensure_private_folder(self.path / "batches")
         ensure_private_folder(self.path / "sealed" / name)
         return name
 
-    def seal(self, batch: str, task: str, rows: Mapping[tuple[str, Partition], pa.RecordBatch]) -> SealedPart:
+    def seal(self, folder: str, task: str, rows: Mapping[tuple[str, Partition], pa.RecordBatch]) -> SealedPart:
         """What a task does: write its rows, durably; nobody sees them yet."""
         if not rows:
             return SealedPart("", ())
         content = SealedContent(task, Epoch(0), rows, {}, now_ms())
-        path = self.path / "sealed" / batch / f"{task}-{secrets.token_hex(4)}"
+        path = self.path / "sealed" / folder / f"{task}-{secrets.token_hex(4)}"
         sealed = write_sealed(ApplicationStorage(self.log.root, self.writer), path, content)
         failpoints.hit("writer.sealed")
         return SealedPart(sealed.path, sealed.sections)
 
-    def commit(self, batch: str, number: int | None, parts: Iterable[SealedPart]) -> bool:
+    def commit(self, number: int | None, parts: Sequence[SealedPart]) -> bool:
         """What the driver does: let all of a batch be seen, once. Whether that was news.
 
         1. Lock out other drivers of the writer, and publish its last batch, if that failed.
@@ -118,7 +117,7 @@ class BatchWriter:
             if last is not None:
                 self._publish(last)
             if last is not None and number is not None and number <= last.number:
-                self.discard(batch)
+                self.discard(parts)
                 return False
             # 2
             following = 0 if last is None else last.number + 1
@@ -142,9 +141,11 @@ class BatchWriter:
                 if last is not None:
                     self._publish(last)
 
-    def discard(self, batch: str) -> None:
+    def discard(self, parts: Iterable[SealedPart]) -> None:
         """Delete what tasks have sealed for a batch that is not committed."""
-        shutil.rmtree(self.path / "sealed" / batch, ignore_errors=True)
+        for part in parts:
+            if part.file:
+                (self.log.root / part.file).unlink(missing_ok=True)
 
     def _check_there(self, parts: Sequence[SealedPart]) -> None:
         """What is committed can be published: it is not committed otherwise."""
@@ -200,12 +201,12 @@ class BatchWriter:
         needed = self.log.referenced_files() | {part.file for part in committed.parts}
         youngest = time.time() - _ABANDONED_S
         for folder in (self.path / "sealed").iterdir():
-            with suppress(OSError):  # another file of it is needed
-                if folder.stat().st_mtime < youngest:
-                    for path in folder.iterdir():
-                        if path.relative_to(self.log.root).as_posix() not in needed:
-                            path.unlink()
-                    folder.rmdir()
+            for path in folder.iterdir():
+                is_needed = path.relative_to(self.log.root).as_posix() in needed
+                if not is_needed and path.stat().st_mtime < youngest:
+                    path.unlink(missing_ok=True)
+            with suppress(OSError):  # there are others in it
+                folder.rmdir()
 
 
 def check_writable(log: FileLog, topic: str, owners: Sequence[str] = ("-changelog", "-repartition")) -> int:

@@ -208,17 +208,7 @@ class Producer(Generic[K, V]):
         return sum(self._records.send_batch(self._encoded(batch, columns)) for batch in batches)
 
     def _encoded(self, batch: pa.RecordBatch, columns: RecordColumns) -> pa.RecordBatch:
-        keys = columns.keys(batch, self._key)
-        values = columns.values(batch, self._value)
-        return record_batch(
-            pa.nulls(batch.num_rows, pa.binary()) if keys is None else self._column(self._key, keys, "key"),
-            self._column(self._value, values, "value"),
-            columns.timestamps(batch, now_ms()),
-            columns.headers(batch),
-        )
-
-    def _column(self, serde: Serde[Any], column: pa.Array, part: str) -> pa.Array:
-        return encode(serde, column, lambda _: {"topic": self.topic}, part=part)
+        return encoded_batch(batch, columns, self._key, self._value, self.topic, now_ms())
 
     def _bytes(self, serde: Serde[Any], value: Any, part: str) -> bytes | None:
         if value is None:
@@ -236,3 +226,25 @@ class Producer(Generic[K, V]):
                 self._log.create_topic(self.topic, TopicConfig(partitions=partitions))
             except TopicExistsError:
                 return  # another process was faster
+
+
+def encoded_batch(
+    batch: pa.RecordBatch,
+    columns: RecordColumns,
+    key: Serde[Any],
+    value: Serde[Any],
+    topic: str,
+    now_ms: int,
+) -> pa.RecordBatch:
+    """Rows of a table as records of a topic, in the log's columns."""
+
+    def encoded(serde: Serde[Any], column: pa.Array, part: str) -> pa.Array:
+        return encode(serde, column, lambda _: {"topic": topic}, part=part)
+
+    keys = columns.keys(batch, key)
+    return record_batch(
+        pa.nulls(batch.num_rows, pa.binary()) if keys is None else encoded(key, keys, "key"),
+        encoded(value, columns.values(batch, value), "value"),
+        columns.timestamps(batch, now_ms),
+        columns.headers(batch),
+    )

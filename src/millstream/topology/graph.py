@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from millstream.state.specs import StoreBuilder
+from millstream.topology.frame_sources import FrameSources
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
@@ -24,6 +25,8 @@ class TopologyGraph:
     """Repartition topics and their explicit number of partitions, if they have one."""
     copartition_groups: list[frozenset[str]] = field(default_factory=list)
     """Sources that need the same number of partitions."""
+    frames: FrameSources = field(default_factory=FrameSources)
+    """Streaming frames of Spark that feed topics."""
 
     @property
     def processors(self) -> list[ProcessorNode]:
