@@ -68,8 +68,9 @@ from millstream.windows import (
 
 if TYPE_CHECKING:
     from millstream.app import Answer, State, Streams
+    from millstream.consumer import Consumer
     from millstream.dsl.columns import key, other, timestamp, value
-    from millstream.io.consumer import Consumer, ConsumerRecord
+    from millstream.io.consumer import ConsumerRecord
     from millstream.io.producer import Producer
 
 __all__ = [
@@ -146,7 +147,8 @@ __version__ = "0.1.0"
 
 _LATER: Final = {
     **dict.fromkeys(("Answer", "State", "Streams"), "millstream.app"),
-    **dict.fromkeys(("Consumer", "ConsumerRecord"), "millstream.io.consumer"),
+    "Consumer": "millstream.consumer",
+    "ConsumerRecord": "millstream.io.consumer",
     **dict.fromkeys(("key", "other", "timestamp", "value"), "millstream.dsl.columns"),
     "Producer": "millstream.io.producer",
 }

@@ -359,7 +359,9 @@ class Streams:
     def _replica(self, kind: type[R], name: str) -> R:
         replica = self._replicas.get(name)
         if not isinstance(replica, kind):
-            replica = self._replicas[name] = kind(self._storage, self._log, self._topology.plan(), name)
+            plan = self._topology.plan()
+            replica = kind(self._storage, self._log, plan, name, _frame_of_parts)
+            self._replicas[name] = replica
         return replica
 
     def _tell(self, result: EpochResult) -> None:
@@ -528,6 +530,12 @@ def _engine_of(name: str, program: Program, spark: Any) -> Engine:
         f"engine={name!r}{'' if spark is None else ' with a Spark session'} is none. Remedy: use "
         "engine='spark', or engine='local' without spark=."
     )
+
+
+def _frame_of_parts(spark: Any, schema: Any, parts: Any) -> Any:
+    from millstream.engine.spark.datasource.parts import frame_of_parts  # noqa: PLC0415 - imports Spark's SQL
+
+    return frame_of_parts(spark, schema, parts)
 
 
 def _shut_down(error: Exception) -> Answer:

@@ -1,4 +1,4 @@
-"""`Consumer`: a topic read from outside of an application, as records, as batches or as a table.
+"""`TopicConsumer`: a topic read from outside of an application, as records, as batches or as a table.
 
 A consumer remembers how far it came: who iterates again goes on from there. It commits nothing; where to
 begin is said when it is made. Records come partition after partition, those of each in its order.
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millstream.errors import ConfigError, DeserializationError
 from millstream.io.positions import LogLike, Position, as_log, offset_at, partitions_of
-from millstream.io.spark_frames import TopicRange, topic_frame
+from millstream.io.spark_frames import TopicRange
 from millstream.io.tables import Tabular
 from millstream.io.topic_table import TopicTable
 from millstream.log import LogRecordBatch, TopicPartition
@@ -56,45 +56,8 @@ class ConsumerRecord(Generic[K, V]):
     headers: Headers = ()
 
 
-class Consumer(Tabular, Generic[K, V]):
-    """Reads the records of one topic.
-
-    log
-        The folder of the log, its address ("file:<folder>"), or an open log.
-    key, value
-        Serdes; without one, bytes.
-    start
-        Where to begin: "earliest", "latest", a datetime with its zone (the first record that is not older),
-        an offset, or a mapping from partitions to offsets.
-    end
-        Where to end, exclusive: the same. None: at the end as it is when that is asked for.
-    partitions
-        Only these.
-    follow
-        True: iterating waits for new records, for ever.
-
-    >>> import tempfile
-    >>> from millstream import Consumer, Producer, serdes
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> with Producer(folder.name, "visits", key=serdes.string, value=serdes.int64, partitions=1) as visits:
-    ...     visits.send("ann", 3, timestamp=5)
-    ...     visits.send("bob", 4, timestamp=6)
-    >>> consumer = Consumer(folder.name, "visits", key=serdes.string, value=serdes.int64)
-    >>> next(iter(consumer))
-    ConsumerRecord(topic='visits', partition=0, offset=0, key='ann', value=3, timestamp=5, headers=())
-    >>> consumer.positions
-    {0: 1}
-    >>> [(record.key, record.value) for record in consumer]  # the rest
-    [('bob', 4)]
-    >>> [batch.num_rows for batch in Consumer(folder.name, "visits").batches()]
-    [2]
-    >>> [batch.keys() for batch in Consumer(folder.name, "visits").log_batches()]
-    [[b'ann', b'bob']]
-    >>> table = Consumer(folder.name, "visits", key=serdes.string, value=serdes.int64, start=1).to_polars()
-    >>> table.select("offset", "key", "value").rows()
-    [(1, 'bob', 4)]
-    >>> folder.cleanup()
-    """
+class TopicConsumer(Tabular, Generic[K, V]):
+    """Reads the records of one topic: see `millstream.Consumer`."""
 
     def __init__(
         self,
@@ -110,9 +73,10 @@ class Consumer(Tabular, Generic[K, V]):
     ) -> None:
         self.topic = topic
         self._log = as_log(log)
+        self.address = self._log.address
         self._key: Serde[Any] = raw_bytes if key is None else of(key)
         self._value: Serde[Any] = raw_bytes if value is None else of(value)
-        self._table = TopicTable(topic, self._key, self._value)
+        self.table = TopicTable(topic, self._key, self._value)
         if follow and end is not None:
             raise ConfigError(
                 f"Consumer of {topic!r}: follow=True never ends, and end={end!r} does. Remedy: leave one out"
@@ -141,7 +105,7 @@ class Consumer(Tabular, Generic[K, V]):
         """
         types: tuple[pa.DataType | None, pa.DataType | None] = (None, None)
         for batch in self.log_batches():
-            shown = self._table.of([batch], types)
+            shown = self.table.of([batch], types)
             types = (shown.schema.field("key").type, shown.schema.field("value").type)
             self._passed(batch)
             yield shown
@@ -165,23 +129,14 @@ class Consumer(Tabular, Generic[K, V]):
         for batch in self._caught_up():
             found.append(batch)
             self._passed(batch)
-        return pa.Table.from_batches([self._table.of(found)]) if found else self._table.empty()
+        return pa.Table.from_batches([self.table.of(found)]) if found else self.table.empty()
 
-    def to_spark(self, spark: Any) -> Any:
-        """The same as a Spark frame: lazy, a task per partition of the topic.
-
-        Its end is that of now. `serdes.json` without a schema is shown as text, and what has no column form
-        at all as bytes.
-
-        >>> from millstream import Consumer, serdes
-        >>> def totals(spark):
-        ...     orders = Consumer("data", "orders", value=serdes.json({"shop": str, "amount": int}))
-        ...     return orders.to_spark(spark).groupBy("value.shop").sum("value.amount")
-        """
-        ranges = [
+    @property
+    def ranges(self) -> list[TopicRange]:
+        """What is left to read, as it is now."""
+        return [
             TopicRange(place.partition, start, self._end(place)) for place, start in self._positions.items()
         ]
-        return topic_frame(spark, self._log.address, self._table, ranges)
 
     def log_batches(self) -> Iterator[LogRecordBatch]:
         """The records as the log has them: bytes."""
@@ -191,7 +146,7 @@ class Consumer(Tabular, Generic[K, V]):
             yield from self._caught_up()
 
     def __repr__(self) -> str:
-        return f"Consumer({self._log.address!r}, {self.topic!r}, at {dict(self.positions)})"
+        return f"{type(self).__name__}({self._log.address!r}, {self.topic!r}, at {dict(self.positions)})"
 
     def _caught_up(self) -> Iterator[LogRecordBatch]:
         for place, position in self._positions.items():

@@ -1,18 +1,16 @@
 """Topics as Spark frames: Spark's tasks read the log themselves, a task per partition.
 
-Nothing here imports PySpark: a frame is made by the session that is given.
+Nothing here imports PySpark: what its tasks do is all that is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
-from millstream.errors import ConfigError
-from millstream.io.spark_types import ddl, for_spark, spark_serde
+from millstream.io.spark_types import ReadPart, for_spark, spark_serde
 from millstream.io.topic_table import TopicTable
 from millstream.log import TopicPartition, open_log
 from millstream.types import Offset, Partition
@@ -40,23 +38,12 @@ def read_range(address: str, table: TopicTable, wanted: TopicRange) -> Iterator[
             yield for_spark(table.of([batch]))
 
 
-def topic_frame(spark: Any, address: str, table: TopicTable, ranges: Sequence[TopicRange]) -> Any:
-    """A Spark frame of a topic."""
+def topic_parts(
+    address: str, table: TopicTable, ranges: Sequence[TopicRange]
+) -> tuple[pa.Schema, list[ReadPart]]:
+    """What a Spark frame of a topic is made of."""
     shown = for_spark_to_read(table)
-    reads = [_ReadTopic(address, shown, wanted) for wanted in ranges]
-    return frame_of_parts(spark, shown.empty().schema, reads)
-
-
-def frame_of_parts(
-    spark: Any, schema: pa.Schema, parts: Sequence[Callable[[], Iterator[pa.RecordBatch]]]
-) -> Any:
-    """A Spark frame, each part of which is read by a task of its own."""
-    if not hasattr(spark, "range") or not hasattr(spark, "createDataFrame"):
-        raise ConfigError(
-            f"to_spark() needs a SparkSession, and got {type(spark).__name__}. Remedy: give the session, for "
-            "example SparkSession.builder.getOrCreate()"
-        )
-    return spark.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(_ReadParts(tuple(parts)), ddl(schema))
+    return shown.empty().schema, [_ReadTopic(address, shown, wanted) for wanted in ranges]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +54,3 @@ class _ReadTopic:
 
     def __call__(self) -> Iterator[pa.RecordBatch]:
         return read_range(self.address, self.table, self.wanted)
-
-
-class _ReadParts:
-    """What Spark's tasks run: each is given the numbers of its parts."""
-
-    def __init__(self, parts: tuple[Callable[[], Iterator[pa.RecordBatch]], ...]) -> None:
-        self._parts = parts
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from self._parts[number]()

@@ -7,7 +7,8 @@ it as text.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,9 @@ from millstream.serdes import (
     time_windowed,
 )
 from millstream.serdes import bytes as raw_bytes
+
+ReadPart: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
+"""What a task of Spark reads, in the types that Spark takes. It travels to Spark's workers."""
 
 SPARK_TIMESTAMP: Final = pa.timestamp("us", "UTC")
 _MOST_MS: Final = (2**63 - 1) // 1000

@@ -18,7 +18,7 @@ from millstream.commit.plan_changes import check_store
 from millstream.errors import StoreError, UnknownStoreError
 from millstream.io.tables import Tabular
 from millstream.log import FileLog
-from millstream.query.store_frames import bound_to, store_frame, store_targets
+from millstream.query.store_frames import bound_to, store_frame_parts, store_targets
 from millstream.query.store_table import StoreTable
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog.follow import Target, follow
@@ -47,8 +47,16 @@ class Replica(View, Tabular):
     kinds: ClassVar[frozenset[StoreKind]]
     """Of which kinds of stores it can be a replica."""
 
-    def __init__(self, storage: ApplicationStorage, log: FileLog, plan: Plan, store: str) -> None:
+    def __init__(
+        self,
+        storage: ApplicationStorage,
+        log: FileLog,
+        plan: Plan,
+        store: str,
+        frame_of_parts: Callable[..., Any] | None = None,
+    ) -> None:
         self._storage = storage
+        self._frame_of_parts = frame_of_parts
         self._log = log
         self._chain = ManifestChain(storage)
         self._sub, self._spec = _find(plan, store)
@@ -91,7 +99,11 @@ class Replica(View, Tabular):
         `serdes.json` without a schema is shown as text, and what has no column form at all as bytes.
         """
         head = self._published() if epoch is None else self._retained(epoch)
-        return store_frame(spark, self._log.address, self._storage.application_id, self._sub, self._spec, head)
+        application_id = self._storage.application_id
+        schema, parts = store_frame_parts(self._log.address, application_id, self._sub, self._spec, head)
+        if self._frame_of_parts is None:
+            raise StoreError("to_spark() is for stores that Streams gives: app.store(...).to_spark(spark)")
+        return self._frame_of_parts(spark, schema, parts)
 
     def _retained(self, epoch: int) -> Manifest:
         """The manifest of an epoch that can still be read."""

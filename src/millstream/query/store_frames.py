@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
 from millstream.commit.manifest import Manifest
-from millstream.io.spark_frames import frame_of_parts
 from millstream.io.spark_types import for_spark, spark_serde
 from millstream.log import open_log
 from millstream.query.store_table import StoreTable
@@ -92,15 +90,10 @@ def for_spark_to_read(spec: StoreBuilder) -> StoreBuilder:
     return replace(spec, key=spark_serde(spec.key), value=spark_serde(spec.value))
 
 
-def store_frame(
-    spark: Any,
-    address: str,
-    application_id: str,
-    sub: SubTopology,
-    spec: StoreBuilder,
-    head: Manifest | None,
-) -> Any:
-    """A Spark frame of a store at a commit; empty before the first."""
+def store_frame_parts(
+    address: str, application_id: str, sub: SubTopology, spec: StoreBuilder, head: Manifest | None
+) -> tuple[pa.Schema, list[StorePart]]:
+    """What a Spark frame of a store at a commit is made of; nothing before the first."""
     shown = for_spark_to_read(bound_to(spec, head))
     parts = [] if head is None else store_parts(address, application_id, sub, shown, head)
-    return frame_of_parts(spark, StoreTable(shown).of(0, ()).schema, parts)
+    return StoreTable(shown).of(0, ()).schema, parts

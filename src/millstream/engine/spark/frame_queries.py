@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.durable import ensure_private_folder
-from millstream.engine.spark.datasource.source import register
 from millstream.engine.spark.failures import shortened
 from millstream.errors import ConfigError, MillstreamError
 from millstream.log import FileLog, TopicConfig, TopicPartition
@@ -97,6 +96,8 @@ class FrameQueries:
                 _LOGGER.debug("The query of %r did not end: %s", source.topic, error)
 
     def _start(self, source: FrameSource, trigger: dict[str, Any]) -> Any:
+        from millstream.engine.spark.datasource.source import register  # noqa: PLC0415 - imports Spark's SQL
+
         self._refuse_other_writers(source)
         register(source.frame.sparkSession)
         folder = self._storage.path / "frames" / source.topic
