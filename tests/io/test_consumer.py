@@ -137,7 +137,9 @@ def test_the_records_before_a_bad_one_are_given_then_it_is_named(tmp_path: Path)
         next(consumer)
     where = (refusal.value.topic, refusal.value.partition, refusal.value.offset)
     assert where == ("mixed", 0, 1)
-    with pytest.raises(DeserializationError, match=r"topic 'mixed', partition 0, offset 1 with serdes\.int64"):
+    with pytest.raises(
+        DeserializationError, match=r"topic 'mixed', partition 0, offset 1 with serdes\.int64"
+    ):
         Consumer(tmp_path, "mixed", value=serdes.int64).to_arrow()
 
 

@@ -51,7 +51,8 @@ def test_a_block_that_is_left_by_an_exception_writes_nothing_that_was_gathered(t
             orders.send(b"b", b"2")
             raise RuntimeError
 
-    pytest.raises(RuntimeError, produce)
+    with pytest.raises(RuntimeError):
+        produce()
     assert [one.key for one in Consumer(tmp_path, "orders")] == [b"a"]
 
 

@@ -95,7 +95,12 @@ class LineParser:
 
 
 def produce_stream(
-    producer: Producer[bytes, bytes], parser: LineParser, stream: IO[bytes], *, name: str, total_bytes: int | None
+    producer: Producer[bytes, bytes],
+    parser: LineParser,
+    stream: IO[bytes],
+    *,
+    name: str,
+    total_bytes: int | None,
 ) -> int:
     """Append every line of a stream; return how many. A slow source's lines are appended as they come."""
     number = 0
@@ -124,9 +129,14 @@ class TableColumns:
 
     def check(self, files: Sequence[str], given: Mapping[str, object]) -> None:
         """Refuse options of tables for lines, and options of lines for tables."""
-        tables, lines = [name for name in files if is_table(name)], [name for name in files if not is_table(name)]
+        tables, lines = (
+            [name for name in files if is_table(name)],
+            [name for name in files if not is_table(name)],
+        )
         if tables and lines:
-            raise click.UsageError(f"{tables[0]} is a table and {lines[0]} is not; append one after the other.")
+            raise click.UsageError(
+                f"{tables[0]} is a table and {lines[0]} is not; append one after the other."
+            )
         wrong = sorted(name for name, value in given.items() if value)
         if tables and wrong:
             raise click.UsageError(
@@ -164,9 +174,9 @@ def produce_table(
         count = 0
         for batch in batches:
             names: list[str] = list(columns.values) or batch.schema.names
-            batch, key = _as_text(batch, columns.key, key_format)
-            batch, single = _as_text(batch, None if is_record else names[0], value_format)
-            sent = producer.send_table(batch, key=key, value=single or names, timestamp=columns.timestamp)
+            keyed, key = _as_text(batch, columns.key, key_format)
+            table, single = _as_text(keyed, None if is_record else names[0], value_format)
+            sent = producer.send_table(table, key=key, value=single or names, timestamp=columns.timestamp)
             advance(size=batch.nbytes, records=sent)
             count += sent
     return count

@@ -9,9 +9,9 @@ file, exclusively and all at once, and only then topics show them::
       batches/00000000000000000008            what batch 7 is made of: writing it is the commit
       sealed/<folder>/<task>...               what tasks sealed; topics point into these files
 
-A **writer** is who counts batches: a streaming query, or an application of the user's own. A batch of a number
-that was committed is not taken again, whatever is in it. A driver that died between commit and publication is
-completed by the next one of the same writer, before anything else.
+A **writer** is who counts batches: a streaming query, or an application of the user's own. A batch whose
+number was committed is not taken again, whatever is in it. A driver that died between commit and publication
+is completed by the next one of the same writer, before anything else.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class BatchWriter:
         ensure_private_folder(self.path / "sealed" / name)
         return name
 
-    def seal(self, folder: str, task: str, rows: Mapping[tuple[str, Partition], pa.RecordBatch]) -> SealedPart:
+    def seal(
+        self, folder: str, task: str, rows: Mapping[tuple[str, Partition], pa.RecordBatch]
+    ) -> SealedPart:
         """What a task does: write its rows, durably; nobody sees them yet."""
         if not rows:
             return SealedPart("", ())
@@ -213,7 +215,7 @@ def check_writable(log: FileLog, topic: str, owners: Sequence[str] = ("-changelo
     """How many partitions a topic has that others may write to; a changelog is its application's alone."""
     if topic.endswith(tuple(owners)):
         raise InvalidTopicError(
-            f"{topic!r} is a topic of an application's own: a record of somebody else would damage its state. "
-            "Nothing was written. Remedy: write to a topic of yours."
+            f"{topic!r} is a topic of an application's own: a record of somebody else would damage its "
+            "state. Nothing was written. Remedy: write to a topic of yours."
         )
     return log.config(topic).partitions

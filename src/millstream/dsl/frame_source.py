@@ -124,5 +124,7 @@ def _schema(kind: Any) -> Any:
         return {name: found | None for name, found in fields.items()} if is_known else None
     if kind["type"] == "array":
         inner = _schema(kind["elementType"])
-        return None if inner is None or isinstance(inner, Mapping) else list[inner | None]
+        if inner is None or isinstance(inner, Mapping):
+            return None
+        return list[inner | None]  # type: ignore[valid-type] # made at run time
     return None

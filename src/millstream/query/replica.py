@@ -72,7 +72,7 @@ class Replica(View, Tabular):
         """The commit that the last answer comes from."""
         self._head: Manifest | None = None
 
-    def to_arrow(self, epoch: int | None = None) -> pa.Table:
+    def to_arrow(self, epoch: int | None = None) -> pa.Table:  # type: ignore[override] # its only option
         """The store as an Arrow table: at the last commit, or as it was at an epoch that is retained.
 
         Its columns are `partition`, `key` and `value`; stores of windows have `start` and `end`, and those

@@ -152,6 +152,19 @@ def context_of(spark: Any) -> SparkContext:
     return context
 
 
+def use_our_python(context: SparkContext) -> None:
+    """Let workers on this machine run the Python of this program, and import what it can.
+
+    PySpark takes `python3` of the PATH, unless PYSPARK_PYTHON or spark.pyspark.python says another one: then
+    it is left alone, and so are clusters, whose hosts may have it elsewhere.
+    """
+    conf = context.getConf()
+    is_chosen = "PYSPARK_PYTHON" in os.environ or conf.get("spark.pyspark.python") is not None
+    if (conf.get("spark.master") or "").startswith("local") and not is_chosen:
+        context.pythonExec = sys.executable
+        context.environment.setdefault("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+
+
 def session_settings() -> dict[str, str]:
     """The settings that a session of yours should have, for `SparkSession.builder.config(map=...)`.
 
@@ -170,6 +183,7 @@ def check_context(context: SparkContext) -> None:
     conf = context.getConf()
     advice = _advice(conf)
     _refuse(_complaints(conf), "the given Spark session", advice)
+    use_our_python(context)
     if advice:
         _LOGGER.info(
             "The given Spark session would be better off with other settings: %s. See docs/data.md.",

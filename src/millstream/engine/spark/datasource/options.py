@@ -1,7 +1,7 @@
 """The options of the data source: text in, serdes and positions out.
 
-``key`` and ``value`` name serdes; ``key_schema`` and ``value_schema`` are the fields of JSON records, as Spark
-writes them ("shop STRING, amount BIGINT"); ``key_windows`` says that keys have windows: their size in
+``key`` and ``value`` name serdes; ``key_schema`` and ``value_schema`` are the fields of JSON records, as
+Spark writes them ("shop STRING, amount BIGINT"); ``key_windows`` says that keys have windows: their size in
 milliseconds, or "sessions". The names of positions are those of Spark's Kafka source.
 """
 

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from millstream.engine.spark.datasource.topics import fitted
+from millstream.engine.spark.session import use_our_python
 from millstream.errors import ConfigError
 from millstream.io.spark_types import ReadPart, ddl
 
@@ -39,6 +40,7 @@ def frame_of_parts(spark: Any, schema: pa.Schema, parts: Sequence[ReadPart]) -> 
             f"to_spark() needs a SparkSession, and got {type(spark).__name__}. Remedy: give the session, for "
             "example SparkSession.builder.getOrCreate()"
         )
+    use_our_python(spark.sparkContext)
     source = _source_of(f"millstream-{secrets.token_hex(4)}", ddl(schema), tuple(parts))
     spark.dataSource.register(source)
     return spark.read.format(source.name()).load()

@@ -1,4 +1,4 @@
-"""The data source ``millstream``: topics and stores for ``spark.read`` and ``readStream``, topics to write."""
+"""The data source ``millstream``: topics and stores to read and to stream from, topics to write to."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from millstream.engine.spark.datasource.options import SourceOptions
 from millstream.engine.spark.datasource.stores import StoreReader, StoreStreamReader, store_ddl
 from millstream.engine.spark.datasource.topics import TopicReader, TopicStreamReader, topic_ddl
 from millstream.engine.spark.datasource.writers import TopicStreamWriter, TopicWriter
+from millstream.engine.spark.session import use_our_python
 from millstream.errors import ConfigError
 
 
@@ -68,5 +69,6 @@ class MillstreamDataSource(DataSource):
 
 def register(spark: SparkSession) -> Any:
     """Let a session know the data source."""
+    use_our_python(spark.sparkContext)
     spark.dataSource.register(MillstreamDataSource)
     return spark

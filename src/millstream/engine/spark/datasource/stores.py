@@ -73,8 +73,8 @@ def committed(options: SourceOptions) -> CommittedParts:
     storage = ApplicationStorage(log.root, check_application_id(app_id))
     if not storage.manifests.is_dir():
         raise UnknownStoreError(
-            f"There is no application {app_id!r} in {log.root}. Likely cause: a typing error, or it has never "
-            "run. Remedy: run it, or name the right log and app_id"
+            f"There is no application {app_id!r} in {log.root}. Likely cause: a typing error, or it has "
+            "never run. Remedy: run it, or name the right log and app_id"
         )
     return CommittedParts(log, storage, options.store)
 

@@ -60,7 +60,11 @@ def topic_table(options: SourceOptions, schema: StructType) -> TopicTable:
 
 def _fitting(serde: Serde[Any], schema: StructType, part: str) -> Serde[Any]:
     kind = schema[part].dataType if part in schema.names else None
-    return serdes.json(json_schema(kind)) if isinstance(serde, JsonSerde) and isinstance(kind, StructType) else serde
+    return (
+        serdes.json(json_schema(kind))
+        if isinstance(serde, JsonSerde) and isinstance(kind, StructType)
+        else serde
+    )
 
 
 class _Topic:
@@ -108,7 +112,9 @@ class TopicStreamReader(_Topic, DataSourceStreamReader, SupportsTriggerAvailable
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - PySpark's name
         """Where a query begins that has no checkpoint."""
-        return {str(place.partition): offset for place, offset in self._offsets("starting", "earliest").items()}
+        return {
+            str(place.partition): offset for place, offset in self._offsets("starting", "earliest").items()
+        }
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - PySpark's name
         """``maxOffsetsPerTrigger`` records a batch at most, if that was said."""

@@ -64,7 +64,9 @@ class _Writer:
         self._topic = options.topic
         self._partitions = check_writable(log, self._topic)
         self._columns = RecordColumns(
-            options.given.get("key_column"), options.given.get("value_column"), options.given.get("timestamp_column")
+            options.given.get("key_column"),
+            options.given.get("value_column"),
+            options.given.get("timestamp_column"),
         )
         self._name = writer
         self._folder = BatchWriter(log, writer).begin()
@@ -161,8 +163,8 @@ class TopicStreamWriter(_Writer, DataSourceStreamArrowWriter):
         writer = options.given.get("txnAppId") or (None if place is None else _writer_of_query(place))
         if writer is None:
             raise ConfigError(
-                "A streaming query that writes to a topic needs a name by which its batches are known. Remedy: "
-                '.option("checkpointLocation", "..."), or .option("txnAppId", "orders-import")'
+                "A streaming query that writes to a topic needs a name by which its batches are known. "
+                'Remedy: .option("checkpointLocation", "..."), or .option("txnAppId", "orders-import")'
             )
         super().__init__(options, writer)
 
@@ -174,5 +176,3 @@ class TopicStreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Spark calls it when a task has failed for good."""
         del batchId
         self._abort(messages)
-
-
