@@ -126,9 +126,8 @@ class TopicConsumer(Tabular, Generic[K, V]):
         ['partition', 'offset', 'timestamp', 'start', 'end', 'key', 'value', 'headers']
         """
         found = []
-        for batch in self._caught_up():
-            found.append(batch)
-            self._passed(batch)
+        for batches in self._streams():
+            found += batches
         return pa.Table.from_batches([self.table.of(found)]) if found else self.table.empty()
 
     @property
@@ -140,20 +139,31 @@ class TopicConsumer(Tabular, Generic[K, V]):
 
     def log_batches(self) -> Iterator[LogRecordBatch]:
         """The records as the log has them: bytes."""
-        yield from self._caught_up()
+        for streams in self.polls():
+            for batches in streams:
+                yield from batches
+
+    def polls(self) -> Iterator[list[Iterator[LogRecordBatch]]]:
+        """What is there now, as a stream of batches per partition; who follows gets what comes, and so on.
+
+        How far a stream was taken is where the next poll goes on.
+        """
+        yield self._streams()
         while self._follow:
             self._log.wait(self._positions, _WAIT_MS)
-            yield from self._caught_up()
+            yield self._streams()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._log.address!r}, {self.topic!r}, at {dict(self.positions)})"
 
-    def _caught_up(self) -> Iterator[LogRecordBatch]:
-        for place, position in self._positions.items():
-            for batch in self._log.read(place, position, self._end(place)):
-                if len(batch):
-                    yield batch
-                self._passed(batch)
+    def _streams(self) -> list[Iterator[LogRecordBatch]]:
+        return [self._there(place, self._end(place)) for place in self._positions]
+
+    def _there(self, place: TopicPartition, end: Offset) -> Iterator[LogRecordBatch]:
+        for batch in self._log.read(place, self._positions[place], end):
+            if len(batch):
+                yield batch
+            self._passed(batch)
 
     def _end(self, place: TopicPartition) -> Offset:
         latest = self._log.latest(place)
