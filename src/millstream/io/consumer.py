@@ -125,7 +125,7 @@ class TopicConsumer(Tabular, Generic[K, V]):
         ...     Consumer(folder, "counts", key=keys, value=serdes.int64).to_arrow().column_names
         ['partition', 'offset', 'timestamp', 'start', 'end', 'key', 'value', 'headers']
         """
-        found = []
+        found: list[LogRecordBatch] = []
         for batches in self._streams():
             found += batches
         return pa.Table.from_batches([self.table.of(found)]) if found else self.table.empty()
