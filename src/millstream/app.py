@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from enum import Enum
 from functools import partial
+from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, Self, TypeVar
@@ -439,12 +440,18 @@ class Streams:
                 return
 
     def _wait_out_interval(self, began: float, result: EpochResult | None, deadline: float | None) -> None:
-        """Wait for the next trigger, unless records are waiting or a processor has asked for a commit."""
+        """Wait for the next trigger, unless records are waiting or a processor has asked for a commit.
+
+        After an epoch that is the rest of the interval; with nothing to do, until records come.
+        """
         if result is not None and (result.has_backlog or result.commit_requested):
             return
-        now = time.monotonic()
-        due = (began if result is not None else now) + self._config.commit_interval_ms / 1000
-        self._stop.wait(max(0.0, min(due, deadline if deadline is not None else due) - now))
+        now, interval_s = time.monotonic(), self._config.commit_interval_ms / 1000
+        left_s = inf if deadline is None else max(0.0, deadline - now)
+        if result is None:
+            self._loop.wait_for_records(interval_s, left_s, self._stop)
+        else:
+            self._stop.wait(min(max(0.0, began + interval_s - now), left_s))
 
     def _goes_on(self, error: Exception, failures: int) -> bool:
         """Whether to start the loop again: by itself after failures of the machinery, else if told to."""
