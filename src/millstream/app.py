@@ -121,10 +121,10 @@ class Streams:
         self._state_folder = self._config.state_dir / app_id
         self._storage = ApplicationStorage(self._log.root, app_id)
         self._totals = Totals()
-        self._frames = FrameQueries(
-            self._storage, self._log, topology.graph.frames, self._config.default_partitions
-        )
-        if self._frames and spark is None and engine == "spark":
+        frames = [*topology.graph.frames.values()]
+        partitions = self._config.default_partitions
+        self._frames = FrameQueries(self._storage, self._log, frames, partitions) if frames else None
+        if self._frames is not None and spark is None and engine == "spark":
             spark = self._frames.session  # a process has one
         program = Program.of(topology, self._storage, self._log.address, self._config)
         self._loop = EpochLoop(
@@ -218,7 +218,7 @@ class Streams:
         if self.state is State.ERROR:  # that is how the thread ended
             return
         if not was_created:
-            self._frames.stop()
+            self._stop_frames()
             self._loop.close()
         self._change(State.NOT_RUNNING)
 
@@ -407,7 +407,7 @@ class Streams:
         with self._changing:
             if self._state is State.CREATED:
                 self._change(State.REBALANCING)
-        if self._frames:
+        if self._frames is not None:
             self._frames.create_topics()
         self._loop.open()
         with self._changing:
@@ -416,14 +416,19 @@ class Streams:
 
     def _read_frames(self, until: Until) -> None:
         """Let what Spark streams come into its topics: what is there now, or beside the epochs."""
-        if self._frames and until == "caught-up":
+        if self._frames is not None and until == "caught-up":
             self._frames.run_available(self._stop.is_set)
-        elif self._frames:
+        elif self._frames is not None:
             self._frames.start()
+
+    def _stop_frames(self) -> None:
+        if self._frames is not None:
+            self._frames.stop()
 
     def _run_epochs(self, until: Until, deadline: float | None) -> None:
         while not self._stop.is_set():
-            self._frames.check()
+            if self._frames is not None:
+                self._frames.check()
             began = time.monotonic()
             result = self._loop.run_epoch(tick=until != "caught-up")
             if (
@@ -475,13 +480,13 @@ class Streams:
         with self._changing:
             if self._state in {State.RUNNING, State.REBALANCING}:
                 self._change(State.REBALANCING)
-        self._frames.stop()
+        self._stop_frames()
         self._loop.release()
         self._stop.wait(min(0.1 * 2**failures, _LONGEST_PAUSE_S))
 
     def _fail(self) -> None:
         with suppress(Exception):  # the error that brought us here is the one to show
-            self._frames.stop()
+            self._stop_frames()
             self._loop.close()
         self._change(State.ERROR)
 

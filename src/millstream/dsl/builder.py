@@ -143,7 +143,7 @@ class StreamsBuilder:
 
         def write(topology: Topology, _parents: tuple[str, ...]) -> None:
             topology.add_source(source, found.topic, key=key_serde, value=value_serde)
-            topology.graph.frames.by_topic[found.topic] = found
+            topology.graph.frames[found.topic] = found
 
         node = StreamSourceNode(source, write, topics=(found.topic,), pattern=None, offset_reset=None)
         self._graph.add(node)
