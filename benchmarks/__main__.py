@@ -28,6 +28,7 @@ CASES = {
     "column_tier": "The column tier against a plain loop, one core",
     "throughput": "Records per second, against Spark's own Structured Streaming",
     "windows": "Windows, against Spark's own, and epochs with many open windows",
+    "joins": "Joins, against what Spark offers for them",
     "small_epochs": "Small epochs, and from append to visible",
     "growth": "Cost of growth: keys, shuffles, partitions",
     "recovery": "Recovery after kill -9",
@@ -36,6 +37,7 @@ CASES = {
     "state_backends": "State: epochs, restores, expiry and memory of each backend",
     "snapshots": "Snapshots: restores from them, and epochs beside them",
     "disk": "Disk: what state takes, against its live bytes",
+    "scale": "Many tasks: a thousand partitions, and a coordinator with ten thousand tasks",
 }
 """Each is a function of that name in the module of that name."""
 QUICK = ("row_tier", "column_tier", "throughput", "small_epochs")

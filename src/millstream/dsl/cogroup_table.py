@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.dsl.functions import Initializer
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import GraphNode, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized
@@ -15,6 +16,7 @@ from millstream.dsl.table_state import AggregateState, MergedState, TableState
 from millstream.processors.aggregations.aggregate import aggregate_by
 from millstream.processors.operator import Operator
 from millstream.processors.stateless import PassThrough
+from millstream.topology.copartition import Copartition
 from millstream.topology.operator_spec import CHAINED, PLAIN, OperatorSpec
 from millstream.topology.topology import Topology
 from millstream.windows import Windows
@@ -42,10 +44,11 @@ def cogroup_table(
 
     `make` makes the operator of one of them; `key` is the serde of the table's keys.
     """
+    check_functions("aggregate", initializer=initializer)
     graph = cogrouped.graph
     places = [grouped.repartitioned(own.name) for grouped, _ in cogrouped.groups]
     sources = frozenset[str]().union(*(names for _, names in places))
-    graph.copartitions.append(sources)
+    graph.copartitions.append(Copartition(sources))
     states: list[TableState] = []
     nodes: list[GraphNode] = []
     for number, ((_, aggregator), (parent, _)) in enumerate(zip(cogrouped.groups, places, strict=True)):
@@ -78,8 +81,8 @@ def _writer(
     name: str, planned: Callable[..., Operator], own: Materialized, state: TableState, spec: OperatorSpec
 ) -> Callable[[Topology, tuple[str, ...]], None]:
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        make = partial(planned, caching=own.caching, send_old=state.sends_old)
-        topology.add_operator(name, make, parents, spec)
+        make = partial(planned, send_old=state.sends_old)
+        topology.add_table_operator(name, make, parents, spec, caching=own.caching)
         topology.add_state_store(own.builder, name)
 
     return write

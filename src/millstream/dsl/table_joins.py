@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.clock import milliseconds
 from millstream.dsl.functions import is_expression
+from millstream.dsl.given import check_functions, check_joiner
 from millstream.dsl.graph import GraphNode, first_given
-from millstream.dsl.joins import JoinKind, check_same_graph, joined_key_serde, repartitioned_for_join
+from millstream.dsl.joins import (
+    JoinKind,
+    check_same_graph,
+    copartitioned,
+    joined_key_serde,
+    repartitioned_for_join,
+)
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_state import JoinedState
 from millstream.errors import TopologyError
@@ -69,9 +76,8 @@ def join_stream_with_table(
     grace_ms = _grace_ms(table, kind, joined.grace)
     key = joined_key_serde(kind.method, joined.key, stream.key_serde, table.key_serde)
     stream = repartitioned_for_join(stream, joined.name, key, joined.value)
-    sources = stream.source_names | table.source_names
     graph = stream.graph
-    graph.copartitions.append(sources)
+    sources = copartitioned(graph, kind, ("stream", stream.source_names), ("table", table.source_names))
     name = graph.name_or_new(joined.name, _stream_prefix(kind))
     view = table.state.look_up()
     join, value_serde = _joiner(joiner, kind, joined, stream, table.value_serde)
@@ -117,6 +123,7 @@ def join_stream_with_global(
             f"{kind.method}() with the global table {table.queryable_store_name!r} without key_of: nothing "
             "says which row belongs to a record. Remedy: key_of=lambda key, value: ... gives the row's key"
         )
+    check_functions(kind.method, key_of=key_of)
     # Kafka calls inner joins so, too.
     name = stream.graph.name_or_new(joined.name, "KSTREAM-LEFTJOIN-")
     join, value_serde = _joiner(joiner, kind, joined, stream, table.value_serde, key_of)
@@ -137,15 +144,14 @@ def join_tables(
     joined: TableJoined,
 ) -> KTable[Any, Any]:
     """Build the join of two tables by their keys."""
-    check_same_graph(kind.method, left.graph, right)
+    _check_tables(left, right, joiner, kind, joined)
     key = joined_key_serde(kind.method, joined.key, left.key_serde, right.key_serde)
     graph = left.graph
     own: Materialized | None = None
     if joined.store is not None or joined.key is not None or joined.value is not None:
         own = Materialized.of(graph, as_store(joined.store, key, joined.value), _MERGE)
     merge = graph.name_or_new(joined.name, _MERGE)
-    sources = left.source_names | right.source_names
-    graph.copartitions.append(sources)
+    sources = copartitioned(graph, kind, ("table", left.source_names), ("table", right.source_names))
     if kind.left:
         left.state.demand_old_values()
     if kind.right:
@@ -168,14 +174,12 @@ def join_tables(
         spec = OperatorSpec(ports=2, described_stores=() if own is None else (own.name,))
         for view in views:
             spec = reading(spec, view)
-        make: Callable[[], Operator]
         if own is None:
             make = partial(TableTableJoin, *views, join, send_old=state.sends_old)
+            topology.add_operator(merge, make, (this, other), spec)
         else:
-            make = partial(
-                StoredTableTableJoin, own.name, *views, join, caching=own.caching, send_old=state.sends_old
-            )
-        topology.add_operator(merge, make, (this, other), spec)
+            stored = partial(StoredTableTableJoin, own.name, *views, join, send_old=state.sends_old)
+            topology.add_table_operator(merge, stored, (this, other), spec, caching=own.caching)
         for view in views:
             connect(topology, merge, view)
         if own is not None:
@@ -194,6 +198,13 @@ def join_tables(
     )
 
 
+def _check_tables(left: Any, right: Any, joiner: Any, kind: JoinKind, joined: TableJoined) -> None:
+    if not isinstance(right, type(left)):
+        raise TopologyError(f"{kind.method}() of a table with {right!r}. Remedy: join it with a table")
+    check_same_graph(kind.method, left.graph, right)
+    check_joiner(kind.method, joiner, with_key=joined.with_key)
+
+
 def _joiner(
     joiner: Any,
     kind: JoinKind,
@@ -204,6 +215,7 @@ def _joiner(
 ) -> tuple[StreamTableJoiner, Any]:
     """What makes the values, a function or an expression, and their serde where it is known."""
     if not is_expression(joiner):
+        check_joiner(kind.method, joiner, with_key=joined.with_key)
         return StreamTableJoiner(joiner, joined.with_key, kind.left, key_of), None
     from millstream.dsl.columns import column_joiner  # noqa: PLC0415 - imports Polars, which is there
 

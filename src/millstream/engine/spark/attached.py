@@ -14,8 +14,11 @@ from millstream.durable import DiskFullError
 from millstream.engine.program import Program
 from millstream.engine.spark.failures import SparkGoneError, given_up, not_started
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
+from millstream.engine.spark.packing import pack
+from millstream.engine.spark.program_broadcast import WorkerBroadcast, broadcast
 from millstream.engine.spark.session import (
     check_context,
+    check_settings,
     context_of,
     forget_dead_context,
     is_alive,
@@ -40,6 +43,8 @@ class AttachedSpark:
     """A SparkContext for the life of an engine. If `spark` is None, it makes one and ends it."""
 
     def __init__(self, program: Program, spark: Any) -> None:
+        self._program = program
+        self._packed = b""
         self._application_id = program.application_id
         self._config = program.config
         self._spark = spark
@@ -55,6 +60,22 @@ class AttachedSpark:
         """The context."""
         assert self._context is not None  # attach() comes first
         return self._context
+
+    def check(self) -> None:
+        """See `Engine.check`: a program that can't be sent to workers is found before Spark is started."""
+        if self._context is not None:
+            return
+        self._packed = pack(self._program)
+        if self._spark is None:
+            check_settings(self._config.spark_settings)
+            self._program.check_place()
+        else:
+            context_of(self._spark)
+
+    def broadcast(self) -> WorkerBroadcast:
+        """Send the program to wherever there are workers."""
+        packed, self._packed = self._packed or pack(self._program), b""
+        return broadcast(self.context, packed)
 
     def attach(self) -> bool:
         """Get a Spark that is alive; whether it is another one than before."""

@@ -18,7 +18,6 @@ from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
 from millstream.engine.program import Program
 from millstream.engine.spark.attached import RUN_AGAIN, AttachedSpark
 from millstream.engine.spark.job import run_epoch_job
-from millstream.engine.spark.program_broadcast import broadcast
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import MakeWorker, assign
 from millstream.engine.spark.warmup import warm_up
@@ -50,6 +49,9 @@ class SparkEngine(Engine):
         """Makes the worker of this application in any process of it."""
         return self._running()[2]
 
+    def check(self) -> None:
+        self._spark.check()
+
     def open(self) -> None:
         """Get Spark ready: session, slots, warm workers."""
         self._instances.clear()
@@ -57,7 +59,7 @@ class SparkEngine(Engine):
             if self._spark.attach() or self._slots is None:
                 context = self._spark.context
                 self._slots = Slots(context, context.defaultParallelism)
-                self._make_worker = broadcast(context, self._program)
+                self._make_worker = self._spark.broadcast()
                 warm_up(context, self._slots, self._make_worker, self._application_id)
         except Exception as error:
             failure = self._spark.failure_of_start(error)
@@ -100,7 +102,8 @@ class SparkEngine(Engine):
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """A job with a single task: background work never takes more than one core from the epochs."""
         context, slots, make_worker = self._running()
-        slot = assign(job.tasks, slots.count)[planned.task_id]
+        del job
+        slot = assign((planned,), slots.count)[planned.task_id]
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         context.setJobGroup(self._background, f"{work.__name__}, task {planned.task_id}")
         done: list[T] = context.runJob(slots.rows, _Work(work, planned, entry, make_worker), [slot])

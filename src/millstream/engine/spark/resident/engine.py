@@ -22,7 +22,6 @@ from millstream.engine.api import DurableEpoch, Engine, TaskWork
 from millstream.engine.program import Program
 from millstream.engine.spark.attached import RUN_AGAIN, AttachedSpark
 from millstream.engine.spark.failures import not_ready
-from millstream.engine.spark.program_broadcast import broadcast
 from millstream.engine.spark.resident.flight import PeerLostError
 from millstream.engine.spark.resident.launcher import SparkLauncher
 from millstream.engine.spark.resident.settings import check_settings, pool_settings, slot_settings
@@ -62,13 +61,16 @@ class ResidentSparkEngine(Engine):
     def instances(self) -> Mapping[str, str]:
         return {} if self._slots is None else self._slots.instances
 
+    def check(self) -> None:
+        self._spark.check()
+
     def open(self) -> None:
         """Get Spark ready, and slots that stay."""
         try:
             if not self._spark.is_alive():
                 self._end_slots()
             if self._spark.attach() or self._slots is None:
-                self._make_worker = broadcast(self._spark.context, self._program)
+                self._make_worker = self._spark.broadcast()
                 pool = self._new_pool()
                 self._slots = SlotTasks(self._application_id, pool, self._attempts)
                 pool.open(InheritableThread)
