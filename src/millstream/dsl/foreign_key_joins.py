@@ -118,7 +118,7 @@ def join_by_foreign_key(
         graph, sender, names.registration, names.registration_sink, names.registration_source
     )
     graph.copartitions.append(Copartition(right.source_names | {registered.name}))
-    right_view = right.state.look_up()
+    right_view = right.state.look_up().as_sent()
     receive = graph.add(_described(names.receive, names.store), registered)
     subscribing = graph.add(_described(names.subscription_join, *_stores(right_view)), receive)
     updating = graph.add(_described(names.foreign_join, names.store), right.node)
