@@ -192,7 +192,7 @@ class ManifestChain:
     def read(self, epoch: Epoch) -> Manifest:
         """One manifest, with all that is true after it. Costs what has changed since one that is known."""
         files: list[tuple[Record, bytes]] = []
-        known: Manifest | None = None
+        known = self._known(epoch)
         number = epoch
         while known is None:
             files.append(self._file(number))
@@ -213,9 +213,18 @@ class ManifestChain:
         """What stands in the file of an epoch: enough to know what it has sealed."""
         return self._file(epoch)[0]
 
+    def _known(self, epoch: Epoch) -> Manifest | None:
+        """A manifest that is remembered, if it is still what stands in its file."""
+        known = self._remembered.get(epoch)
+        return known if known is not None and known.is_in(self._content(epoch)) else None
+
+    def _content(self, epoch: Epoch) -> bytes:
+        path = self._storage.manifests / f"{epoch:020d}"
+        return read_bounded(path, MAX_BYTES + 64, files=self._storage.files)
+
     def _file(self, epoch: Epoch) -> tuple[Record, bytes]:
         path = self._storage.manifests / f"{epoch:020d}"
-        data = read_bounded(path, MAX_BYTES + 64, files=self._storage.files)
+        data = self._content(epoch)
         record = decode_record(data, str(path))
         if record.epoch != epoch or record.application_id != self._storage.application_id:
             raise self._lost(f"{path} holds manifest {record.epoch} of application {record.application_id!r}")
