@@ -20,6 +20,7 @@ from millstream.dsl.ktable import GlobalKTable, KTable
 from millstream.dsl.session_windowed import SessionWindowedKStream
 from millstream.dsl.windowed import TimeWindowedKStream
 from millstream.dsl.windowed_cogrouped import SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
+from millstream.kafka_names import missing_class
 from millstream.processors.api import (
     Cancellable,
     FixedKeyProcessor,
@@ -139,14 +140,18 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
-    """Import what needs Spark or Polars only when it is asked for: tests and tools do without."""
-    if name in {"key", "other", "timestamp", "value"}:
-        from millstream.dsl import columns  # noqa: PLC0415 - see above
+if not TYPE_CHECKING:  # checkers of types have seen all names above, and refuse others
 
-        return getattr(columns, name)
-    if name in {"Answer", "State", "Streams"}:
-        from millstream import app  # noqa: PLC0415 - see above
+    def __getattr__(name: str) -> Any:
+        """Import what needs Spark or Polars only when it is asked for: tests and tools do without."""
+        if name in {"key", "other", "timestamp", "value"}:
+            from millstream.dsl import columns  # noqa: PLC0415 - see above
 
-        return getattr(app, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return getattr(columns, name)
+        if name in {"Answer", "State", "Streams"}:
+            from millstream import app  # noqa: PLC0415 - see above
+
+            return getattr(app, name)
+        hint = missing_class(name)
+        plain = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(plain if hint is None else f"{plain}: {hint}")

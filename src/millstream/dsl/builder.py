@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from millstream.dsl.given import check_extractor
+from millstream.dsl.given import check_extractor, check_topics
 from millstream.dsl.graph import Graph, GraphNode, Handles, StreamSourceNode
 from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.kstream import KStream
@@ -16,12 +16,14 @@ from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.optimizations import chosen
 from millstream.dsl.table_state import SourceState, TableSourceNode
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames
 from millstream.offset_reset import OffsetReset
 from millstream.processors.api import Processor
 from millstream.processors.table_source import StoredTableSource
 from millstream.serdes import Serde
 from millstream.state.specs import StoreBuilder
 from millstream.topology.operator_spec import PLAIN
+from millstream.topology.refusals import refuse, store_builder_refusal
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ else:
     V = TypeVar("V")
 
 
-class StreamsBuilder:
+class StreamsBuilder(KafkaNames):
     """Builds a topology out of streams and tables.
 
     >>> from millstream import StreamsBuilder, serdes
@@ -53,6 +55,9 @@ class StreamsBuilder:
 
     def __init__(self) -> None:
         self._graph = Graph(Handles(KStream, KGroupedTable))
+
+    def __repr__(self) -> str:
+        return f"<StreamsBuilder with {len(self._graph.nodes)} operators>"
 
     def stream(
         self,
@@ -75,6 +80,7 @@ class StreamsBuilder:
         'KSTREAM-SOURCE-0000000000'
         """
         check_extractor(timestamp_extractor)
+        check_topics(topics)
         pattern = topics if isinstance(topics, re.Pattern) else None
         names: tuple[str, ...] = ()
         if isinstance(topics, str):
@@ -115,6 +121,7 @@ class StreamsBuilder:
         'users'
         """
         check_extractor(timestamp_extractor)
+        check_topics([topic])
         own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
         source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
         table = self._graph.name_or_new(name, "KTABLE-SOURCE-")
@@ -155,6 +162,7 @@ class StreamsBuilder:
         'rates'
         """
         check_extractor(timestamp_extractor)
+        check_topics([topic])
         own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
         if own.is_versioned:
             raise TopologyError(
@@ -184,6 +192,7 @@ class StreamsBuilder:
         ... ) is builder
         True
         """
+        refuse(store_builder_refusal(store))
 
         def write(topology: Topology, _parents: tuple[str, ...]) -> None:
             topology.add_state_store(store)
@@ -210,6 +219,8 @@ class StreamsBuilder:
         True
         """
         check_extractor(timestamp_extractor)
+        check_topics([topic])
+        refuse(store_builder_refusal(store))
         source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
         processor = self._graph.name_or_new(name, "KTABLE-SOURCE-")
 

@@ -89,6 +89,7 @@ class EpochLoop:
 
     def open(self) -> None:
         """Take the application over, and get the engine ready."""
+        self.engine.check()
         self.coordinator.open()
         self._loading.begin()
         self.engine.open()

@@ -15,10 +15,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from millstream.engine.spark.failures import not_started
-from millstream.engine.spark.java import ensure_java, environment_variable
+from millstream.engine.spark.java import ensure_java, environment_variable, find_java
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.scratch import java_options, scratch_settings
 from millstream.errors import ConfigError
+from millstream.stop_signals import kept_handlers
 
 SETTINGS: dict[str, str] = {
     # A task that is killed and run again must not meet its old self in the task's directory.
@@ -37,6 +38,7 @@ _FREE = {"spark.locality.wait", "spark.task.reaper.killTimeout"}
 
 _LOGGER = logging.getLogger("millstream")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_WORKER_PATH = files("millstream.engine.spark") / "worker_path"
 
 EMBEDDED: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -44,6 +46,8 @@ EMBEDDED: dict[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
+    # PySpark's own says how it was interrupted whenever Spark ends.
+    "spark.python.daemon.module": "millstream_worker_daemon",
     "spark.rdd.compress": "false",
     # What Spark remembers of past jobs. Its usual thousand is gone through in minutes, and of no use.
     "spark.ui.retainedJobs": "100",
@@ -76,22 +80,32 @@ def _never_answered(error: Exception) -> bool:
     return SparkContext._gateway is None  # noqa: SLF001 - it is set when the JVM has answered
 
 
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Refuse what `make_context` would refuse, without starting anything."""
+    _refuse(_complaints(_wanted(settings)), "config.spark_settings")
+    find_java()
+
+
+def _wanted(settings: Mapping[str, str]) -> dict[str, str]:
+    return {"spark.master": "local[*,4]", **SETTINGS, **EMBEDDED, **settings}
+
+
 def _start(application_id: str, settings: Mapping[str, str]) -> SparkContext:
+    _refuse(_complaints(_wanted(settings)), "config.spark_settings")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    conf = SparkConf().setMaster("local[*,4]").setAppName(application_id)
-    for name, value in {**SETTINGS, **EMBEDDED, **scratch_settings(), **settings}.items():
+    conf = SparkConf().setAppName(application_id)
+    for name, value in {**_wanted({}), **scratch_settings(), **settings}.items():
         conf.set(name, value)
     log_settings = f'"-Dlog4j2.configurationFile={files("millstream.engine.spark") / "log4j2.properties"}"'
     given = settings.get(_JAVA_OPTIONS, "")
     conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {given}".strip())
-    _refuse(_complaints(conf), "config.spark_settings")
     # What the program could import, its workers can.
     environment = {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, str(_WORKER_PATH)])),
         # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
         "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "1"),
     }
-    with ensure_java(), environment_variable("PYSPARK_PYTHON", sys.executable):
+    with ensure_java(), environment_variable("PYSPARK_PYTHON", sys.executable), kept_handlers():
         return SparkContext(conf=conf, environment=environment)
 
 
@@ -144,16 +158,19 @@ def context_of(spark: Any) -> SparkContext:
     """The context of a session, or a context itself."""
     context = getattr(spark, "sparkContext", spark)
     if not isinstance(context, SparkContext):
-        raise ConfigError(f"spark={spark!r} is neither a SparkSession nor a SparkContext")
+        raise ConfigError(
+            f"spark={spark!r} is neither a SparkSession nor a SparkContext. Remedy: pass one, or leave "
+            "spark= out"
+        )
     return context
 
 
 def check_context(context: SparkContext) -> None:
     """Refuse a session whose settings would lose a guarantee, and say which and how to set them."""
-    _refuse(_complaints(context.getConf()), "the given Spark session")
+    _refuse(_complaints(dict(context.getConf().getAll())), "the given Spark session")
 
 
-def _complaints(conf: SparkConf) -> list[str]:
+def _complaints(conf: Mapping[str, str]) -> list[str]:
     wrong = [
         f"  {name} is {conf.get(name)!r}; set .config({name!r}, {value!r})"
         for name, value in SETTINGS.items()
