@@ -102,13 +102,14 @@ class ManifestChain:
             self._check_witness(witness, {})
             return None
         oldest = Epoch(self.record(epochs[-1]).oldest)
-        if oldest not in epochs:
+        there = frozenset(epochs)
+        if oldest not in there:
             raise self._lost(f"there is no manifest before {next(at for at in epochs if at > oldest)}")
         first = self._first_needed(oldest)
         head: Manifest | None = None
         digests: dict[Epoch, str] = {}
         for number in range(first, epochs[-1] + 1):
-            if number not in epochs:
+            if number not in there:
                 raise self._lost(f"manifest {number} is missing between others")
             head = self._next(head, self._file(Epoch(number)), is_first=number == first)
             digests[head.epoch] = head.digest()
