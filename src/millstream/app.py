@@ -28,6 +28,7 @@ from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
 from millstream.engine.restore_notes import restores_in, restores_told
 from millstream.engine.spark.engine import SparkEngine
+from millstream.engine.spark.frame_queries import FrameQueries
 from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
 from millstream.kafka_names import KafkaNames
@@ -122,6 +123,11 @@ class Streams(KafkaNames):
         self._state_folder = self._config.state_dir / app_id
         self._storage = ApplicationStorage(self._log.root, app_id)
         self._totals = Totals()
+        frames = [*topology.graph.frames.values()]
+        partitions = self._config.default_partitions
+        self._frames = FrameQueries(self._storage, self._log, frames, partitions) if frames else None
+        if self._frames is not None and spark is None and engine == "spark":
+            spark = self._frames.session  # a process has one
         program = Program.of(topology, self._storage, self._log.address, self._config)
         self._loop = EpochLoop(
             self._storage,
@@ -218,6 +224,7 @@ class Streams(KafkaNames):
             if self.state is State.ERROR:  # that is how the thread ended
                 return
             if not was_created:
+                self._stop_frames()
                 self._close_loop()
         self._change(State.NOT_RUNNING)
 
@@ -371,7 +378,9 @@ class Streams(KafkaNames):
     def _replica(self, kind: type[R], name: str) -> R:
         replica = self._replicas.get(name)
         if not isinstance(replica, kind):
-            replica = self._replicas[name] = kind(self._storage, self._log, self._topology.plan(), name)
+            plan = self._topology.plan()
+            replica = kind(self._storage, self._log, plan, name, _frame_of_parts)
+            self._replicas[name] = replica
         return replica
 
     def _tell(self, result: EpochResult) -> None:
@@ -395,6 +404,7 @@ class Streams(KafkaNames):
             try:
                 with disk_errors_named(self._log.root):
                     self._open()
+                    self._read_frames(until)
                     with restores_told(self._state_folder, self._restore_listeners):
                         self._run_epochs(until, deadline)
             except Exception as error:
@@ -412,13 +422,28 @@ class Streams(KafkaNames):
         with self._changing:
             if self._state is State.CREATED:
                 self._change(State.REBALANCING)
+        if self._frames is not None:
+            self._frames.create_topics()
         self._loop.open()
         with self._changing:
             if self._state is State.REBALANCING:
                 self._change(State.RUNNING)
 
+    def _read_frames(self, until: Until) -> None:
+        """Let what Spark streams come into its topics: what is there now, or beside the epochs."""
+        if self._frames is not None and until == "caught-up":
+            self._frames.run_available(self._stop.is_set)
+        elif self._frames is not None:
+            self._frames.start()
+
+    def _stop_frames(self) -> None:
+        if self._frames is not None:
+            self._frames.stop()
+
     def _run_epochs(self, until: Until, deadline: float | None) -> None:
         while not self._stop.is_set():
+            if self._frames is not None:
+                self._frames.check()
             began = time.monotonic()
             result = self._loop.run_epoch(tick=until != "caught-up")
             if (
@@ -470,11 +495,13 @@ class Streams(KafkaNames):
         with self._changing:
             if self._state in {State.RUNNING, State.REBALANCING}:
                 self._change(State.REBALANCING)
+        self._stop_frames()
         self._loop.release()
         self._stop.wait(min(0.1 * 2**failures, _LONGEST_PAUSE_S))
 
     def _fail(self) -> None:
         with suppress(Exception):  # the error that brought us here is the one to show
+            self._stop_frames()
             self._loop.close()
         self._change(State.ERROR)
 
@@ -517,6 +544,12 @@ def _engine_of(name: str, program: Program, spark: Any) -> Engine:
         f"engine={name!r}{'' if spark is None else ' with a Spark session'} is none. Remedy: use "
         "engine='spark', or engine='local' without spark=."
     )
+
+
+def _frame_of_parts(spark: Any, schema: Any, parts: Any) -> Any:
+    from millstream.engine.spark.datasource.parts import frame_of_parts  # noqa: PLC0415 - imports Spark's SQL
+
+    return frame_of_parts(spark, schema, parts)
 
 
 def _shut_down(error: Exception) -> Answer:
