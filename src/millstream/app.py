@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from enum import Enum
 from functools import partial
@@ -33,6 +33,7 @@ from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
 from millstream.log import open_log
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
+from millstream.run_screen import RunScreen
 from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.local.cleaning import clean
@@ -78,6 +79,9 @@ class Streams:
     engine
         "spark", or "local": all tasks one after the other in this process, with the same commit and the same
         state, without Spark and Java. For small data, and to step through a program with a debugger.
+    quiet
+        True: `run()` shows nothing in a terminal. Elsewhere it never does; start, takeover and stop are told
+        at INFO by the logger "millstream".
 
     >>> from millstream import Answer, Streams, StreamsBuilder
     >>> builder = StreamsBuilder()
@@ -111,6 +115,7 @@ class Streams:
         spark: Any = None,
         engine: Literal["spark", "local"] = "spark",
         config: StreamsConfig | None = None,
+        quiet: bool = False,
     ) -> None:
         self.app_id = check_application_id(app_id)
         self._topology = topology
@@ -128,6 +133,8 @@ class Streams:
             self._config,
             listeners=(self._totals.note, self._tell),
         )
+        self._quiet = quiet
+        self._engine_name = {"spark": "Spark"}.get(engine, f"the {engine} engine")
         self._state = State.CREATED
         self._changing = threading.RLock()
         self._stop = threading.Event()
@@ -195,7 +202,7 @@ class Streams:
         self._check_state(State.CREATED, State.RUNNING)
         if self._thread is not None:
             raise MillstreamError(f"application {self.app_id!r} runs in the background already")
-        with _Signals(self._stop) as signals:
+        with _Signals(self._stop) as signals, self._screen():
             self._run(until, seconds, signals)
 
     def close(self) -> None:
@@ -212,6 +219,7 @@ class Streams:
             return
         if not was_created:
             self._loop.close()
+            _LOGGER.info("Application %r has stopped after %d epochs", self.app_id, self._totals.epochs)
         self._change(State.NOT_RUNNING)
 
     def cleanup(self) -> None:
@@ -349,6 +357,12 @@ class Streams:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _screen(self) -> AbstractContextManager[object]:
+        """What shows a run: nothing, unless there is a terminal."""
+        if self._quiet or not RunScreen.is_seen():
+            return nullcontext()
+        return RunScreen(self.figures, what_starts=self._engine_name)
+
     def _replica(self, kind: type[R], name: str) -> R:
         replica = self._replicas.get(name)
         if not isinstance(replica, kind):
@@ -396,10 +410,22 @@ class Streams:
         with self._changing:
             if self._state is State.CREATED:
                 self._change(State.REBALANCING)
+        _LOGGER.info("Application %r starts on %s", self.app_id, self._engine_name)
         self._loop.open()
+        self._tell_start()
         with self._changing:
             if self._state is State.REBALANCING:
                 self._change(State.RUNNING)
+
+    def _tell_start(self) -> None:
+        lease, head = self._loop.coordinator.lease, self._loop.coordinator.head
+        if lease.predecessor is not None:
+            _LOGGER.info(
+                "Application %r is taken over from %s, which ended without letting go",
+                self.app_id,
+                lease.predecessor,
+            )
+        _LOGGER.info("Application %r runs from epoch %d on (term %d)", self.app_id, head.epoch, lease.term)
 
     def _run_epochs(self, until: Until, deadline: float | None) -> None:
         while not self._stop.is_set():

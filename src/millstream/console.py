@@ -52,6 +52,11 @@ class Watcher:
         self._live: Live | None = None
         self._last_line = float("-inf")
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it draws a table, or writes lines."""
+        return self._console.is_terminal
+
     def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=8, transient=False)

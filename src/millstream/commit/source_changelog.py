@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.application_storage import ApplicationStorage, application_ids
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.config import StreamsConfig
 from millstream.durable import LockTimeoutError
@@ -110,11 +110,10 @@ def compaction_bound(log_root: Path, place: TopicPartition) -> Offset | None:
 
     If the manifests of an application can't be read, nobody knows, and nothing may be compacted.
     """
-    folder = log_root / "applications"
     found: list[Offset] = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    for application_id in application_ids(log_root):
         try:
-            bounds = _bounds_of(ManifestChain(ApplicationStorage(log_root, path.name)))
+            bounds = _bounds_of(ManifestChain(ApplicationStorage(log_root, application_id)))
         except (MillstreamError, OSError):
             return Offset(0)
         if any(followed.topic == place.topic for followed in bounds):

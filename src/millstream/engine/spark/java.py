@@ -57,7 +57,7 @@ def find_java() -> Path:
     candidates += [Path(on_path)] if on_path else []
     found: dict[Path, int | None] = {}
     for candidate in candidates:
-        found[candidate] = version = _version(candidate)
+        found[candidate] = version = version_of(candidate)
         if version is not None and version >= _OLDEST:
             return candidate
     brought = _brought()
@@ -71,7 +71,8 @@ def find_java() -> Path:
     )
 
 
-def _version(java: Path) -> int | None:
+def version_of(java: Path) -> int | None:
+    """The version of a Java; None if it can't be run."""
     try:
         told = subprocess.run(  # noqa: S603 - a Java that the user's own environment names
             [java, "-version"], capture_output=True, text=True, check=False, timeout=30

@@ -1,4 +1,4 @@
-"""The folder of topics: create, list, find, give more partitions.
+"""The folder of topics: create, list, find, give more partitions or another configuration.
 
 A topic is a folder with its configuration and one folder per partition. It is built under a temporary name
 and renamed when it is complete and durable, so a topic is there as a whole or not at all. Creations exclude
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
@@ -115,13 +116,7 @@ class TopicFolder:
                 f"Topic {name!r} can't have {config.partitions} partitions. Remedy: choose 1 to "
                 f"{MAX_PARTITIONS}."
             )
-        for what in ("retention_ms", "retention_bytes", "delete_retention_ms"):
-            bound = getattr(config, what)
-            if bound is not None and bound < 0:
-                raise InvalidTopicError(
-                    f"Topic {name!r} can't have {what}={bound}. Remedy: choose 0 or more, or None for no "
-                    "bound."
-                )
+        _check_bounds(name, config)
         with held_lock(self._folder / _LOCK, timeout_ms=self._lock_timeout_ms):
             for path in list(self._folder.iterdir()):
                 if is_temporary(path.name):  # a creation died halfway; we hold the lock, so nobody is at it
@@ -178,6 +173,23 @@ class TopicFolder:
             replace_durably(folder / _CONFIG, [_TOPIC.encode(grown)], files=self._files)
             failpoints.hit("log.partitions_counted")
 
+    def alter(self, name: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
+        """Give a topic another retention or compaction, all at once; returns what it has now."""
+        with held_lock(self._folder / _LOCK, timeout_ms=self._lock_timeout_ms):
+            topic = self.find(name)
+            before = topic.config()
+            config = change(before)
+            fixed = (before.partitions, before.timestamp_type)
+            if (config.partitions, config.timestamp_type) != fixed:
+                raise InvalidTopicError(
+                    f"Topic {name!r} keeps its timestamp type, and gets partitions by add_partitions. "
+                    "Nothing was changed."
+                )
+            _check_bounds(name, config)
+            altered = replace(topic, **asdict(config))
+            replace_durably(self.path(name) / _CONFIG, [_TOPIC.encode(altered)], files=self._files)
+            return config
+
     def delete(self, name: str) -> None:
         """Delete a topic and its records.
 
@@ -204,6 +216,15 @@ class TopicFolder:
                 header = HEADER.encode(SegmentHeader(topic.id, partition, 0, 0, {}))
                 create_exclusive(at / segment_name(0), [header], files=files)
                 create_watermark(at, Watermark(0, len(header), 0, 0), files)
+
+
+def _check_bounds(name: str, config: TopicConfig) -> None:
+    for what in ("retention_ms", "retention_bytes", "delete_retention_ms"):
+        bound = getattr(config, what)
+        if bound is not None and bound < 0:
+            raise InvalidTopicError(
+                f"Topic {name!r} can't have {what}={bound}. Remedy: choose 0 or more, or None for no bound."
+            )
 
 
 def check_name(name: str) -> str:
