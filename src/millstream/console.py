@@ -70,6 +70,7 @@ class Watcher:
             with repeated(lambda: self.show(figures()), _FOLLOW_EVERY_S, "watcher"):
                 yield
         finally:
+            self._last_line = float("-inf")  # how it ended is shown, however soon that was
             self.show(figures())
 
     def __exit__(self, *_: object) -> None:

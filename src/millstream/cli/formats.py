@@ -147,7 +147,7 @@ def avro_format(place: str) -> Format:
     try:
         schema = msgspec.json.decode(Path(file).read_bytes())
         serde = serdes.avro(schema, schema_id=int(number) if number else None)
-    except (OSError, ImportError, ValueError) as error:
+    except (OSError, ImportError) as error:
         raise click.BadParameter(f"avro:{place} can't be used: {error}") from error
     except Exception as error:  # fastavro has errors of its own for a schema that is none
         raise click.BadParameter(f"{file} is no Avro schema: {error}") from error

@@ -83,15 +83,12 @@ def run(
         config=config,
         quiet=quiet or is_json,
     )
-    with ExitStack() as stack:
-        if not quiet and not is_json:
-            watcher = Watcher()
-            if not watcher.is_terminal:  # there the application shows itself
-                stack.enter_context(watcher)
-                stack.enter_context(watcher.following(made.figures))
-        with made as app:
-            app.run(until=until)
-            metrics = app.metrics()
+    watcher = Watcher()
+    with made as app, ExitStack() as stack:
+        if not (quiet or is_json or watcher.is_terminal):  # a terminal is shown more by the application
+            stack.enter_context(watcher.following(app.figures))
+        app.run(until=until)
+        metrics = app.metrics()
     if is_json:
         show_json({"application": app.app_id, **metrics})
 

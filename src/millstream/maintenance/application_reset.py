@@ -23,7 +23,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
-from millstream import failpoints
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage, application_ids
 from millstream.commit.lease import Lease, acquire, running_owner
@@ -127,10 +126,8 @@ def reset(
         head = _published_head(storage, log, chain)
         manifest = chain.place(_without_tasks(head, lease, plan))  # 2.
         chain.witness(manifest)
-        failpoints.hit("reset.committed")
         for topic in plan.changelogs:  # 3.
             log.delete_topic(topic)
-            failpoints.hit("reset.changelog_deleted")
         _remove_local_state(storage, directory)  # 4.
         chain.remove_unneeded(manifest)  # 5.
     return manifest

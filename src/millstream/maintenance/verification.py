@@ -71,9 +71,9 @@ class _Application:
     def check(self) -> None:
         head = ManifestChain(self.storage).head()
         for entry in () if head is None else head.tasks.values():
-            path = self.storage.root / entry.file
-            self.bytes += path.stat().st_size
-            read_sealed(self.storage, entry.file, entry.digest)
+            if entry.file:
+                self.bytes += (self.storage.root / entry.file).stat().st_size
+                read_sealed(self.storage, entry.file, entry.digest)
 
 
 def _verified(what: str, part: _Records | _Application) -> Verified:
