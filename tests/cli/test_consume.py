@@ -27,7 +27,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileLog:
         ([(b"a", b"1", 10), (b"b", b"2", 30), (b"a", b"3", 50)], [(b"b", b"4", 20), (b"a", b"5", 40)])
     ):
         columns = [list(column) for column in zip(*rows, strict=True)]
-        log.append(TopicPartition("events", Partition(number)), record_batch(*columns))  # type: ignore[arg-type]
+        log.append(TopicPartition("events", Partition(number)), record_batch(*columns))
     return log
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -50,7 +51,8 @@ def test_the_largest_come_first(counted: Path) -> None:
 def test_rows_are_exported(counted: Path, ending: str) -> None:
     told = run_command("state", "export", MODULE, "counts", f"counts.{ending}").stderr
     assert told.startswith("Wrote 3 rows of 'counts' (epoch ")
-    read = {"parquet": pl.read_parquet, "csv": pl.read_csv, "jsonl": pl.read_ndjson}[ending]
+    readers: dict[str, Any] = {"parquet": pl.read_parquet, "csv": pl.read_csv, "jsonl": pl.read_ndjson}
+    read = readers[ending]
     rows = read(counted / f"counts.{ending}").sort("key").rows()
     assert rows == [("river", 3), ("the", 2), ("to", 1)]
     assert (
