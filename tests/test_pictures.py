@@ -23,6 +23,7 @@ def script(name: str) -> ModuleType:
 
 
 WINDOWS = script("windows")
+RECORDING = script("kill_and_resume")
 
 
 @pytest.mark.parametrize("picture", WINDOWS.PICTURES, ids=lambda picture: str(picture.name))
@@ -36,3 +37,18 @@ def test_a_record_that_is_late_is_in_no_window() -> None:
     found = WINDOWS.outcome(tumbling)
     assert found.late == {"f"}
     assert all("f" not in records for records in found.windows.values())
+
+
+def test_the_recording_of_the_readme_ends_with_nothing_lost() -> None:
+    recorded = (PICTURES / "kill_and_resume.svg").read_text(encoding="utf-8")
+    assert "lost 0, counted twice 0" in recorded
+    assert "kill -9" in recorded
+    readme = (PICTURES.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert "docs/pictures/kill_and_resume.svg" in readme
+
+
+def test_lines_of_a_recording_appear_one_after_the_other() -> None:
+    svg = RECORDING.drawn([(0.0, "typed", "$ a <b>"), (1.5, "good", "done")])
+    assert svg.count("<text ") == 2
+    assert "$ a &lt;b&gt;" in svg
+    assert "shown 0.05s 1.5s forwards" in svg

@@ -389,7 +389,7 @@ class Streams:
             epochs = self._totals.epochs
             try:
                 try:
-                    self._open()
+                    self._open(until_caught_up=until == "caught-up")
                 finally:
                     if signals is not None:
                         signals.catch()  # PySpark has put its own handler in place of ours
@@ -404,14 +404,14 @@ class Streams:
             else:
                 return
 
-    def _open(self) -> None:
+    def _open(self, *, until_caught_up: bool) -> None:
         if self._state is State.RUNNING:
             return
         with self._changing:
             if self._state is State.CREATED:
                 self._change(State.REBALANCING)
         _LOGGER.info("Application %r starts on %s", self.app_id, self._engine_name)
-        self._loop.open()
+        self._loop.open(until_caught_up=until_caught_up)
         self._tell_start()
         with self._changing:
             if self._state is State.REBALANCING:

@@ -15,7 +15,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
 from millstream.engine.spark.failures import not_started
-from millstream.engine.spark.java import ensure_java, environment_variable
+from millstream.engine.spark.java import ensure_java, environment_variable, quick_start_options
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.scratch import java_options, scratch_settings
 from millstream.errors import ConfigError
@@ -53,7 +53,9 @@ EMBEDDED: dict[str, str] = {
 """Settings of the session that is made when none is given."""
 
 
-def make_context(application_id: str, settings: Mapping[str, str]) -> SparkContext:
+def make_context(
+    application_id: str, settings: Mapping[str, str], *, is_short_run: bool = False
+) -> SparkContext:
     """A Spark of our own: all cores of this machine, four tries per task, quiet, on loopback only.
 
     A JVM that dies meanwhile is told as a `SparkGoneError`; the next call starts another one.
@@ -61,7 +63,7 @@ def make_context(application_id: str, settings: Mapping[str, str]) -> SparkConte
     log_jvm_loss_at_debug()
     _forget_dead_jvm()
     try:
-        return _start(application_id, settings)
+        return _start(application_id, settings, is_short_run=is_short_run)
     except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
         if not _never_answered(error) and not _forget_dead_jvm():
             raise
@@ -76,14 +78,15 @@ def _never_answered(error: Exception) -> bool:
     return SparkContext._gateway is None  # noqa: SLF001 - it is set when the JVM has answered
 
 
-def _start(application_id: str, settings: Mapping[str, str]) -> SparkContext:
+def _start(application_id: str, settings: Mapping[str, str], *, is_short_run: bool) -> SparkContext:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf().setMaster("local[*,4]").setAppName(application_id)
     for name, value in {**SETTINGS, **EMBEDDED, **scratch_settings(), **settings}.items():
         conf.set(name, value)
     log_settings = f'"-Dlog4j2.configurationFile={files("millstream.engine.spark") / "log4j2.properties"}"'
     given = settings.get(_JAVA_OPTIONS, "")
-    conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {given}".strip())
+    quick = quick_start_options(given, settings.get("spark.driver.memory"), is_short_run=is_short_run)
+    conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {quick} {given}".strip())
     _refuse(_complaints(conf), "config.spark_settings")
     # What the program could import, its workers can.
     environment = {
