@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import runpy
@@ -130,3 +131,10 @@ def test_make_knows_the_commands_that_the_readme_names() -> None:
     named = set(re.findall(r"^make (\w+)", README.read_text(encoding="utf-8"), re.MULTILINE))
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert {"demo", "test"} <= named <= targets
+
+
+def test_the_notebook_has_the_outputs_that_its_cells_give() -> None:
+    notebook = json.loads((FOLDER / "shops.ipynb").read_text(encoding="utf-8"))
+    cells = runpy.run_path(str(FOLDER / "run_notebook.py"))["executed"](notebook)["cells"]
+    assert [cell.get("outputs") for cell in cells] == [cell.get("outputs") for cell in notebook["cells"]]
+    assert sum(bool(cell.get("outputs")) for cell in cells) == 4

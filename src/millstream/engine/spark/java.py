@@ -38,9 +38,9 @@ would take a core from Spark's start and from the first epochs. What stays hot g
 
 
 @contextmanager
-def ensure_java() -> Iterator[Path]:
+def ensure_java(java: Path | None = None) -> Iterator[Path]:
     """JAVA_HOME is one that Spark can start from, for the length of a `with` block."""
-    home = _home_around(find_java())
+    home = _home_around(find_java() if java is None else java)
     # Spark's launcher is a JVM of its own, which only puts the command line of the real one together.
     launcher = os.environ.get("SPARK_LAUNCHER_OPTS", f"{_SHORT_RUN} {_SERIAL}")
     with environment_variable("JAVA_HOME", str(home)), environment_variable("SPARK_LAUNCHER_OPTS", launcher):

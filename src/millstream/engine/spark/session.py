@@ -14,8 +14,14 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
+from millstream.engine.spark.class_archive import archive_options
 from millstream.engine.spark.failures import not_started
-from millstream.engine.spark.java import ensure_java, environment_variable, quick_start_options
+from millstream.engine.spark.java import (
+    ensure_java,
+    environment_variable,
+    find_java,
+    quick_start_options,
+)
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.scratch import java_options, scratch_settings
 from millstream.errors import ConfigError
@@ -85,8 +91,6 @@ def _start(application_id: str, settings: Mapping[str, str], *, is_short_run: bo
         conf.set(name, value)
     log_settings = f'"-Dlog4j2.configurationFile={files("millstream.engine.spark") / "log4j2.properties"}"'
     given = settings.get(_JAVA_OPTIONS, "")
-    quick = quick_start_options(given, settings.get("spark.driver.memory"), is_short_run=is_short_run)
-    conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {quick} {given}".strip())
     _refuse(_complaints(conf), "config.spark_settings")
     # What the program could import, its workers can.
     environment = {
@@ -94,7 +98,11 @@ def _start(application_id: str, settings: Mapping[str, str], *, is_short_run: bo
         # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
         "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "1"),
     }
-    with ensure_java(), environment_variable("PYSPARK_PYTHON", sys.executable):
+    java = find_java()
+    with ensure_java(java) as home, environment_variable("PYSPARK_PYTHON", sys.executable):
+        quick = quick_start_options(given, settings.get("spark.driver.memory"), is_short_run=is_short_run)
+        archive = archive_options(home, java, given, is_short_run=is_short_run)
+        conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {quick} {archive} {given}".strip())
         return SparkContext(conf=conf, environment=environment)
 
 
