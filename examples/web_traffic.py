@@ -19,6 +19,19 @@ VISITS: list[tuple[str, str | None, int]] = [  # visitor, page (None: has left),
     ("cid", "cart", 7),
 ]
 
+Counts = dict[str, int]
+
+
+def with_page(_: str, row: tuple[str, int], counts: Counts) -> Counts:
+    """The counts with a row that is new or has changed."""
+    return {**counts, row[0]: row[1]}
+
+
+def without_page(_: str, row: tuple[str, int], counts: Counts) -> Counts:
+    """The counts without a row that is gone, or about to change."""
+    return {page: count for page, count in counts.items() if page != row[0]}
+
+
 builder = StreamsBuilder()
 pages = builder.table("pages", key=serdes.string, value=serdes.string)
 visitors = (
@@ -26,13 +39,8 @@ visitors = (
     .count(store=Store("visitors", caching=False))
     .filter(lambda _, count: count > 0)
 )
-rows = visitors.group_by(lambda page, count: ("all", {"page": page, "visitors": count}), key=serdes.string)
-top = rows.aggregate(
-    dict,
-    lambda _, row, counts: {**counts, row["page"]: row["visitors"]},
-    lambda _, row, counts: {page: count for page, count in counts.items() if page != row["page"]},
-    store=Store("counts-of-all", caching=False),
-)
+rows = visitors.group_by(lambda page, count: ("all", (page, count)), key=serdes.string, value=serdes.json)
+top = rows.aggregate(Counts, with_page, without_page, store=Store("top", caching=False, value=serdes.json))
 busiest = top.to_stream().map_values(
     lambda counts: sorted(counts, key=lambda page: (-counts[page], page))[:TOP]
 )
