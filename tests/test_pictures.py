@@ -52,3 +52,14 @@ def test_lines_of_a_recording_appear_one_after_the_other() -> None:
     assert svg.count("<text ") == 2
     assert "$ a &lt;b&gt;" in svg
     assert "shown 0.05s 1.5s forwards" in svg
+
+
+def test_of_a_long_run_a_few_lines_are_shown() -> None:
+    lines = [
+        (0.0, "typed", "$ run"),
+        *((1.0 + at, "figures", f"line {at}") for at in range(31)),
+        (32.0, "good", "done"),
+    ]
+    shown = RECORDING.shortened(lines)
+    assert [text for _, _, text in shown] == ["$ run", "line 0", "line 10", "line 20", "line 30", "done"]
+    assert [moment for moment, _, _ in shown] == [0.0, 1.0, 2.2, 3.4, 4.6, 5.6]

@@ -51,6 +51,7 @@ class Watcher:
         self._clock = clock
         self._live: Live | None = None
         self._last_line = float("-inf")
+        self._last_text = ""
 
     @property
     def is_terminal(self) -> bool:
@@ -78,12 +79,15 @@ class Watcher:
             self._live.stop()
 
     def show(self, figures: Figures) -> None:
-        """Show the figures: the table is drawn anew, a line is written at most once a second."""
+        """Show the figures: the table is drawn anew, a line is written once a second if it is a new one."""
         if self._live is not None:
             self._live.update(table_of(figures))
         elif self._clock() - self._last_line >= _PLAIN_EVERY_S:
             self._last_line = self._clock()
-            self._console.print(line_of(figures), highlight=False, soft_wrap=True)
+            line = line_of(figures)
+            if line != self._last_text:  # nothing has happened since
+                self._last_text = line
+                self._console.print(line, highlight=False, soft_wrap=True)
 
 
 def table_of(figures: Figures) -> Table:
