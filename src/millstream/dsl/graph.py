@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from millstream.errors import TopologyError
 from millstream.offset_reset import OffsetReset
 from millstream.topology.blame import call_site, on_behalf_of
+from millstream.topology.copartition import Copartition
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
     from millstream.dsl.grouped_table import KGroupedTable
     from millstream.dsl.kstream import KStream
+    from millstream.dsl.ktable import KTable
     from millstream.windows import Windows
 
 
@@ -97,11 +99,12 @@ class Graph:
         self._root = GraphNode("root", lambda _topology, _parents: None, site="")
         self.nodes: list[GraphNode] = []
         """All of them, in the order in which they were added."""
-        self.copartitions: list[frozenset[str]] = []
+        self.copartitions: list[Copartition] = []
         self.topic_is_changelog: set[str] = set()
         """Stores of tables whose source topics do for their changelogs: chosen anew by each `build()`."""
         self.repartitions_for_joins: dict[object, GraphNode] = {}
         """Of each stream that was joined, the repartition that the next join uses, too, if it has no name."""
+        self._row_serdes: dict[str, tuple[Any, Any]] = {}
 
     def new_name(self, prefix: str) -> str:
         """The next numbered name."""
@@ -133,6 +136,11 @@ class Graph:
             self._priority += 1
         return node
 
+    def keep_row_serdes(self, *handles: KStream[Any, Any] | KTable[Any, Any]) -> None:
+        """Remember which serdes fit the rows of streams or tables that meet others: they may have to wait."""
+        for handle in handles:
+            self._row_serdes[handle.node.name] = (handle.key_serde, handle.value_serde)
+
     def write(self, topology: Topology, optimizations: Sequence[Callable[[Graph], None]] = ()) -> None:
         """Write all nodes into a topology, parents first, else in the order in which they were made."""
         self._merge_equal_sources()
@@ -152,12 +160,16 @@ class Graph:
             _push(queue, node.children)
         for group in self.copartitions:
             topology.copartition(group)
+        for name, (key, value) in self._row_serdes.items():
+            topology.add_row_serdes(name, key, value)
 
     def rename_copartitioned(self, old: str, new: str) -> None:
         """Another source has taken the place of one that may be co-partitioned with others."""
-        self.copartitions = [
-            frozenset(new if name == old else name for name in group) for group in self.copartitions
-        ]
+
+        def renamed(names: frozenset[str]) -> frozenset[str]:
+            return frozenset(new if name == old else name for name in names)
+
+        self.copartitions = [group.renamed(renamed) for group in self.copartitions]
 
     def _merge_equal_sources(self) -> None:
         seen: list[StreamSourceNode] = []

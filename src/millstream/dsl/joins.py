@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.repartition import repartition_node
 from millstream.errors import TopologyError
@@ -20,6 +21,8 @@ from millstream.processors.stateless import PassThrough
 from millstream.serdes import bytes as raw_bytes
 from millstream.serdes.descriptor import describe
 from millstream.state.specs import StoreBuilder, StoreKind
+from millstream.topology.blame import call_site
+from millstream.topology.copartition import Copartition, JoinSide, SideKind
 from millstream.topology.operator_spec import PLAIN, OperatorSpec
 from millstream.topology.topology import Topology
 from millstream.windows import JoinWindows
@@ -28,13 +31,17 @@ if TYPE_CHECKING:
     from millstream.dsl.kstream import KStream
 
 __all__ = [
+    "FOREIGN_KEY",
     "INNER",
     "LEFT",
+    "LEFT_FOREIGN_KEY",
     "OUTER",
     "JoinKind",
     "StreamJoinNode",
     "StreamJoined",
     "check_same_graph",
+    "copartitioned",
+    "hand_on",
     "join_streams",
     "joined_key_serde",
     "repartitioned_for_join",
@@ -54,6 +61,8 @@ class JoinKind:
 INNER: Final = JoinKind("join")
 LEFT: Final = JoinKind("left_join", left=True)
 OUTER: Final = JoinKind("outer_join", left=True, right=True)
+FOREIGN_KEY: Final = JoinKind("foreign_key_join")
+LEFT_FOREIGN_KEY: Final = JoinKind("left_foreign_key_join", left=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +135,7 @@ def join_streams(
 ) -> KStream[Any, Any]:
     """Build the join of two streams."""
     check_same_graph(kind.method, left.graph, right)
+    check_functions(kind.method, joiner=joiner)
     if not isinstance(windows, JoinWindows):
         raise TopologyError(
             f"{kind.method}() of two streams with the windows {windows!r}. Remedy: say how far apart in time "
@@ -135,8 +145,7 @@ def join_streams(
     graph, name = left.graph, joined.name
     left = repartitioned_for_join(left, name and f"{name}-left", key, joined.value)
     right = repartitioned_for_join(right, name and f"{name}-right", key, joined.other_value)
-    sources = left.source_names | right.source_names
-    graph.copartitions.append(sources)
+    sources = copartitioned(graph, kind, ("stream", left.source_names), ("stream", right.source_names))
     names = _Names.of(graph, kind, joined)
     builders = _Builders.of(names, windows, joined, key, left.value_serde, right.value_serde)
     graph.add(_described(names.this_windowed, names.this_store), left.node)
@@ -149,8 +158,8 @@ def join_streams(
             topology.add_state_store(builders.this, names.merge)
             return
         shared = () if names.shared_store is None else (names.shared_store,)
-        _hand_on(topology, names.this, (names.this_windowed,), names.other_store, *shared)
-        _hand_on(topology, names.other, (names.other_windowed,), names.this_store, *shared)
+        hand_on(topology, names.this, (names.this_windowed,), names.other_store, *shared)
+        hand_on(topology, names.other, (names.other_windowed,), names.this_store, *shared)
         make = partial(
             StreamStreamJoin,
             (names.this_store, names.other_store),
@@ -183,6 +192,18 @@ def check_same_graph(method: str, graph: Graph, other: Any) -> None:
     if other.graph is not graph:
         message = f"{method}() of streams from two StreamsBuilders: build both with the same one"
         raise TopologyError(message)
+
+
+def copartitioned(
+    graph: Graph,
+    kind: JoinKind,
+    left: tuple[SideKind, frozenset[str]],
+    right: tuple[SideKind, frozenset[str]],
+) -> frozenset[str]:
+    """Demand as many partitions of both sides; their sources together."""
+    asked_by = f"{kind.method}() at {call_site()}"
+    graph.copartitions.append(Copartition.of_join(JoinSide(*left), JoinSide(*right), asked_by))
+    return left[1] | right[1]
 
 
 def joined_key_serde(method: str, given: Any, left: Any, right: Any) -> Any:
@@ -270,11 +291,11 @@ class _Builders:
 
 def _described(name: str, *stores: str) -> GraphNode:
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        _hand_on(topology, name, parents, *stores)
+        hand_on(topology, name, parents, *stores)
 
     return GraphNode(name, write)
 
 
-def _hand_on(topology: Topology, name: str, parents: tuple[str, ...], *stores: str) -> None:
+def hand_on(topology: Topology, name: str, parents: tuple[str, ...], *stores: str) -> None:
     """A node that descriptions show with stores, and that only hands its records on."""
     topology.add_operator(name, PassThrough, parents, replace(PLAIN, described_stores=stores))

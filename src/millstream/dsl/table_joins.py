@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.clock import milliseconds
 from millstream.dsl.functions import is_expression
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import GraphNode, first_given
-from millstream.dsl.joins import JoinKind, check_same_graph, joined_key_serde, repartitioned_for_join
+from millstream.dsl.joins import (
+    JoinKind,
+    check_same_graph,
+    copartitioned,
+    joined_key_serde,
+    repartitioned_for_join,
+)
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_state import JoinedState
 from millstream.errors import TopologyError
@@ -33,7 +40,14 @@ if TYPE_CHECKING:
     from millstream.dsl.kstream import KStream
     from millstream.dsl.ktable import GlobalKTable, KTable
 
-__all__ = ["TableJoined", "join_stream_with_global", "join_stream_with_table", "join_tables"]
+__all__ = [
+    "TableJoined",
+    "connect",
+    "join_stream_with_global",
+    "join_stream_with_table",
+    "join_tables",
+    "reading",
+]
 
 _MERGE = "KTABLE-MERGE-"
 
@@ -62,9 +76,8 @@ def join_stream_with_table(
     grace_ms = _grace_ms(table, kind, joined.grace)
     key = joined_key_serde(kind.method, joined.key, stream.key_serde, table.key_serde)
     stream = repartitioned_for_join(stream, joined.name, key, joined.value)
-    sources = stream.source_names | table.source_names
     graph = stream.graph
-    graph.copartitions.append(sources)
+    sources = copartitioned(graph, kind, ("stream", stream.source_names), ("table", table.source_names))
     name = graph.name_or_new(joined.name, _stream_prefix(kind))
     view = table.state.look_up()
     join, value_serde = _joiner(joiner, kind, joined, stream, table.value_serde)
@@ -79,8 +92,8 @@ def join_stream_with_table(
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         spec = COLUMNAR if join.in_columns else PLAIN
-        topology.add_operator(name, make, parents, _reading(spec, view))
-        _connect(topology, name, view)
+        topology.add_operator(name, make, parents, reading(spec, view))
+        connect(topology, name, view)
         if buffer is not None:
             topology.add_state_store(buffer, name)
 
@@ -110,6 +123,7 @@ def join_stream_with_global(
             f"{kind.method}() with the global table {table.queryable_store_name!r} without key_of: nothing "
             "says which row belongs to a record. Remedy: key_of=lambda key, value: ... gives the row's key"
         )
+    check_functions(kind.method, key_of=key_of)
     # Kafka calls inner joins so, too.
     name = stream.graph.name_or_new(joined.name, "KSTREAM-LEFTJOIN-")
     join, value_serde = _joiner(joiner, kind, joined, stream, table.value_serde, key_of)
@@ -131,14 +145,14 @@ def join_tables(
 ) -> KTable[Any, Any]:
     """Build the join of two tables by their keys."""
     check_same_graph(kind.method, left.graph, right)
+    check_functions(kind.method, joiner=joiner)
     key = joined_key_serde(kind.method, joined.key, left.key_serde, right.key_serde)
     graph = left.graph
     own: Materialized | None = None
     if joined.store is not None or joined.key is not None or joined.value is not None:
         own = Materialized.of(graph, as_store(joined.store, key, joined.value), _MERGE)
     merge = graph.name_or_new(joined.name, _MERGE)
-    sources = left.source_names | right.source_names
-    graph.copartitions.append(sources)
+    sources = copartitioned(graph, kind, ("table", left.source_names), ("table", right.source_names))
     if kind.left:
         left.state.demand_old_values()
     if kind.right:
@@ -160,7 +174,7 @@ def join_tables(
             )
         spec = OperatorSpec(ports=2, described_stores=() if own is None else (own.name,))
         for view in views:
-            spec = _reading(spec, view)
+            spec = reading(spec, view)
         make: Callable[[], Operator]
         if own is None:
             make = partial(TableTableJoin, *views, join, send_old=state.sends_old)
@@ -170,10 +184,11 @@ def join_tables(
             )
         topology.add_operator(merge, make, (this, other), spec)
         for view in views:
-            _connect(topology, merge, view)
+            connect(topology, merge, view)
         if own is not None:
             topology.add_state_store(own.builder, merge)
 
+    graph.keep_row_serdes(left, right)
     node = graph.add(GraphNode(merge, write), left.node, right.node)
     return replace(
         left,
@@ -196,6 +211,7 @@ def _joiner(
 ) -> tuple[StreamTableJoiner, Any]:
     """What makes the values, a function or an expression, and their serde where it is known."""
     if not is_expression(joiner):
+        check_functions(kind.method, joiner=joiner)
         return StreamTableJoiner(joiner, joined.with_key, kind.left, key_of), None
     from millstream.dsl.columns import column_joiner  # noqa: PLC0415 - imports Polars, which is there
 
@@ -228,7 +244,7 @@ def _grace_ms(table: KTable[Any, Any], kind: JoinKind, grace: int | timedelta | 
     return grace_ms
 
 
-def _reading(spec: OperatorSpec, view: TableView) -> OperatorSpec:
+def reading(spec: OperatorSpec, view: TableView) -> OperatorSpec:
     """The operator, if it looks a table up."""
     stores = frozenset(view.stores)
     return replace(
@@ -239,5 +255,6 @@ def _reading(spec: OperatorSpec, view: TableView) -> OperatorSpec:
     )
 
 
-def _connect(topology: Topology, name: str, view: TableView) -> None:
+def connect(topology: Topology, name: str, view: TableView) -> None:
+    """Give an operator the stores that it looks a table up in."""
     topology.connect(name, (*view.stores, *view.shared_stores))
