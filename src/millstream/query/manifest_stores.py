@@ -48,7 +48,8 @@ def _subtopology(head: Manifest, sub: dict[str, Any]) -> SubTopology:
         units=(),
         ordered=False,
         looked_up=frozenset(),
-        feeds_itself=False,
+        copied={},
+        copies={},
     )
 
 
