@@ -6,7 +6,8 @@ stores at version N-1) to (outputs, stores at version N); an engine decides when
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream import errors, handlers, serdes, timestamps
 from millstream.config import StreamsConfig
@@ -67,7 +68,10 @@ from millstream.windows import (
 
 if TYPE_CHECKING:
     from millstream.app import Answer, State, Streams
+    from millstream.consumer import Consumer
     from millstream.dsl.columns import key, other, timestamp, value
+    from millstream.io.consumer import ConsumerRecord
+    from millstream.io.producer import Producer
 
 __all__ = [
     "Answer",
@@ -75,6 +79,8 @@ __all__ = [
     "Buffered",
     "Cancellable",
     "CogroupedKStream",
+    "Consumer",
+    "ConsumerRecord",
     "EmitStrategy",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
@@ -90,6 +96,7 @@ __all__ = [
     "ListValueStore",
     "Processor",
     "ProcessorContext",
+    "Producer",
     "PunctuationType",
     "ReadOnlyKeyValueStore",
     "ReadOnlySessionStore",
@@ -138,15 +145,18 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+_LATER: Final = {
+    **dict.fromkeys(("Answer", "State", "Streams"), "millstream.app"),
+    "Consumer": "millstream.consumer",
+    "ConsumerRecord": "millstream.io.consumer",
+    **dict.fromkeys(("key", "other", "timestamp", "value"), "millstream.dsl.columns"),
+    "Producer": "millstream.io.producer",
+}
+
 
 def __getattr__(name: str) -> Any:
     """Import what needs Spark or Polars only when it is asked for: tests and tools do without."""
-    if name in {"key", "other", "timestamp", "value"}:
-        from millstream.dsl import columns  # noqa: PLC0415 - see above
-
-        return getattr(columns, name)
-    if name in {"Answer", "State", "Streams"}:
-        from millstream import app  # noqa: PLC0415 - see above
-
-        return getattr(app, name)
+    module = _LATER.get(name)
+    if module is not None:
+        return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from enum import Enum
 from functools import partial
+from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, Self, TypeVar
@@ -29,6 +30,7 @@ from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
 from millstream.engine.restore_notes import restores_in, restores_told
 from millstream.engine.spark.engine import SparkEngine
+from millstream.engine.spark.frame_queries import FrameQueries
 from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
 from millstream.log import open_log
@@ -124,6 +126,11 @@ class Streams:
         self._state_folder = self._config.state_dir / app_id
         self._storage = ApplicationStorage(self._log.root, app_id)
         self._totals = Totals()
+        self._frames = FrameQueries(
+            self._storage, self._log, topology.graph.frames, self._config.default_partitions
+        )
+        if self._frames and spark is None and engine == "spark":
+            spark = self._frames.session  # a process has one
         program = Program.of(topology, self._storage, self._log.address, self._config)
         self._loop = EpochLoop(
             self._storage,
@@ -218,6 +225,7 @@ class Streams:
         if self.state is State.ERROR:  # that is how the thread ended
             return
         if not was_created:
+            self._frames.stop()
             self._loop.close()
             _LOGGER.info("Application %r has stopped after %d epochs", self.app_id, self._totals.epochs)
         self._change(State.NOT_RUNNING)
@@ -366,7 +374,9 @@ class Streams:
     def _replica(self, kind: type[R], name: str) -> R:
         replica = self._replicas.get(name)
         if not isinstance(replica, kind):
-            replica = self._replicas[name] = kind(self._storage, self._log, self._topology.plan(), name)
+            plan = self._topology.plan()
+            replica = kind(self._storage, self._log, plan, name, _frame_of_parts)
+            self._replicas[name] = replica
         return replica
 
     def _tell(self, result: EpochResult) -> None:
@@ -390,6 +400,7 @@ class Streams:
             try:
                 try:
                     self._open(until_caught_up=until == "caught-up")
+                    self._read_frames(until)
                 finally:
                     if signals is not None:
                         signals.catch()  # PySpark has put its own handler in place of ours
@@ -411,6 +422,8 @@ class Streams:
             if self._state is State.CREATED:
                 self._change(State.REBALANCING)
         _LOGGER.info("Application %r starts on %s", self.app_id, self._engine_name)
+        if self._frames:
+            self._frames.create_topics()
         self._loop.open(until_caught_up=until_caught_up)
         self._tell_start()
         with self._changing:
@@ -427,8 +440,16 @@ class Streams:
             )
         _LOGGER.info("Application %r runs from epoch %d on (term %d)", self.app_id, head.epoch, lease.term)
 
+    def _read_frames(self, until: Until) -> None:
+        """Let what Spark streams come into its topics: what is there now, or beside the epochs."""
+        if self._frames and until == "caught-up":
+            self._frames.run_available(self._stop.is_set)
+        elif self._frames:
+            self._frames.start()
+
     def _run_epochs(self, until: Until, deadline: float | None) -> None:
         while not self._stop.is_set():
+            self._frames.check()
             began = time.monotonic()
             result = self._loop.run_epoch(tick=until != "caught-up")
             if (
@@ -445,12 +466,18 @@ class Streams:
                 return
 
     def _wait_out_interval(self, began: float, result: EpochResult | None, deadline: float | None) -> None:
-        """Wait for the next trigger, unless records are waiting or a processor has asked for a commit."""
+        """Wait for the next trigger, unless records are waiting or a processor has asked for a commit.
+
+        After an epoch that is the rest of the interval; with nothing to do, until records come.
+        """
         if result is not None and (result.has_backlog or result.commit_requested):
             return
-        now = time.monotonic()
-        due = (began if result is not None else now) + self._config.commit_interval_ms / 1000
-        self._stop.wait(max(0.0, min(due, deadline if deadline is not None else due) - now))
+        now, interval_s = time.monotonic(), self._config.commit_interval_ms / 1000
+        left_s = inf if deadline is None else max(0.0, deadline - now)
+        if result is None:
+            self._loop.wait_for_records(interval_s, left_s, self._stop)
+        else:
+            self._stop.wait(min(max(0.0, began + interval_s - now), left_s))
 
     def _goes_on(self, error: Exception, failures: int) -> bool:
         """Whether to start the loop again: by itself after failures of the machinery, else if told to."""
@@ -474,11 +501,13 @@ class Streams:
         with self._changing:
             if self._state in {State.RUNNING, State.REBALANCING}:
                 self._change(State.REBALANCING)
+        self._frames.stop()
         self._loop.release()
         self._stop.wait(min(0.1 * 2**failures, _LONGEST_PAUSE_S))
 
     def _fail(self) -> None:
         with suppress(Exception):  # the error that brought us here is the one to show
+            self._frames.stop()
             self._loop.close()
         self._change(State.ERROR)
 
@@ -534,6 +563,12 @@ def _engine_of(name: str, program: Program, spark: Any) -> Engine:
         f"engine={name!r}{'' if spark is None else ' with a Spark session'} is none. Remedy: use "
         "engine='spark', or engine='local' without spark=."
     )
+
+
+def _frame_of_parts(spark: Any, schema: Any, parts: Any) -> Any:
+    from millstream.engine.spark.datasource.parts import frame_of_parts  # noqa: PLC0415 - imports Spark's SQL
+
+    return frame_of_parts(spark, schema, parts)
 
 
 def _shut_down(error: Exception) -> Answer:

@@ -39,7 +39,8 @@ class StreamsConfig:
         Where event time comes from, for sources that say nothing else: see `millstream.timestamps`.
     commit_interval_ms
         The trigger interval: an epoch begins so long after the one before at the earliest, unless records
-        are waiting that did not fit into that one, or a processor has called `context.commit()`.
+        are waiting that did not fit into that one, or a processor has called `context.commit()`. With nothing
+        to do, the next append begins it.
     max_records_per_epoch
         How many records of each source partition an epoch takes at most.
     max_bytes_per_epoch

@@ -20,11 +20,20 @@ import click
 from millstream.cli.consume import Consumer
 from millstream.cli.formats import Format, Windows, has_key, windowed
 from millstream.cli.options import format_options, json_option, log_option, time_ms, yes_option
-from millstream.cli.produce import LineParser, header_option, open_inputs, produce_stream
+from millstream.cli.produce import (
+    LineParser,
+    TableColumns,
+    header_option,
+    is_table,
+    open_inputs,
+    produce_stream,
+    produce_table,
+)
 from millstream.cli.tables import show_json, told
 from millstream.commit.application_storage import application_ids
 from millstream.commit.source_changelog import compaction_bound
-from millstream.log import FileLog, Producer, TimestampType, TopicConfig, TopicPartition
+from millstream.io.producer import Producer
+from millstream.log import FileLog, TimestampType, TopicConfig, TopicPartition
 from millstream.log.errors import TopicExistsError
 from millstream.types import Offset, Partition
 
@@ -361,8 +370,27 @@ topics.add_command(compact, "tidy")
 )
 @click.option("--timestamp", type=click.IntRange(0), metavar="MS", help="The time of every record; else now.")
 @click.option("--null-marker", callback=_encoded, help="A value with this text is a tombstone (null).")
-def produce(topic: str, files: tuple[str, ...], log: FileLog, partition: int | None, **options: Any) -> None:
+@click.option("--key-column", help="Of a table: the column that is the key.")
+@click.option(
+    "--value-column",
+    "value_columns",
+    multiple=True,
+    help="Of a table: the column that is the value; several: a JSON record of these. Else all columns.",
+)
+@click.option("--timestamp-column", help="Of a table: the column with the times of records.")
+def produce(
+    topic: str,
+    files: tuple[str, ...],
+    log: FileLog,
+    partition: int | None,
+    key_column: str | None,
+    value_columns: tuple[str, ...],
+    timestamp_column: str | None,
+    **options: Any,
+) -> None:
     """Append records to a topic: a line each, from FILES or from standard input.
+
+    A file that ends in .csv or .parquet is a table: a record per row.
 
     \b
     Examples:
@@ -370,6 +398,7 @@ def produce(topic: str, files: tuple[str, ...], log: FileLog, partition: int | N
       millstream topics produce orders orders.txt --key-separator : --value-format json
       millstream topics produce orders --json < orders.jsonl
       tail -f app.log | millstream topics produce logs -H host=web1
+      millstream topics produce orders orders.parquet --key-column shop
 
     A JSON line is an object with any of "key", "value", "timestamp" (ms) and "headers" (an object); other
     fields are ignored, so the output of "consume --json" can be fed back.
@@ -377,9 +406,15 @@ def produce(topic: str, files: tuple[str, ...], log: FileLog, partition: int | N
     parser = LineParser(partition=_known(log, topic, partition), **options)
     started = time.monotonic()
     count = 0
-    with Producer(log, topic) as producer:
-        for name, stream, size in open_inputs(files):
-            count += produce_stream(producer, parser, stream, name=name, total_bytes=size)
+    columns = TableColumns(key_column, value_columns, timestamp_column)
+    for_lines = ("is_json", "key_separator", "key", "headers", "timestamp", "null_marker")
+    columns.check(files, {"partition": partition is not None, **{name: options[name] for name in for_lines}})
+    for name in filter(is_table, files):
+        count += produce_table(log, topic, name, columns, options["key_format"], options["value_format"])
+    if not any(map(is_table, files)):
+        with Producer(log, topic) as producer:
+            for name, stream, size in open_inputs(files):
+                count += produce_stream(producer, parser, stream, name=name, total_bytes=size)
     seconds = time.monotonic() - started
     rate = f" in {seconds:.1f} s ({count / seconds:,.0f}/s)" if seconds >= 1 else ""
     click.echo(f"Appended {count:,} records to {topic!r}{rate}.", err=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from millstream.dsl.frame_source import check_frame, frame_source
 from millstream.dsl.given import check_extractor
 from millstream.dsl.graph import Graph, GraphNode, Handles, StreamSourceNode
 from millstream.dsl.grouped_table import KGroupedTable
@@ -96,6 +97,57 @@ class StreamsBuilder:
         node = StreamSourceNode(source, write, topics=names, pattern=pattern, offset_reset=offset_reset)
         self._graph.add(node)
         return KStream(self._graph, node, key, value, frozenset({source}), False)
+
+    def stream_from(
+        self,
+        frame: Any,
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp: Any = None,
+        topic: str | None = None,
+        partitions: int | None = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """Read a streaming DataFrame of Spark as a stream: any source of Structured Streaming.
+
+        While the application runs, a streaming query writes the frame to a topic of the log, every batch
+        exactly once, and the stream reads that topic.
+
+        key, value
+            The name of a column, several names (a record of these), or an expression of Spark. Without a
+            key records have none; without a value it is a record of all columns. Serdes follow from the
+            types: records and lists are JSON.
+        timestamp
+            The column with the time of records (TIMESTAMP, or BIGINT of milliseconds); without one it is
+            the time at which they came into the log.
+        topic
+            The topic that the frame is written to, of this application alone; by default it is called after
+            the source.
+        partitions
+            How many the topic gets when it is made; by default as many as the application's own topics.
+
+        >>> from millstream import StreamsBuilder
+        >>> def program(spark):
+        ...     readings = spark.readStream.schema("sensor STRING, celsius DOUBLE, at TIMESTAMP").json("in/")
+        ...     builder = StreamsBuilder()
+        ...     stream = builder.stream_from(readings, key="sensor", value="celsius", timestamp="at")
+        ...     stream.group_by_key().max(store="hottest")
+        ...     return builder.build()
+        """
+        check_frame(frame)
+        source = self._graph.name_or_new(name, "KSTREAM-SOURCE-")
+        found, key_serde, value_serde = frame_source(
+            frame, topic or f"{source}-frame", key, value, timestamp, partitions
+        )
+
+        def write(topology: Topology, _parents: tuple[str, ...]) -> None:
+            topology.add_source(source, found.topic, key=key_serde, value=value_serde)
+            topology.graph.frames.by_topic[found.topic] = found
+
+        node = StreamSourceNode(source, write, topics=(found.topic,), pattern=None, offset_reset=None)
+        self._graph.add(node)
+        return KStream(self._graph, node, key_serde, value_serde, frozenset({source}), False)
 
     def table(
         self,

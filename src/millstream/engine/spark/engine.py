@@ -146,7 +146,8 @@ class SparkEngine(Engine):
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """A job with a single task: background work never takes more than one core from the epochs."""
         context, slots, make_worker = self._running()
-        slot = assign(job.tasks, slots.count)[planned.task_id]
+        del job
+        slot = assign((planned,), slots.count)[planned.task_id]
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         context.setJobGroup(self._background, f"{work.__name__}, task {planned.task_id}")
         done: list[T] = context.runJob(slots.rows, _Work(work, planned, entry, make_worker), [slot])

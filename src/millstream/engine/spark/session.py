@@ -36,7 +36,11 @@ SETTINGS: dict[str, str] = {
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "3s",
 }
-"""Settings that an application needs, whoever makes the session."""
+"""Settings that are good for an application, whoever makes the session.
+
+A given session may leave them out: then a guarantee holds as well, but a task that was killed may be waited
+for, or state be moved between hosts. It may not contradict them.
+"""
 
 _FREE = {"spark.locality.wait", "spark.task.reaper.killTimeout"}
 """Settings that may have another value."""
@@ -91,7 +95,7 @@ def _start(application_id: str, settings: Mapping[str, str], *, is_short_run: bo
         conf.set(name, value)
     log_settings = f'"-Dlog4j2.configurationFile={files("millstream.engine.spark") / "log4j2.properties"}"'
     given = settings.get(_JAVA_OPTIONS, "")
-    _refuse(_complaints(conf), "config.spark_settings")
+    _refuse(_complaints(conf), "config.spark_settings", _advice(conf))
     # What the program could import, its workers can.
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -159,28 +163,72 @@ def context_of(spark: Any) -> SparkContext:
     return context
 
 
+def use_our_python(context: SparkContext) -> None:
+    """Let workers on this machine run the Python of this program, and import what it can.
+
+    PySpark takes `python3` of the PATH, unless PYSPARK_PYTHON or spark.pyspark.python says another one: then
+    it is left alone, and so are clusters, whose hosts may have it elsewhere.
+    """
+    conf = context.getConf()
+    is_chosen = "PYSPARK_PYTHON" in os.environ or conf.get("spark.pyspark.python") is not None
+    if (conf.get("spark.master") or "").startswith("local") and not is_chosen:
+        context.pythonExec = sys.executable
+        context.environment.setdefault("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+
+
+def session_settings() -> dict[str, str]:
+    """The settings that a session of yours should have, for `SparkSession.builder.config(map=...)`.
+
+    >>> from millstream import spark
+    >>> sorted(spark.session_settings())[0]
+    'spark.locality.wait'
+    """
+    return dict(SETTINGS)
+
+
 def check_context(context: SparkContext) -> None:
-    """Refuse a session whose settings would lose a guarantee, and say which and how to set them."""
-    _refuse(_complaints(context.getConf()), "the given Spark session")
+    """Refuse a session whose settings contradict ours, and say which and how to set them.
+
+    What is only missing is told: it can't be set in a session that runs.
+    """
+    conf = context.getConf()
+    advice = _advice(conf)
+    _refuse(_complaints(conf), "the given Spark session", advice)
+    use_our_python(context)
+    if advice:
+        _LOGGER.info(
+            "The given Spark session would be better off with other settings: %s. See docs/data.md.",
+            "; ".join(advice),
+        )
 
 
 def _complaints(conf: SparkConf) -> list[str]:
-    wrong = [
-        f"  {name} is {conf.get(name)!r}; set .config({name!r}, {value!r})"
+    return [
+        f"{name} is {conf.get(name)!r}; set .config({name!r}, {value!r})"
         for name, value in SETTINGS.items()
-        if name not in _FREE and conf.get(name, "") != value
+        if name not in _FREE and conf.get(name, value) != value
+    ]
+
+
+def _advice(conf: SparkConf) -> list[str]:
+    """What an application does without, at the price of a second try of a whole epoch, or of waiting."""
+    missing = [
+        f"{name} is not set; set .config({name!r}, {value!r})"
+        for name, value in SETTINGS.items()
+        if name.startswith("spark.task.reaper.enabled") and conf.get(name) is None
     ]
     master = conf.get("spark.master") or ""
     if master.startswith("local") and "," not in master:
-        wrong.append(
-            f'  the master is {master!r}, which never runs a failed task again; set .master("local[*,4]")'
+        missing.append(
+            f'the master is {master!r}, which never runs a failed task again; set .master("local[*,4]")'
         )
-    return wrong
+    return missing
 
 
-def _refuse(complaints: list[str], where: str) -> None:
+def _refuse(complaints: list[str], where: str, advice: list[str]) -> None:
     if complaints:
+        lines = "\n".join(f"  {line}" for line in [*complaints, *advice])
         raise ConfigError(
-            f"Millstream can't run with {where}:\n" + "\n".join(complaints) + "\n"
+            f"Millstream can't run with {where}:\n{lines}\n"
             "Remedy: set these before the session is made, or pass no session and let Millstream make one."
         )
