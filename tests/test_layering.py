@@ -34,6 +34,10 @@ BASE = (
     "offset_reset",
     "threads",
     "until",
+    "names",
+    "stop_signals",
+    "kafka_names",
+    "notebook",
     "windows",
     "suppressed",
 )

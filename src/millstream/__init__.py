@@ -21,6 +21,7 @@ from millstream.dsl.ktable import GlobalKTable, KTable
 from millstream.dsl.session_windowed import SessionWindowedKStream
 from millstream.dsl.windowed import TimeWindowedKStream
 from millstream.dsl.windowed_cogrouped import SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
+from millstream.kafka_names import missing_class
 from millstream.processors.api import (
     Cancellable,
     FixedKeyProcessor,
@@ -154,9 +155,13 @@ _LATER: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import what needs Spark or Polars only when it is asked for: tests and tools do without."""
-    module = _LATER.get(name)
-    if module is not None:
-        return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # checkers of types have seen all names above, and refuse others
+
+    def __getattr__(name: str) -> Any:
+        """Import what needs Spark or Polars only when it is asked for: tests and tools do without."""
+        module = _LATER.get(name)
+        if module is not None:
+            return getattr(import_module(module), name)
+        hint = missing_class(name)
+        plain = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(plain if hint is None else f"{plain}: {hint}")

@@ -34,7 +34,6 @@ from millstream.task.serde_book import SerdeBook
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Offset, Partition
 
-
 # One record becomes several behind a repartition, and a cached table there sends one update per key for all
 # of them: the last update of each key is Kafka's, those before are not sent.
 COLLAPSED = {

@@ -10,10 +10,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any, Final, cast
 
 import click
 
+from millstream.durable import disk_errors_named
 from millstream.errors import MillstreamError
 
 _COMMANDS: Final = {
@@ -50,7 +52,8 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; show our own errors as messages, and end quietly when we are told to stop."""
         try:
-            return super().invoke(ctx)
+            with disk_errors_named(Path()):
+                return super().invoke(ctx)
         except MillstreamError as error:
             raise click.ClickException(str(error)) from error
         except KeyboardInterrupt:

@@ -187,6 +187,9 @@ class CommitCoordinator:
            Then commit an empty epoch: a coordinator of an earlier term that wakes up finds its place taken.
            One that was just committing when the lease changed hands may come first: its epoch counts.
         """
+        if not self.storage.path.exists():  # an application that can't begin leaves nothing behind
+            self._topics.check()
+            self._sources.first_positions(None)
         self.storage.ensure()
         self._lease = acquire(self.storage, clock=self._clock, ttl_ms=self._settings.lease_ttl_ms)
         try:

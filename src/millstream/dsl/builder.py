@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.dsl.frame_source import check_frame, frame_source
-from millstream.dsl.given import check_extractor
+from millstream.dsl.given import check_extractor, check_topics
 from millstream.dsl.graph import Graph, GraphNode, Handles, StreamSourceNode
 from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.kstream import KStream
@@ -17,12 +17,14 @@ from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.optimizations import chosen
 from millstream.dsl.table_state import SourceState, TableSourceNode
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames
 from millstream.offset_reset import OffsetReset
 from millstream.processors.api import Processor
 from millstream.processors.table_source import StoredTableSource
 from millstream.serdes import Serde
 from millstream.state.specs import StoreBuilder
 from millstream.topology.operator_spec import PLAIN
+from millstream.topology.refusals import refuse, store_builder_refusal
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ else:
     V = TypeVar("V")
 
 
-class StreamsBuilder:
+class StreamsBuilder(KafkaNames):
     """Builds a topology out of streams and tables.
 
     >>> from millstream import StreamsBuilder, serdes
@@ -54,6 +56,9 @@ class StreamsBuilder:
 
     def __init__(self) -> None:
         self._graph = Graph(Handles(KStream, KGroupedTable))
+
+    def __repr__(self) -> str:
+        return f"<StreamsBuilder with {len(self._graph.nodes)} operators>"
 
     def stream(
         self,
@@ -76,6 +81,7 @@ class StreamsBuilder:
         'KSTREAM-SOURCE-0000000000'
         """
         check_extractor(timestamp_extractor)
+        check_topics(topics)
         pattern = topics if isinstance(topics, re.Pattern) else None
         names: tuple[str, ...] = ()
         if isinstance(topics, str):
@@ -143,7 +149,7 @@ class StreamsBuilder:
 
         def write(topology: Topology, _parents: tuple[str, ...]) -> None:
             topology.add_source(source, found.topic, key=key_serde, value=value_serde)
-            topology.graph.frames.by_topic[found.topic] = found
+            topology.graph.frames[found.topic] = found
 
         node = StreamSourceNode(source, write, topics=(found.topic,), pattern=None, offset_reset=None)
         self._graph.add(node)
@@ -167,6 +173,7 @@ class StreamsBuilder:
         'users'
         """
         check_extractor(timestamp_extractor)
+        check_topics([topic])
         own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
         source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
         table = self._graph.name_or_new(name, "KTABLE-SOURCE-")
@@ -207,6 +214,7 @@ class StreamsBuilder:
         'rates'
         """
         check_extractor(timestamp_extractor)
+        check_topics([topic])
         own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
         if own.is_versioned:
             raise TopologyError(
@@ -236,6 +244,7 @@ class StreamsBuilder:
         ... ) is builder
         True
         """
+        refuse(store_builder_refusal(store))
 
         def write(topology: Topology, _parents: tuple[str, ...]) -> None:
             topology.add_state_store(store)
@@ -262,6 +271,8 @@ class StreamsBuilder:
         True
         """
         check_extractor(timestamp_extractor)
+        check_topics([topic])
+        refuse(store_builder_refusal(store))
         source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
         processor = self._graph.name_or_new(name, "KTABLE-SOURCE-")
 

@@ -32,6 +32,10 @@ class EpochFailedError(MillstreamError):
 class Engine(TaskRunner[EpochJob, TaskReport, Manifest], Protocol):
     """Runs the tasks of one application."""
 
+    def check(self) -> None:
+        """Refuse a program that can't be run here, before anything is opened or written."""
+        return
+
     def open(self) -> None:
         """Get ready to run tasks. Opening again does no harm."""
 

@@ -31,8 +31,9 @@ _LOCK_TIMEOUT_MS: Final = 600_000
 class LocalEngine(Engine):
     """Runs tasks here. There is nothing to open, to cancel or to close."""
 
-    def __init__(self, make_worker: Callable[[], Worker]) -> None:
+    def __init__(self, make_worker: Callable[[], Worker], check: Callable[[], None] = lambda: None) -> None:
         self._make_worker = make_worker
+        self.check = check  # type: ignore[method-assign]
         self.apply_after_commit = True
         """False: stores follow a commit when they are opened next, and not at once."""
         self._instances: dict[str, str] = {}

@@ -89,6 +89,7 @@ class EpochLoop:
 
     def open(self, *, until_caught_up: bool = False) -> None:
         """Take the application over, and get the engine ready."""
+        self.engine.check()
         self.coordinator.open()
         self._loading.begin()
         if until_caught_up:

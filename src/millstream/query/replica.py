@@ -64,6 +64,7 @@ class Replica(View, Tabular):
             method = _METHODS.get(self._spec.kind)
             remedy = f"ask with {method}({store!r})" if method else "it belongs to its operator alone"
             raise UnknownStoreError(f"store {store!r} is a {self._spec.kind.value} store: {remedy}")
+        self.name = store
         self._types = types_of(self._spec)
         self._backends: dict[int, MemoryBackend] = {}
         self._stores: list[Any] = []
@@ -116,6 +117,10 @@ class Replica(View, Tabular):
                 "Remedy: choose one of these, or none for the last commit."
             )
         return self._chain.read(Epoch(epoch))
+
+    def __repr__(self) -> str:
+        application = self._storage.application_id
+        return f"<{type(self).__name__} {self.name!r} of {application!r} at epoch {self.version}>"
 
     def _one(self, ask: Callable[[Any], Any]) -> Any:
         # The partitions in turn: a key is in one of them only.

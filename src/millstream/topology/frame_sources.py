@@ -6,14 +6,13 @@ topic that it is written to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSource:
-    """A streaming frame, and which of its columns are what of a record."""
+    """A streaming frame, and the topic that it is written to."""
 
     topic: str
     frame: Any
@@ -21,18 +20,6 @@ class FrameSource:
     partitions: int | None
     """Of the topic, when it is made; None: as many as the application's topics have."""
 
-
-@dataclass(slots=True)
-class FrameSources:
-    """All frames of a topology. A copy that travels to workers has none."""
-
-    by_topic: dict[str, FrameSource] = field(default_factory=dict)
-
-    def __iter__(self) -> Iterator[FrameSource]:
-        return iter(self.by_topic.values())
-
-    def __bool__(self) -> bool:
-        return bool(self.by_topic)
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), ()
+        # A copy that travels to workers has no frame.
+        return type(self), (self.topic, None, self.partitions)

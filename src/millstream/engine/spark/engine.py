@@ -23,9 +23,11 @@ from millstream.engine.program import Program
 from millstream.engine.spark.failures import SparkGoneError, given_up, not_started
 from millstream.engine.spark.job import run_epoch_job
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
+from millstream.engine.spark.packing import pack
 from millstream.engine.spark.program_broadcast import broadcast
 from millstream.engine.spark.session import (
     check_context,
+    check_settings,
     context_of,
     forget_dead_context,
     is_alive,
@@ -68,6 +70,7 @@ class SparkEngine(Engine):
         self._context: SparkContext | None = None
         self._slots: Slots | None = None
         self._make_worker: Any = None
+        self._packed = b""
 
     @property
     def instances(self) -> Mapping[str, str]:
@@ -77,6 +80,17 @@ class SparkEngine(Engine):
     def make_worker(self) -> MakeWorker:
         """Makes the worker of this application in any process of it."""
         return self._running()[2]
+
+    def check(self) -> None:
+        """See `Engine.check`: a program that can't be sent to workers is found before Spark is started."""
+        if self._context is not None:
+            return
+        self._packed = pack(self._program)
+        if self._spark is None:
+            check_settings(self._config.spark_settings)
+            self._program.check_place()
+        else:
+            context_of(self._spark)
 
     def expect_records(self, count: int) -> None:
         self._is_short_run = count <= _FEW_RECORDS
@@ -99,7 +113,8 @@ class SparkEngine(Engine):
         if self._context is None:
             self._context = self._get_context()
             self._slots = Slots(self._context, self._context.defaultParallelism)
-            self._make_worker = broadcast(self._context, self._program)
+            self._make_worker = broadcast(self._context, self._packed or pack(self._program))
+            self._packed = b""
             warm_up(self._context, self._slots, self._make_worker, self._application_id)
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:

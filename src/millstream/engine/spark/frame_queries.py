@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from millstream.durable import ensure_private_folder
 from millstream.engine.spark.failures import shortened
 from millstream.errors import ConfigError, MillstreamError
 from millstream.log import FileLog, TopicConfig, TopicPartition
-from millstream.topology.frame_sources import FrameSource, FrameSources
+from millstream.topology.frame_sources import FrameSource
 from millstream.types import Partition
 
 _LOGGER = logging.getLogger("millstream")
@@ -34,7 +34,11 @@ class FrameQueries:
     """The queries of one application."""
 
     def __init__(
-        self, storage: ApplicationStorage, log: FileLog, sources: FrameSources, default_partitions: int
+        self,
+        storage: ApplicationStorage,
+        log: FileLog,
+        sources: Sequence[FrameSource],
+        default_partitions: int,
     ) -> None:
         self._storage = storage
         self._log = log
@@ -43,13 +47,10 @@ class FrameQueries:
         self._running: list[tuple[FrameSource, Any]] = []
         self._changing = threading.Lock()
 
-    def __bool__(self) -> bool:
-        return bool(self._sources)
-
     @property
     def session(self) -> Any:
         """The session of the frames: a process has one Spark."""
-        return next(iter(self._sources)).frame.sparkSession
+        return self._sources[0].frame.sparkSession
 
     def create_topics(self) -> None:
         """Make the topics that the frames are written to."""

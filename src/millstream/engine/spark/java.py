@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -103,6 +104,16 @@ def find_java() -> Path:
 
 def version_of(java: Path) -> int | None:
     """The version of a Java; None if it can't be run."""
+    try:
+        status = java.stat()
+    except OSError:
+        return None
+    return _told_version(java, status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _told_version(java: Path, *_as_it_is: int) -> int | None:
+    """What a Java says: asking takes a moment, and is done before anything is started and again for it."""
     try:
         told = subprocess.run(  # noqa: S603 - a Java that the user's own environment names
             [java, "-version"], capture_output=True, text=True, check=False, timeout=30

@@ -25,6 +25,7 @@ from millstream.engine.spark.java import (
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.scratch import java_options, scratch_settings
 from millstream.errors import ConfigError
+from millstream.stop_signals import kept_handlers
 
 SETTINGS: dict[str, str] = {
     # A task that is killed and run again must not meet its old self in the task's directory.
@@ -47,6 +48,7 @@ _FREE = {"spark.locality.wait", "spark.task.reaper.killTimeout"}
 
 _LOGGER = logging.getLogger("millstream")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_WORKER_PATH = files("millstream.engine.spark") / "worker_path"
 
 EMBEDDED: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -54,6 +56,8 @@ EMBEDDED: dict[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
+    # PySpark's own says how it was interrupted whenever Spark ends.
+    "spark.python.daemon.module": "millstream_worker_daemon",
     "spark.rdd.compress": "false",
     # What Spark remembers of past jobs. Its usual thousand is gone through in minutes, and of no use.
     "spark.ui.retainedJobs": "100",
@@ -88,22 +92,32 @@ def _never_answered(error: Exception) -> bool:
     return SparkContext._gateway is None  # noqa: SLF001 - it is set when the JVM has answered
 
 
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Refuse what `make_context` would refuse, without starting anything."""
+    _refuse_unfit(_wanted(settings), "config.spark_settings")
+    find_java()
+
+
+def _wanted(settings: Mapping[str, str]) -> dict[str, str]:
+    return {"spark.master": "local[*,4]", **SETTINGS, **EMBEDDED, **settings}
+
+
 def _start(application_id: str, settings: Mapping[str, str], *, is_short_run: bool) -> SparkContext:
+    _refuse_unfit(_wanted(settings), "config.spark_settings")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    conf = SparkConf().setMaster("local[*,4]").setAppName(application_id)
-    for name, value in {**SETTINGS, **EMBEDDED, **scratch_settings(), **settings}.items():
+    conf = SparkConf().setAppName(application_id)
+    for name, value in {**_wanted({}), **scratch_settings(), **settings}.items():
         conf.set(name, value)
     log_settings = f'"-Dlog4j2.configurationFile={files("millstream.engine.spark") / "log4j2.properties"}"'
     given = settings.get(_JAVA_OPTIONS, "")
-    _refuse(_complaints(conf), "config.spark_settings", _advice(conf))
     # What the program could import, its workers can.
     environment = {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, str(_WORKER_PATH)])),
         # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
         "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "1"),
     }
     java = find_java()
-    with ensure_java(java) as home, environment_variable("PYSPARK_PYTHON", sys.executable):
+    with ensure_java(java) as home, environment_variable("PYSPARK_PYTHON", sys.executable), kept_handlers():
         quick = quick_start_options(given, settings.get("spark.driver.memory"), is_short_run=is_short_run)
         archive = archive_options(home, java, given, is_short_run=is_short_run)
         conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {quick} {archive} {given}".strip())
@@ -159,7 +173,10 @@ def context_of(spark: Any) -> SparkContext:
     """The context of a session, or a context itself."""
     context = getattr(spark, "sparkContext", spark)
     if not isinstance(context, SparkContext):
-        raise ConfigError(f"spark={spark!r} is neither a SparkSession nor a SparkContext")
+        raise ConfigError(
+            f"spark={spark!r} is neither a SparkSession nor a SparkContext. Remedy: pass one, or leave "
+            "spark= out"
+        )
     return context
 
 
@@ -191,10 +208,10 @@ def check_context(context: SparkContext) -> None:
 
     What is only missing is told: it can't be set in a session that runs.
     """
-    conf = context.getConf()
-    advice = _advice(conf)
-    _refuse(_complaints(conf), "the given Spark session", advice)
+    conf = dict(context.getConf().getAll())
+    _refuse_unfit(conf, "the given Spark session")
     use_our_python(context)
+    advice = _advice(conf)
     if advice:
         _LOGGER.info(
             "The given Spark session would be better off with other settings: %s. See docs/data.md.",
@@ -202,7 +219,7 @@ def check_context(context: SparkContext) -> None:
         )
 
 
-def _complaints(conf: SparkConf) -> list[str]:
+def _complaints(conf: Mapping[str, str]) -> list[str]:
     return [
         f"{name} is {conf.get(name)!r}; set .config({name!r}, {value!r})"
         for name, value in SETTINGS.items()
@@ -210,7 +227,7 @@ def _complaints(conf: SparkConf) -> list[str]:
     ]
 
 
-def _advice(conf: SparkConf) -> list[str]:
+def _advice(conf: Mapping[str, str]) -> list[str]:
     """What an application does without, at the price of a second try of a whole epoch, or of waiting."""
     missing = [
         f"{name} is not set; set .config({name!r}, {value!r})"
@@ -225,9 +242,10 @@ def _advice(conf: SparkConf) -> list[str]:
     return missing
 
 
-def _refuse(complaints: list[str], where: str, advice: list[str]) -> None:
+def _refuse_unfit(conf: Mapping[str, str], where: str) -> None:
+    complaints = _complaints(conf)
     if complaints:
-        lines = "\n".join(f"  {line}" for line in [*complaints, *advice])
+        lines = "\n".join(f"  {line}" for line in [*complaints, *_advice(conf)])
         raise ConfigError(
             f"Millstream can't run with {where}:\n{lines}\n"
             "Remedy: set these before the session is made, or pass no session and let Millstream make one."

@@ -76,7 +76,7 @@ from millstream.log.embedded.log_cleaner import LogCleaner
 from millstream.log.embedded.partition import Limits, PartitionFiles
 from millstream.log.embedded.reader import PartitionReader
 from millstream.log.embedded.sealed import check_sealed
-from millstream.log.embedded.topics import Topic, TopicFolder
+from millstream.log.embedded.topics import Topic, TopicFolder, check_topic
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.types import Offset, Partition
 
@@ -142,6 +142,7 @@ class FileLog(SealedLog):
 
     def create_topic(self, topic: str, config: TopicConfig | None = None) -> None:
         """Create a topic (and, before the first one, the log itself)."""
+        check_topic(topic, config or TopicConfig())  # before a folder is made for it
         self._ensure_log()
         self._topics.create(topic, config or TopicConfig())
 
