@@ -66,6 +66,10 @@ def _features(op: s.Op) -> Iterator[str]:
         yield from _features_of_process(op)
     if isinstance(op, s.WindowedAggregate | s.WindowedCogroup):
         yield from _features_of_windows(op)
+    if isinstance(op, s.StreamJoin | s.StreamTableJoin | s.GlobalTableJoin | s.TableJoin):
+        yield f"{kind}: {op.kind}"
+    if isinstance(op, s.StreamTableJoin) and op.grace is not None:
+        yield f"{kind}: {op.kind} with grace"
 
 
 def _features_of_windows(op: s.WindowedAggregate | s.WindowedCogroup) -> Iterator[str]:
@@ -97,6 +101,8 @@ def _shapes(spec: s.Spec) -> Iterator[str]:
     fixed = [op.topics[0] for op in spec.ops if isinstance(op, s.To) and len(op.topics) == 1]
     if len(set(fixed)) < len(fixed):
         yield "two sinks to one topic"
+    if any(isinstance(op, s.StreamJoin | s.TableJoin) and op.parent == op.other for op in spec.ops):
+        yield "a join with itself"
     if any(isinstance(op, s.Merge) and above[op.parent] & above[op.other] for op in spec.ops):
         yield "a diamond"
     users = [store for op in spec.ops for store in s.stores_used(op)]

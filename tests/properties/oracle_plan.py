@@ -129,7 +129,7 @@ def _connected(graph: Graph) -> list[tuple[Node, Node]]:
         (one, other)
         for one in graph.nodes
         for other in graph.nodes
-        if (set(one.stores) & set(other.stores)) - graph.global_stores
+        if (set(one.stores) & {*other.stores, *other.looks_up}) - graph.global_stores
     ]
     return [(node, parent) for node in graph.nodes for parent in node.parents] + shared
 

@@ -17,6 +17,11 @@ from millstream.processors import record_cache
 from millstream.processors import table as tables
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column
+from millstream.processors.joins import grace, table_table, table_view
+from millstream.processors.joins.stream_stream import StreamStreamJoin
+from millstream.processors.joins.stream_table import StreamTableJoin
+from millstream.processors.joins.unmatched import Unmatched
+from millstream.processors.joins.windows_of_keys import SideRows
 from millstream.processors.stateless import DropNullKeys
 from millstream.processors.table_group import TableGroupBy
 from millstream.processors.windows import time_windows
@@ -204,6 +209,62 @@ def later_rows_overtake_fanned_out_ones(patch: pytest.MonkeyPatch) -> None:
 def headers_are_lost_where_rows_are_taken(patch: pytest.MonkeyPatch) -> None:
     take = Batch.take
     patch.setattr(Batch, "take", lambda self, rows: replace(take(self, rows), headers=None))
+
+
+@bug
+def tables_are_looked_up_as_of_the_batch(patch: pytest.MonkeyPatch) -> None:
+    def of_now(self: Any, keys: Any, _orders: Any, _times: Any) -> list[Any]:
+        found = self._store.load_frozen({key for key in keys if key is not None})
+        return [None if key is None else found[key] for key in keys]
+
+    patch.setattr(table_view._StoreReader, "_cells", of_now)
+
+
+@bug
+def partners_are_seen_after_they_have_expired(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SideRows, "gone_until", property(lambda _self: -1))
+
+
+@bug
+def partners_of_one_batch_do_not_see_each_other(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SideRows, "put", lambda *_: None)
+
+
+@bug
+def those_that_found_a_partner_leave_alone_too(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Unmatched, "matched", lambda *_: None)
+
+
+@bug
+def those_that_wait_are_forgotten_with_the_batch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Unmatched, "save", lambda _self: None)
+
+
+@bug
+def both_sides_wait_equally_long(patch: pytest.MonkeyPatch) -> None:
+    opened = StreamStreamJoin.open
+
+    def with_longer_waits(self: Any, context: Any) -> None:
+        opened(self, context)
+        self.waits = (max(self.waits), max(self.waits))
+
+    patch.setattr(StreamStreamJoin, "open", with_longer_waits)
+
+
+@bug
+def what_waits_for_its_grace_leaves_in_the_order_of_arrival(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(grace, "heappush", lambda rows, row: rows.append(row))
+    patch.setattr(grace, "heappop", lambda rows: rows.pop(0))
+
+
+@bug
+def rows_that_were_never_there_are_deleted_from_joined_tables(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(table_table._Joining, "_is_worth_telling", lambda *_, of_left: True)
+
+
+@bug
+def global_tables_are_looked_up_by_the_key_of_the_record(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(StreamTableJoin, "_mapped_keys", lambda _self, batch, _key_of: (list(batch.keys), batch))
 
 
 def with_pending_updates_in_order(
