@@ -94,18 +94,36 @@ def _with_caches_in_front_of_groups(steps: tuple[Step, ...]) -> list[Step]:
     """The first update of an uncached aggregation has no old value.
 
     In Kafka it has the initializer's value, which nobody ever got: a `group_by` of the table subtracts it, a
-    `filter` or a join deletes it. And a session of one time that is updated has the old value that was sent: in Kafka
-    none. With a cache both agree.
+    `filter` or a join deletes it. And a session of one time that is updated has the old value that was sent:
+    in Kafka none. With a cache both agree.
+
+    The old value of a join with a store is what the store had. In Kafka it is what the joiner makes of the old
+    value and the other table as it is now: if one record changes both, that was never sent.
     """
     cached: set[int] = set()
     wanted: set[int] = set()
+    origins = _origins_of(steps)
     for step in reversed(steps):
-        is_on_the_way = step["id"] in wanted and step["op"] in _TABLE_OPERATORS
-        if is_on_the_way or step["op"] in _NEED_OLD_VALUES:
+        is_wanted = step["id"] in wanted
+        if step["op"] in _NEED_OLD_VALUES or (is_wanted and step["op"] in _TABLE_OPERATORS):
             wanted.update(step["of"])
-        elif step["id"] in wanted and step["op"] in _FIRST_HAS_NO_OLD_VALUE:
+        if is_wanted and step["op"] in _FIRST_HAS_NO_OLD_VALUE:
             cached.add(step["id"])
+        if is_wanted and step["op"] == "table_join" and step["store"] is not None:
+            left, right = (origins[side] for side in step["of"])
+            if left & right:
+                cached.add(step["id"])
     return [_cached(step) if step["id"] in cached else step for step in steps]
+
+
+def _origins_of(steps: tuple[Step, ...]) -> dict[int, frozenset[int]]:
+    """For each step the sources that its records may come from."""
+    found: dict[int, frozenset[int]] = {}
+    for step in steps:
+        found[step["id"]] = frozenset([step["id"]]).union(*(found[parent] for parent in step["of"]))
+        if step["of"]:
+            found[step["id"]] -= {step["id"]}
+    return found
 
 
 def _cached(step: Step) -> Step:
