@@ -285,6 +285,7 @@ def _(op: s.TableMapValues, graph: Graph) -> TableNode:
 def _(op: s.TransformValues, graph: Graph) -> TableNode:
     node = _derived(op, graph, transformer(op))
     node.stores += s.stores_used(op)
+    node.runs_user_code = True
     return node
 
 

@@ -113,6 +113,8 @@ class Node:
     """Nodes that are attached before it, though it gets no records from them."""
     looks_up: list[str] = field(default_factory=list)
     """Stores that it only reads: it runs where they are."""
+    runs_user_code: bool = False
+    """It is a processor or a transformer of the user's own."""
     takes_null_keys: bool = False
     """No repartition above it leaves out records without a key."""
 
@@ -212,6 +214,7 @@ class Context:
 @dataclass(eq=False)
 class ProcessNode(Node):
     op: Process = None  # type: ignore[assignment]
+    runs_user_code: bool = True
 
     def open(self, task: OracleTask) -> None:
         task.programs[self.name] = Program(self.op, Context(self, task, None), Rec, task.schedule)
