@@ -59,9 +59,12 @@ class TimeWindows:
 
     def containing(self, timestamp: int) -> list[Window]:
         """The windows that a record belongs to, the earliest first."""
+        return [Window(start, start + self.size_ms) for start in self.starts_of(timestamp)]
+
+    def starts_of(self, timestamp: int) -> range:
+        """Where these windows start."""
         first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
-        starts = range(first, timestamp + 1, self.advance_ms)
-        return [Window(start, start + self.size_ms) for start in starts]
+        return range(first, timestamp + 1, self.advance_ms)
 
 
 @dataclass(frozen=True, slots=True, init=False)

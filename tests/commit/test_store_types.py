@@ -21,6 +21,7 @@ from millstream import (
     SessionWindows,
     SlidingWindows,
     StreamsBuilder,
+    Suppressed,
     TimeWindows,
     Topology,
     UnlimitedWindows,
@@ -291,9 +292,9 @@ def test_windows_of_the_same_size_stay_the_windows_they_are(
         f"changed:\n  store 'c': its windows were {was}, and are {now} now\n"
         "Nothing was touched: rows of the old windows would be taken for rows of the new ones, and windows "
         "that are open now would never be complete. Likely cause: other windows, or another grace of windows "
-        "that are emitted on close, for a store of the same name. Remedy: go back to the old windows; or "
-        "leave the old store in the program and give the new one another name (store=...); or reset the "
-        "application: start it under another app_id, without state."
+        "that are emitted on close or suppressed until then, for a store of the same name. Remedy: go back "
+        "to the old windows; or leave the old store in the program and give the new one another name "
+        "(store=...); or reset the application: start it under another app_id, without state."
     )
 
 
@@ -328,6 +329,19 @@ def test_windows_that_are_emitted_on_close_keep_when_they_close(
     app.run(windowed(old, ON_CLOSE))
     app.run(windowed(old, ON_CLOSE))
     assert f"store 'c': its windows were {was}, and are {now} now" in app.refusal(windowed(new, ON_CLOSE))
+
+
+def test_final_results_stay_final(app: App) -> None:
+    def suppressed(grace: int) -> Topology:
+        until_closed = Suppressed.until_window_closes()
+        windows = TimeWindows(10, grace=grace)
+        return program(lambda grouped: grouped.windowed_by(windows).count().suppress(until_closed, name="s"))
+
+    app.run(suppressed(5))
+    assert (
+        "store 's-store': its windows were windows whose final results wait for 5 ms, and are windows whose "
+        "final results wait for 50 ms now" in app.refusal(suppressed(50))
+    )
 
 
 def test_windows_may_take_records_for_longer_or_not_so_long(app: App) -> None:

@@ -196,7 +196,7 @@ def test_windows_are_emitted_once_over_a_restart() -> None:
 
 @pytest.mark.parametrize(
     ("emitted", "observed", "expected"),
-    [(-1, 11, None), (-1, 12, (0, 0)), (10, 16, None), (10, 17, (1, 5)), (15, 17, None)],
+    [(-1, 11, None), (-1, 12, (0, 0)), (10, 16, None), (10, 17, (5, 5)), (15, 17, None)],
 )
 def test_windows_close_from_where_they_were_emitted_last(
     emitted: int, observed: int, expected: tuple[int, int] | None

@@ -282,13 +282,14 @@ class SessionNode(WindowNode):
         new = self.fold(rec.key, rec.value, so_far) if begins else self.folded(rec, so_far)
         check_can_be_written(new)
         quiet = rec if self.store.caching else replace(rec, headers=())
-        if (first, last) != (t, t):
+        old = found[0][-1].value if found and (first, last) == (t, t) else None  # overwritten in its place
+        if old is None:
             for end, start, name, cell in found:
                 rows.put_window(name, (str(rec.key), end, start), None)
                 self.send(task, replace(quiet, timestamp=end), name, None, cell.value, end)
         name = f"{rec.key}@{first}-{last}"
         rows.put_window(name, (str(rec.key), last, first), None if new is None else Cell(new, last))
-        self.send(task, replace(quiet, timestamp=last), name, new, None, last)
+        self.send(task, replace(quiet, timestamp=last), name, new, old, last)
 
 
 def windowed(

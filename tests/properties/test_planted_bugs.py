@@ -160,12 +160,11 @@ def aggregates_are_read_as_of_the_last_commit(patch: pytest.MonkeyPatch) -> None
 
 @bug
 def aggregates_take_the_time_of_the_record(patch: pytest.MonkeyPatch) -> None:
-    load = TimestampedKeyValueStore.load
+    def timeless(load: Callable[..., dict[bytes, Any]]) -> Callable[..., dict[bytes, Any]]:
+        return lambda self, keys: {key: cell and (cell[0], 0) for key, cell in load(self, keys).items()}
 
-    def timeless(self: Any, keys: Any) -> dict[bytes, Any]:
-        return {key: cell and (cell[0], 0) for key, cell in load(self, keys).items()}
-
-    patch.setattr(TimestampedKeyValueStore, "load", timeless)
+    for name in ("load", "load_frozen"):
+        patch.setattr(TimestampedKeyValueStore, name, timeless(getattr(TimestampedKeyValueStore, name)))
 
 
 @bug

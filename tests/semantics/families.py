@@ -37,8 +37,6 @@ from tests.semantics.topologies import (
     windowed_cogroups,
 )
 
-from millstream import KTable
-
 FAMILIES = (
     stateless,
     splitting,
@@ -73,6 +71,3 @@ FAMILIES = (
     global_table_joins,
     join_programs,
 )
-
-# The DSL has no foreign-key joins yet.
-LEFT_OUT = () if hasattr(KTable, "foreign_key_join") else ("foreign_key_",)

@@ -11,29 +11,12 @@ from pyspark import SparkContext
 from tests.semantics import families, golden
 from tests.semantics.registry import TOPOLOGIES
 from tests.semantics.test_golden_cases import CASES, RIGHTED
-from tests.spark.golden_case import GoldenCase, segments
+from tests.spark.golden_case import COLLAPSED, GoldenCase, last_lines, segments
 from tests.spark.many import ManyApplications
-
-from millstream.commit.checks import PlanNotSupportedError
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 assert families.FAMILIES  # importing them registers the topologies
-
-# What the driver refuses today: sub-topologies that feed themselves.
-NOT_SUPPORTED = {
-    name
-    for name, case in CASES.items()
-    if not case.refused and any(sub.feeds_itself for sub in TOPOLOGIES[name]().plan().subtopologies)
-}
-# One record becomes several behind a repartition, and a cached table there sends one update per key for all
-# of them: the last update of each key is Kafka's, those before are not sent.
-COLLAPSED = {
-    "session_table_group_by_key",
-    "table_group_by_of_counts",
-    "table_group_by_three_levels",
-    "word_count",
-}
 
 # A processor lasts one epoch: what it keeps in fields, or schedules after `init`, is gone with it. The test
 # driver with `fresh_tasks=True` does the same.
@@ -52,7 +35,7 @@ LONG = {
 }
 # The log takes no negative timestamps; the test driver does without a log on disk.
 NEGATIVE = {name for name, case in CASES.items() if any(time < 0 for time in case.times)}
-LEFT_OUT = NOT_SUPPORTED | RIGHTED.keys() | FORGETFUL.keys() | LONG | NEGATIVE
+LEFT_OUT = RIGHTED.keys() | FORGETFUL.keys() | LONG | NEGATIVE
 RUN = [name for name, case in CASES.items() if not case.refused and name not in LEFT_OUT]
 
 
@@ -81,18 +64,11 @@ def test_outputs_of_each_key_and_stores_are_kafkas(name: str, played: dict[str, 
         raise case.failed
     actual, expected = case.outputs(), case.expected_outputs()
     if name in COLLAPSED:
-        actual = {key: lines[-1:] for key, lines in actual.items()}
-        expected = {key: lines[-1:] for key, lines in expected.items()}
+        actual, expected = last_lines(actual), last_lines(expected)
     assert actual == expected
     assert (case.failed is None) == case.golden.completes
     if case.golden.completes:
         assert _lines(case.stores()) == _lines(case.golden.stores)
-
-
-@pytest.mark.parametrize("name", sorted(NOT_SUPPORTED))
-def test_what_epochs_can_not_do_yet_is_refused_at_the_start(name: str, tmp_path: Path) -> None:
-    with pytest.raises(PlanNotSupportedError):
-        GoldenCase(CASES[name], TOPOLOGIES[name](), _private(tmp_path / name), "case")
 
 
 def _lines(dumps: list[golden.Dump] | tuple[golden.Dump, ...]) -> dict[str, list[str]]:

@@ -30,6 +30,7 @@ class Script:
         self._results: Iterator[EpochResult | None] = iter(results)
         self.is_over = False
         self.has_backlog = False
+        self.is_idling = False
 
     def open(self) -> None: ...
 

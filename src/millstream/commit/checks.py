@@ -1,6 +1,6 @@
 """What must hold before an application is taken over, and before it commits.
 
-A plan that epochs can run; changelogs that end where the head says.
+Changelogs that end where the head says.
 (That the program fits the state of the one before it: :mod:`millstream.commit.plan_changes`.)
 """
 
@@ -16,23 +16,8 @@ from millstream.topology.plan import Plan
 from millstream.types import Partition
 
 
-class PlanNotSupportedError(MillstreamError):
-    """The topology needs something that epochs can't do yet."""
-
-
 class ForeignChangelogError(MillstreamError):
     """A changelog holds rows that the application did not write."""
-
-
-def check_runnable(plan: Plan) -> None:
-    """Refuse what only the test driver can do so far."""
-    for sub in plan.subtopologies:
-        if sub.feeds_itself:
-            raise PlanNotSupportedError(
-                f"Sub-topology {sub.number} feeds itself through a repartition (for example "
-                "stream.repartition().merge(stream)), which runs in the test driver but not yet in "
-                "epochs. Remedy: send the records through a topic with to() and stream()."
-            )
 
 
 def check_changelogs(

@@ -18,7 +18,7 @@ from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.application_topics import ApplicationTopics
 from millstream.commit.caught_up import tasks_behind
-from millstream.commit.checks import check_changelogs, check_runnable
+from millstream.commit.checks import check_changelogs
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.lease import Lease, Owner, acquire
 from millstream.commit.manifest import Manifest, ManifestChain
@@ -172,7 +172,6 @@ class CommitCoordinator:
            Then commit an empty epoch: a coordinator of an earlier term that wakes up finds its place taken.
            One that was just committing when the lease changed hands may come first: its epoch counts.
         """
-        check_runnable(self.plan)
         self.storage.ensure()
         self._lease = acquire(self.storage, clock=self._clock, ttl_ms=self._settings.lease_ttl_ms)
         try:

@@ -61,9 +61,10 @@ def _check_windows(application_id: str, head: Manifest, types: StoredTypes) -> N
             + "".join(f"  {change}\n" for change in changes)
             + "Nothing was touched: rows of the old windows would be taken for rows of the new ones, and "
             "windows that are open now would never be complete. Likely cause: other windows, or another "
-            "grace of windows that are emitted on close, for a store of the same name. Remedy: go back to "
-            "the old windows; or leave the old store in the program and give the new one another name "
-            "(store=...); or reset the application: start it under another app_id, without state."
+            "grace of windows that are emitted on close or suppressed until then, for a store of the same "
+            "name. Remedy: go back to the old windows; or leave the old store in the program and give the "
+            "new one another name (store=...); or reset the application: start it under another app_id, "
+            "without state."
         )
 
 

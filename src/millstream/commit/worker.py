@@ -237,7 +237,10 @@ def _book(job: EpochJob, blocks: Sequence[ShuffleBlock]) -> SerdeBook:
 def _stores(sub: SubTopology, backends: Mapping[str, Backend], book: SerdeBook) -> dict[str, StateStore[Any]]:
     return {
         name: open_store(
-            spec, backends[name], book.bound(name, "key", spec.key), book.bound(name, "value", spec.value)
+            spec,
+            backends[name],
+            book.bound(spec.serdes_of, "key", spec.key),
+            book.bound(spec.serdes_of, "value", spec.value),
         )
         for name, spec in sub.stores.items()
     }

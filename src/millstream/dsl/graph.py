@@ -21,6 +21,7 @@ from millstream.topology.topology import Topology
 if TYPE_CHECKING:
     from millstream.dsl.grouped_table import KGroupedTable
     from millstream.dsl.kstream import KStream
+    from millstream.dsl.ktable import KTable
     from millstream.windows import Windows
 
 
@@ -102,6 +103,7 @@ class Graph:
         """Stores of tables whose source topics do for their changelogs: chosen anew by each `build()`."""
         self.repartitions_for_joins: dict[object, GraphNode] = {}
         """Of each stream that was joined, the repartition that the next join uses, too, if it has no name."""
+        self._row_serdes: dict[str, tuple[Any, Any]] = {}
 
     def new_name(self, prefix: str) -> str:
         """The next numbered name."""
@@ -133,6 +135,11 @@ class Graph:
             self._priority += 1
         return node
 
+    def keep_row_serdes(self, *handles: KStream[Any, Any] | KTable[Any, Any]) -> None:
+        """Remember which serdes fit the rows of streams or tables that meet others: they may have to wait."""
+        for handle in handles:
+            self._row_serdes[handle.node.name] = (handle.key_serde, handle.value_serde)
+
     def write(self, topology: Topology, optimizations: Sequence[Callable[[Graph], None]] = ()) -> None:
         """Write all nodes into a topology, parents first, else in the order in which they were made."""
         self._merge_equal_sources()
@@ -152,6 +159,8 @@ class Graph:
             _push(queue, node.children)
         for group in self.copartitions:
             topology.copartition(group)
+        for name, (key, value) in self._row_serdes.items():
+            topology.add_row_serdes(name, key, value)
 
     def rename_copartitioned(self, old: str, new: str) -> None:
         """Another source has taken the place of one that may be co-partitioned with others."""

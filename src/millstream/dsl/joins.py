@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from millstream.dsl.kstream import KStream
 
 __all__ = [
+    "FOREIGN_KEY",
     "INNER",
     "LEFT",
+    "LEFT_FOREIGN_KEY",
     "OUTER",
     "JoinKind",
     "StreamJoinNode",
     "StreamJoined",
     "check_same_graph",
+    "hand_on",
     "join_streams",
     "joined_key_serde",
     "repartitioned_for_join",
@@ -54,6 +57,8 @@ class JoinKind:
 INNER: Final = JoinKind("join")
 LEFT: Final = JoinKind("left_join", left=True)
 OUTER: Final = JoinKind("outer_join", left=True, right=True)
+FOREIGN_KEY: Final = JoinKind("foreign_key_join")
+LEFT_FOREIGN_KEY: Final = JoinKind("left_foreign_key_join", left=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +154,8 @@ def join_streams(
             topology.add_state_store(builders.this, names.merge)
             return
         shared = () if names.shared_store is None else (names.shared_store,)
-        _hand_on(topology, names.this, (names.this_windowed,), names.other_store, *shared)
-        _hand_on(topology, names.other, (names.other_windowed,), names.this_store, *shared)
+        hand_on(topology, names.this, (names.this_windowed,), names.other_store, *shared)
+        hand_on(topology, names.other, (names.other_windowed,), names.this_store, *shared)
         make = partial(
             StreamStreamJoin,
             (names.this_store, names.other_store),
@@ -270,11 +275,11 @@ class _Builders:
 
 def _described(name: str, *stores: str) -> GraphNode:
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        _hand_on(topology, name, parents, *stores)
+        hand_on(topology, name, parents, *stores)
 
     return GraphNode(name, write)
 
 
-def _hand_on(topology: Topology, name: str, parents: tuple[str, ...], *stores: str) -> None:
+def hand_on(topology: Topology, name: str, parents: tuple[str, ...], *stores: str) -> None:
     """A node that descriptions show with stores, and that only hands its records on."""
     topology.add_operator(name, PassThrough, parents, replace(PLAIN, described_stores=stores))

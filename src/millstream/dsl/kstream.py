@@ -229,6 +229,7 @@ class KStream(Generic[K, V]):
             message = "merge() of streams from two StreamsBuilders: build both with the same one"
             raise TopologyError(message)
         merged = self.graph.name_or_new(name, "KSTREAM-MERGE-")
+        self.graph.keep_row_serdes(self, other)
         node = self.graph.add(
             GraphNode(merged, _operator(merged, stateless.PassThrough, CHAINED), merges=True),
             self.node,

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from millstream.dsl.foreign_key_joins import ForeignKeyResult, join_by_foreign_key
 from millstream.dsl.given import check_suppressed
 from millstream.dsl.graph import Graph, GraphNode, first_given
-from millstream.dsl.joins import INNER, LEFT, OUTER
+from millstream.dsl.joins import FOREIGN_KEY, INNER, LEFT, LEFT_FOREIGN_KEY, OUTER
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_joins import TableJoined, join_tables
 from millstream.dsl.table_state import DerivedState, FilterState, SourceState, SuppressedState, TableState
@@ -47,6 +48,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 K2 = TypeVar("K2")
 V2 = TypeVar("V2")
+KO = TypeVar("KO")
 VO = TypeVar("VO")
 
 SUPPRESS = "KTABLE-SUPPRESS-"
@@ -307,6 +309,75 @@ class KTable(Generic[K, V]):
         """
         return join_tables(self, other, joiner, OUTER, TableJoined(with_key, key, value, name, store=store))
 
+    def foreign_key_join(
+        self,
+        other: KTable[KO, VO],
+        foreign_key: Callable[[K, V], KO | None],
+        joiner: Callable[..., V2],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KTable[K, V2]:
+        """Each row with the row of another table that it refers to: `joiner(left, right)`.
+
+        `foreign_key(key, value)` returns the key of that row, or None. With `with_key` the joiner gets the
+        key of the left row in front. An update of either table updates the result: that of a right row all
+        rows that refer to it.
+
+        >>> from millstream import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> orders, customers = builder.table("orders"), builder.table("customers")
+        >>> orders.foreign_key_join(
+        ...     customers,
+        ...     lambda order_id, order: order["customer"],
+        ...     lambda order, customer: {**order, "name": customer["name"]},
+        ...     store="orders-with-names",
+        ... ).queryable_store_name
+        'orders-with-names'
+        """
+        joined = TableJoined(with_key, key, value, name, store=store)
+        return self._foreign_key_result(
+            join_by_foreign_key(self, other, foreign_key, joiner, FOREIGN_KEY, joined)
+        )
+
+    def left_foreign_key_join(
+        self,
+        other: KTable[KO, VO],
+        foreign_key: Callable[[K, V], KO | None],
+        joiner: Callable[..., V2],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: StoreLike = None,
+        key: Serde[K] | None = None,
+        value: Serde[V2] | None = None,
+    ) -> KTable[K, V2]:
+        """Like `foreign_key_join`, and a row that refers to none, or to none that is there, gets None.
+
+        >>> from millstream import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> orders, customers = builder.table("orders"), builder.table("customers")
+        >>> orders.left_foreign_key_join(
+        ...     customers,
+        ...     lambda order_id, order: order["customer"],
+        ...     lambda order, customer: (order, customer),
+        ...     name="with-customer",
+        ... ).node.name
+        'with-customer-result'
+        """
+        joined = TableJoined(with_key, key, value, name, store=store)
+        return self._foreign_key_result(
+            join_by_foreign_key(self, other, foreign_key, joiner, LEFT_FOREIGN_KEY, joined)
+        )
+
+    def _foreign_key_result(self, result: ForeignKeyResult) -> KTable[K, Any]:
+        return stored_source_table(
+            self.graph, result.name, result.materialized, result.node, result.source_names
+        )
+
     def suppress(self, suppressed: Suppressed, *, name: str | None = None) -> KTable[K, V]:
         """Hold updates back until their window closes, or for some time; the last one of each row goes on.
 
@@ -333,7 +404,9 @@ class KTable(Generic[K, V]):
             operator = replace(PLAIN, may_schedule=suppressed.after_idle_ms is not None)
             topology.add_operator(table_name, make, parents, operator)
             buffer = time_ordered_buffer(store, key=self.key_serde, value=self.value_serde)
-            topology.add_state_store(buffer, table_name)
+            # With a longer grace, results that were final would be sent once more.
+            closes = None if grace is None else f"windows whose final results wait for {grace} ms"
+            topology.add_state_store(replace(buffer, windows=closes), table_name)
 
         return self._derived(GraphNode(table_name, write), self.key_serde, self.value_serde, None, state)
 

@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from millstream.dsl.kstream import KStream
     from millstream.dsl.ktable import GlobalKTable, KTable
 
-__all__ = ["TableJoined", "join_stream_with_global", "join_stream_with_table", "join_tables"]
+__all__ = [
+    "TableJoined",
+    "connect",
+    "join_stream_with_global",
+    "join_stream_with_table",
+    "join_tables",
+    "reading",
+]
 
 _MERGE = "KTABLE-MERGE-"
 
@@ -79,8 +86,8 @@ def join_stream_with_table(
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         spec = COLUMNAR if join.in_columns else PLAIN
-        topology.add_operator(name, make, parents, _reading(spec, view))
-        _connect(topology, name, view)
+        topology.add_operator(name, make, parents, reading(spec, view))
+        connect(topology, name, view)
         if buffer is not None:
             topology.add_state_store(buffer, name)
 
@@ -160,7 +167,7 @@ def join_tables(
             )
         spec = OperatorSpec(ports=2, described_stores=() if own is None else (own.name,))
         for view in views:
-            spec = _reading(spec, view)
+            spec = reading(spec, view)
         make: Callable[[], Operator]
         if own is None:
             make = partial(TableTableJoin, *views, join, send_old=state.sends_old)
@@ -170,10 +177,11 @@ def join_tables(
             )
         topology.add_operator(merge, make, (this, other), spec)
         for view in views:
-            _connect(topology, merge, view)
+            connect(topology, merge, view)
         if own is not None:
             topology.add_state_store(own.builder, merge)
 
+    graph.keep_row_serdes(left, right)
     node = graph.add(GraphNode(merge, write), left.node, right.node)
     return replace(
         left,
@@ -228,7 +236,7 @@ def _grace_ms(table: KTable[Any, Any], kind: JoinKind, grace: int | timedelta | 
     return grace_ms
 
 
-def _reading(spec: OperatorSpec, view: TableView) -> OperatorSpec:
+def reading(spec: OperatorSpec, view: TableView) -> OperatorSpec:
     """The operator, if it looks a table up."""
     stores = frozenset(view.stores)
     return replace(
@@ -239,5 +247,6 @@ def _reading(spec: OperatorSpec, view: TableView) -> OperatorSpec:
     )
 
 
-def _connect(topology: Topology, name: str, view: TableView) -> None:
+def connect(topology: Topology, name: str, view: TableView) -> None:
+    """Give an operator the stores that it looks a table up in."""
     topology.connect(name, (*view.stores, *view.shared_stores))

@@ -60,12 +60,13 @@ class AggregateState(TableState):
     def __init__(self, own: Materialized, shown: Callable[[Any], Any] | None = None) -> None:
         super().__init__(own.history_ms)
         self.store = own.name
+        self.caching = own.caching
         self.shown = shown
         """From what the store has to the values of the table; None: they are the same."""
 
     def look_up(self) -> TableView:
         """See `TableState.look_up`."""
-        view = StoreView(self.store)
+        view = StoreView(self.store, self.caching)
         return view if self.shown is None else ComputedView(view, MapIfPresent(self.shown))
 
 
@@ -91,7 +92,7 @@ class SourceState(TableState):
     def look_up(self) -> TableView:
         """See `TableState.look_up`."""
         self.stored = True
-        return StoreView(self.materialized.name)
+        return StoreView(self.materialized.name, self.materialized.caching)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -129,7 +130,11 @@ class DerivedState(TableState):
 
     def look_up(self) -> TableView:
         """See `TableState.look_up`."""
-        return self._view(self.parent.look_up()) if self.own is None else StoreView(self.own.name)
+        return (
+            self._view(self.parent.look_up())
+            if self.own is None
+            else StoreView(self.own.name, self.own.caching)
+        )
 
 
 class FilterState(DerivedState):
@@ -203,6 +208,6 @@ class JoinedState(TableState):
     def look_up(self) -> TableView:
         """See `TableState.look_up`."""
         if self.own is not None:
-            return StoreView(self.own.name)
+            return StoreView(self.own.name, self.own.caching)
         left, right = (side.look_up() for side in self.sides)
         return JoinedView(left, right, self._join)

@@ -23,7 +23,10 @@ def stores_in_memory(
     backends = {name: MemoryBackend() for name in sub.stores}
     stores = {
         name: open_store(
-            spec, backends[name], book.bound(name, "key", spec.key), book.bound(name, "value", spec.value)
+            spec,
+            backends[name],
+            book.bound(spec.serdes_of, "key", spec.key),
+            book.bound(spec.serdes_of, "value", spec.value),
         )
         for name, spec in sub.stores.items()
     }

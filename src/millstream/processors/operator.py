@@ -16,6 +16,7 @@ from millstream.processors.batch import Batch
 from millstream.processors.operator_times import OperatorTimes
 from millstream.processors.record_cache import RecordCache
 from millstream.processors.table_history import TableHistory
+from millstream.serdes import Serde
 
 T = TypeVar("T")
 
@@ -60,6 +61,9 @@ class OperatorContext(Protocol):
 
     def table_history(self, store: str) -> TableHistory | None:
         """What each row of this pass has written to a store, if somebody reads it as of a row."""
+
+    def serde(self, name: str, part: Literal["key", "value"], given: Any) -> Serde[Any]:
+        """The serde that all tasks use for something of this name; None means automatic."""
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         """A user's function failed on a row: raise, or return to go on without the row."""

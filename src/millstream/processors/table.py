@@ -265,6 +265,15 @@ def drop_null_keys(context: OperatorContext, batch: Batch) -> Batch:
     return batch.take(kept)
 
 
+def latest_only(context: OperatorContext, batch: Batch) -> Batch:
+    """Leave updates of versioned tables out that are older than the latest of their key, and count them."""
+    if batch.latest is None:
+        return batch
+    kept = [row for row, is_latest in enumerate(batch.latest) if is_latest]
+    context.dropped(len(batch) - len(kept))
+    return batch.take(kept)
+
+
 def drop_nulls(context: OperatorContext, batch: Batch) -> Batch:
     """Leave rows without a key or without a value out, and count them."""
     if None not in batch.keys and None not in batch.values:

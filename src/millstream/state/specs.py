@@ -123,6 +123,8 @@ class StoreBuilder:
     time_ordered: bool = False
     source_topic: str | None = None
     """The topic whose records are all that is ever written to the store: they do for a changelog."""
+    copy_of: str | None = None
+    """The store that this one is a copy of, for a later step of the epoch: see `topology.steps`."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -140,6 +142,11 @@ class StoreBuilder:
         (True, False)
         """
         return self.kind in _SEGMENTED
+
+    @property
+    def serdes_of(self) -> str:
+        """Under which name automatic serdes have learned the store's types."""
+        return self.name if self.copy_of is None else self.copy_of
 
     @property
     def has_changelog(self) -> bool:

@@ -2,7 +2,8 @@
 
 The order: within a partition by offset; across partitions always the partition whose next record is
 the oldest. Sorting by the running maximum of the timestamp within each partition gives exactly that, so
-the order depends on the records alone and a replay repeats it.
+the order depends on the records alone and a replay repeats it. Rows that the task's own earlier step sent
+(see `topology.steps`) come before all others.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class TaskInput:
     """All records of an epoch, in the task's order. Row numbers of it are the origins of batches."""
 
     def __init__(self, parts: Sequence[DecodedPart], stream_time: int) -> None:
+        parts = sorted(parts, key=lambda part: not part.is_first)  # stable
         self._parts = parts
         # One partition needs no merging: its rows are the task's rows.
         self._order = None if len(parts) == 1 else Column.of(_merge_order(parts))
@@ -136,6 +138,11 @@ class TaskInput:
 
 def _merge_order(parts: Sequence[DecodedPart]) -> Sequence[int]:
     """Where each row of the task's order stands, if all parts stand one after the other."""
+    first = [part for part in parts if part.is_first]
+    if first and len(first) < len(parts):
+        before = sum(len(part.rows) for part in first)
+        behind = _merge_order(parts[len(first) :])
+        return [*_merge_order(first), *(place + before for place in behind)]
     # A stable sort: rows of a part stand in order already, and of equal times the first part's come first.
     return Column.concat([part.timestamps.running_maximum(-1) for part in parts]).places_in_order()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import merge as merge_sorted
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from millstream.errors import ProductionError
 from millstream.log.partitioner import partition_for_key, partitions_for_keys
@@ -20,6 +20,14 @@ from millstream.task.combiner import combined_rows, mark_single
 from millstream.task.records import OutputBatch
 from millstream.task.serde_book import SerdeBook
 from millstream.topology.nodes import SinkNode
+
+
+@runtime_checkable
+class BatchPartitioner(Protocol):
+    """Chooses partitions for a whole batch: what operators of our own use."""
+
+    def partitions_of(self, batch: Batch) -> Sequence[int | None]:
+        """The partition of each row; None where the key decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,7 @@ class Sink:
         *,
         combines: bool = True,
         is_internal: Callable[[str], bool] = lambda _topic: False,
+        task_partition: int = 0,
     ) -> None:
         self._node = node
         self._book = book
@@ -96,9 +105,12 @@ class Sink:
         self._partitions_of = partitions_of
         self._combines = combines
         self._is_internal = is_internal
+        self._task_partition = task_partition
 
     def write(self, batch: Batch) -> None:
         """Take the rows in."""
+        if self._node.to_later_step and batch.latest is not None:  # nobody who joins tables takes the others
+            batch = batch.take([row for row, is_latest in enumerate(batch.latest) if is_latest])
         if self._node.topic is not None:
             self._write_to(self._node.topic, batch)
             return
@@ -142,6 +154,10 @@ class Sink:
         values = self._values(topic, value_serde, batch)
         if combine is not None:
             values = mark_single(values)
+        if self._node.to_later_step:
+            return _Rows(batch, keys, values, [self._task_partition] * len(batch))
+        if isinstance(self._node.partitioner, BatchPartitioner):
+            return _Rows(batch, keys, values, self._node.partitioner.partitions_of(batch))
         if self._node.partitioner is None:
             return _Rows(batch, keys, values, self._partitions_of_windows(topic, key_serde, keys))
         return _Rows(batch, keys, values, self._partitions(topic, self._node.partitioner, batch))

@@ -20,9 +20,11 @@ from millstream.processors.operator_chain import OperatorChain
 from millstream.processors.operator_times import OperatorTimes
 from millstream.processors.record_cache import RecordCache
 from millstream.processors.table_history import TableHistory
+from millstream.serdes import Serde
 from millstream.task.chaining import chains_of
 from millstream.task.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
 from millstream.task.outputs import Sink
+from millstream.task.serde_book import Part
 from millstream.topology.execution_units import ExecutionUnit
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millstream.topology.plan import SubTopology
@@ -49,6 +51,9 @@ class Host(TaskServices, Protocol):
 
     def operator_times(self, node: str) -> OperatorTimes:
         """What an operator has seen of time."""
+
+    def serde(self, name: str, part: Part, given: Any) -> Serde[Any]:
+        """The serde that all tasks use for something of this name."""
 
 
 class NodeContext:
@@ -92,6 +97,10 @@ class NodeContext:
     def table_history(self, store: str) -> TableHistory | None:
         """See `OperatorContext.table_history`."""
         return self._histories.get(store)
+
+    def serde(self, name: str, part: Part, given: Any) -> Serde[Any]:
+        """See `OperatorContext.serde`."""
+        return self._host.serde(name, part, given)
 
     def failed(self, batch: Batch, row: int, error: Exception) -> None:
         """See `OperatorContext.failed`."""

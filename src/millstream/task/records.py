@@ -87,6 +87,8 @@ class DecodedPart:
     values: Column
     olds: Column | None
     timestamps: Column
+    is_first: bool = False
+    """They come before those of all other partitions, whatever their time."""
 
     def take(self, rows: Column) -> DecodedPart:
         """Some of them, in the given order."""
@@ -98,6 +100,7 @@ class DecodedPart:
             self.values.take(rows),
             None if self.olds is None else self.olds.take(rows),
             self.timestamps.take(rows),
+            self.is_first,
         )
 
 

@@ -9,7 +9,7 @@ change only in their overlays: whoever commits applies them, and whoever does no
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,10 +20,12 @@ from millstream.errors import LateRecordError, TopologyError
 from millstream.handlers import ErrorContext, ErrorKind
 from millstream.processors.api import Cancellable, PunctuationType
 from millstream.processors.batch import NO_ORIGIN, Batch, OrderKey
+from millstream.processors.columns.column import Column
 from millstream.processors.operator_times import UNKNOWN_TIME, OperatorTimes
 from millstream.record import RecordMetadata
+from millstream.serdes import Serde
 from millstream.state.stores.overlay import Entry
-from millstream.state.stores.store import StateStore, changes_of, forget_epoch
+from millstream.state.stores.store import StateStore, changes_of, forget_epoch, take_changes
 from millstream.state.stores.views import global_store
 from millstream.task.context import unknown_store
 from millstream.task.failures import Failures
@@ -33,7 +35,7 @@ from millstream.task.outputs import Outputs, Sink, SinkContext, order_of
 from millstream.task.pipeline import Pipeline
 from millstream.task.punctuation import Punctuations, Schedule, ScheduleKey
 from millstream.task.records import OutputBatch, RawBatch
-from millstream.task.serde_book import SerdeBook
+from millstream.task.serde_book import Part, SerdeBook
 from millstream.task.sources import SourceReader
 from millstream.topology.plan import SubTopology
 
@@ -101,6 +103,7 @@ class Task:
     ) -> None:
         state = state if state is not None else TaskState()
         self._sub = sub
+        self._partition = partition
         self._environment = environment
         self.application_id = environment.application_id
         self.task_id = sub.task_id(partition)
@@ -124,16 +127,25 @@ class Task:
 
         `max_rows` bounds how many rows go through the operators at once. It changes no result.
         """
-        parts = [self._read(raw) for raw in raws]
+        copies = [raw for raw in raws if raw.topic in self._sub.copies]
+        parts = [self._read(raw) for raw in raws if raw.topic not in self._sub.copies]
         self._input = TaskInput(parts, self._stream_time)
         for source, rows in self._input.left_columns():
             self.count(source, "columns-fell-back", rows)
         start_again = self._way_back()
+        self._take_copies(copies)
         try:
             self._run(max_rows)
         except _ScheduledInBatch:
             start_again()
+            self._take_copies(copies)
             self._run(1)
+
+    def _take_copies(self, raws: Iterable[RawBatch]) -> None:
+        """Bring copies of an earlier step's stores to what they are there at the end of the epoch."""
+        for raw in raws:
+            store = self._environment.stores[self._sub.copies[raw.topic]]
+            take_changes(store, list(zip(raw.keys, raw.values, strict=True)))
 
     def _run(self, max_rows: int | None) -> None:
         start, end = 0, len(self._input)
@@ -157,9 +169,14 @@ class Task:
         self._outputs.end_pass()
         letters = self._failures.take_dead_letters()
         requested, self.commit_requested = self.commit_requested, False
+        changelogs = {name: changes_of(store) for name, store in self._environment.stores.items()}
         return TaskResult(
-            outputs=[*self._outputs.take(), *([letters] if letters is not None else [])],
-            changelogs={name: changes_of(store) for name, store in self._environment.stores.items()},
+            outputs=[
+                *self._outputs.take(),
+                *([letters] if letters is not None else []),
+                *self._copied(changelogs),
+            ],
+            changelogs=changelogs,
             state=TaskState(
                 self._stream_time,
                 dict(self._partition_times),
@@ -185,15 +202,19 @@ class Task:
         """See `TaskServices.store_for`."""
         connected = self._sub.connections[node]
         if name in connected:
-            return self._environment.stores[name]
+            return self._environment.stores[self._sub.store_name(name)]
         if name in self._environment.global_stores:
             return global_store(self._environment.global_stores[name])
         raise unknown_store(node, name, connected)
 
     def operator_store(self, name: str) -> Any:
         """See `Host.operator_store`."""
-        own = self._environment.stores
+        own, name = self._environment.stores, self._sub.store_name(name)
         return own[name] if name in own else self._environment.global_stores[name]
+
+    def serde(self, name: str, part: Part, given: Any) -> Serde[Any]:
+        """See `Host.serde`."""
+        return self._environment.book.bound(name, part, given)
 
     def operator_times(self, node: str) -> OperatorTimes:
         """See `Host.operator_times`."""
@@ -276,6 +297,17 @@ class Task:
 
         return start_again
 
+    def _copied(self, changelogs: Mapping[str, Sequence[Entry]]) -> Iterator[OutputBatch]:
+        """What the epoch has changed in stores of which later steps have copies."""
+        for store, topics in self._sub.copied.items():
+            changes = changelogs[store]
+            if not changes:
+                continue
+            keys, values = (Column(list(column)) for column in zip(*changes, strict=True))
+            here = [self._partition] * len(changes)
+            for topic in topics:
+                yield OutputBatch(topic, keys, values, Column([0] * len(changes)), None, here)
+
     def _remembered_times(self) -> dict[str, tuple[int, int, int, int]]:
         return {
             node: (times.observed, times.emitted, times.active, times.open_until)
@@ -339,6 +371,7 @@ class Task:
             self._environment.partitions_of,
             combines=self._environment.combines,
             is_internal=self._environment.is_internal,
+            task_partition=self._partition,
         )
 
     def _sink_context(self, batch: Batch, row: int) -> SinkContext:

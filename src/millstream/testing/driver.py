@@ -109,7 +109,7 @@ class TopologyTestDriver:
         self._closed = False
         self._queue = _OldestFirst()
         self._application = MemoryApplication(
-            topology.plan(),
+            topology.undivided_plan(),
             self._queue,
             clock=lambda: self._now,
             config=config,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from millstream.topology.graph import TopologyGraph
+from millstream.topology.graph import TopologyGraph, described_parents, is_described
 from millstream.topology.grouping import node_groups
 from millstream.topology.java_order import TreeSet, hash_order
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
@@ -42,9 +42,10 @@ class _Described:
 
 
 def _subtopology(graph: TopologyGraph, number: int, names: list[str]) -> str:
-    described = {name: _Described(graph.nodes[name]) for name in hash_order(names)}
+    shown = [name for name in names if is_described(graph.nodes[name])]
+    described = {name: _Described(graph.nodes[name]) for name in hash_order(shown)}
     for one in described.values():
-        for parent_name in one.node.parents:
+        for parent_name in described_parents(graph, one.node):
             parent = described[parent_name]
             one.predecessors.add(parent)
             parent.successors.add(one)

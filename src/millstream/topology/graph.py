@@ -6,9 +6,15 @@ It checks nothing: what is in it was checked by `Topology`, or is by `make_plan`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from millstream.state.specs import StoreBuilder
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+
+
+def is_described(node: Node) -> bool:
+    """Whether descriptions show a node."""
+    return not isinstance(node, ProcessorNode) or node.spec.described
 
 
 @dataclass(slots=True)
@@ -24,6 +30,8 @@ class TopologyGraph:
     """Repartition topics and their explicit number of partitions, if they have one."""
     copartition_groups: list[frozenset[str]] = field(default_factory=list)
     """Sources that need the same number of partitions."""
+    row_serdes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    """Of nodes whose rows may have to go to a later step: the serdes of keys and values, where known."""
 
     @property
     def processors(self) -> list[ProcessorNode]:
@@ -55,3 +63,14 @@ class TopologyGraph:
             for node in nodes
             if isinstance(node, SinkNode) and node.topic is not None and node.topic in sources
         ]
+
+
+def described_parents(graph: TopologyGraph, node: Node) -> list[str]:
+    """The parents that descriptions show."""
+    return [
+        name
+        for parent in node.parents
+        for name in (
+            [parent] if is_described(graph.nodes[parent]) else described_parents(graph, graph.nodes[parent])
+        )
+    ]

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.topology.graph import TopologyGraph
+from millstream.topology.graph import TopologyGraph, described_parents, is_described
 from millstream.topology.grouping import node_groups
 from millstream.topology.nodes import Node, SinkNode, SourceNode
 
 
 def mermaid(graph: TopologyGraph) -> str:
     """Sub-topologies as boxes; topics as rounded nodes; stores as cylinders."""
-    identity = {name: f"n{number}" for number, name in enumerate(graph.nodes)}
+    shown = [name for name, node in graph.nodes.items() if is_described(node)]
+    identity = {name: f"n{number}" for number, name in enumerate(shown)}
     lines = ["flowchart TD"]
     for number, names in enumerate(node_groups(graph)):
         lines.append(f'  subgraph s{number}["Sub-topology {number}"]')
-        lines += [f'    {identity[name]}["{name}"]' for name in names]
+        lines += [f'    {identity[name]}["{name}"]' for name in names if is_described(graph.nodes[name])]
         lines.append("  end")
-    for node in graph.nodes.values():
-        lines += [f"  {identity[parent]} --> {identity[node.name]}" for parent in node.parents]
+    for node in filter(is_described, graph.nodes.values()):
+        parents = described_parents(graph, node)
+        lines += [f"  {identity[parent]} --> {identity[node.name]}" for parent in parents]
         lines += [f"  {line}" for line in _topics(node, identity[node.name])]
-    for node in graph.processors:
+    for node in filter(is_described, graph.processors):
         stores = node.spec.shown_stores
         lines += [f'  {identity[node.name]} --- store_{_identifier(store)}[("{store}")]' for store in stores]
     return "\n".join(lines) + "\n"

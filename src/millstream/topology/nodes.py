@@ -29,6 +29,8 @@ class SourceNode:
     """A table's repartition: each value on the wire is a new and an old one."""
     carries_partials: bool = False
     """The sink in front may have combined rows of a key: see `topology.combiner`."""
+    from_earlier_step: bool = False
+    """Its rows come from the same task's earlier step, and before all others: see `topology.steps`."""
 
     @property
     def parents(self) -> tuple[str, ...]:
@@ -62,6 +64,8 @@ class SinkNode:
     carries_changes: bool = False
     combine: Aggregation | None = None
     """How rows of a key may be combined before they are sent: see `topology.combiner`."""
+    to_later_step: bool = False
+    """Its rows go to the same task's later step: see `topology.steps`."""
 
 
 Node = SourceNode | ProcessorNode | SinkNode

@@ -59,6 +59,9 @@ class OperatorSpec:
     turns with it."""
     described_stores: tuple[str, ...] | None = None
     """The stores that descriptions show: Kafka connects a join's stores with the nodes in front of it."""
+    described: bool = True
+    """False for an operator that brings several nodes of Kafka's together where Kafka has none: descriptions
+    show the nodes in front of it in its place."""
 
     @property
     def shown_stores(self) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
 """The plan: what a topology means to an engine. Pure data, made once from the finished topology.
 
 Sub-topologies and task ids are Kafka's. A **level** is ours: repartitions happen inside an epoch, so a
-sub-topology runs at a level, after all sub-topologies that it gets repartitioned rows from.
+sub-topology runs at a level, after all sub-topologies that it gets repartitioned rows from. One that feeds
+itself runs in several steps (:mod:`millstream.topology.steps`): each is a sub-topology of the plan, with a
+number of its own, and what leads from one to the other is planned here as if it were a repartition.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from millstream.topology.combiner import with_combiners
 from millstream.topology.execution_units import ExecutionUnit, units_of
 from millstream.topology.graph import TopologyGraph
 from millstream.topology.grouping import node_groups
-from millstream.topology.levels import levels
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from millstream.topology.operator_spec import OperatorSpec
 from millstream.topology.partitions import check_explicit_counts, partition_counts
+from millstream.topology.step_links import StepLinks, step_links
+from millstream.topology.steps import Step, steps_of, undivided_steps
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,10 @@ class SubTopology:
     """Rows carry order keys, because somewhere two edges have to be interleaved."""
     looked_up: frozenset[str]
     """Stores that some operators read as they were at each of their rows: see `processors.table_history`."""
-    feeds_itself: bool
-    """A repartition leads from the sub-topology back into it (`stream.repartition().merge(stream)`)."""
+    copied: Mapping[str, tuple[str, ...]]
+    """Stores of which later steps have copies, and the topics by which these get what is written."""
+    copies: Mapping[str, str]
+    """By topic, the store that is a copy of an earlier step's."""
 
     @cached_property
     def sources(self) -> tuple[SourceNode, ...]:
@@ -58,6 +63,14 @@ class SubTopology:
         """Stores of each processor."""
         nodes = self.nodes.values()
         return {node.name: node.spec.stores for node in nodes if isinstance(node, ProcessorNode)}
+
+    def store_name(self, asked_for: str) -> str:
+        """The store that an operator means by a name: a copy, where an earlier step writes the store."""
+        return self._copy_names.get(asked_for, asked_for)
+
+    @cached_property
+    def _copy_names(self) -> dict[str, str]:
+        return {spec.copy_of: name for name, spec in self.stores.items() if spec.copy_of is not None}
 
     def operators_behind(self, node: str) -> list[OperatorSpec]:
         """What the operators right behind a node are."""
@@ -164,32 +177,47 @@ class Plan:
 def make_plan(graph: TopologyGraph) -> Plan:
     """Check the topology as a whole and derive its plan."""
     groups = node_groups(graph)
-    level_of = levels(graph, groups)
-    changed = with_combiners(graph, groups)
-    subs = tuple(
-        _subtopology(graph, number, names, level_of[number], changed) for number, names in enumerate(groups)
-    )
+    return _plan(graph, groups, steps_of(graph, groups))
+
+
+def make_undivided_plan(graph: TopologyGraph) -> Plan:
+    """The plan for one record at a time, each to its end: no sub-topology needs to be cut into steps."""
+    groups = node_groups(graph)
+    return _plan(graph, groups, undivided_steps(graph, groups))
+
+
+def _plan(graph: TopologyGraph, groups: list[list[str]], steps: Sequence[Step]) -> Plan:
+    links = step_links(graph, steps, with_combiners(graph, groups))
+    subs = tuple(_subtopology(graph, step, links) for step in steps)
     plan = Plan(
         subtopologies=tuple(sub for sub in subs if not sub.is_global),
         global_subtopologies=tuple(sub for sub in subs if sub.is_global),
-        repartition_topics=dict(graph.internal_topics),
+        repartition_topics={**graph.internal_topics, **dict.fromkeys(links.topics)},
         copartition_groups=tuple(_topics_of(graph, group) for group in graph.copartition_groups),
     )
     check_explicit_counts(graph, plan)
     return plan
 
 
-def _subtopology(
-    graph: TopologyGraph, number: int, names: list[str], level: int, changed: Mapping[str, Node]
-) -> SubTopology:
-    nodes = {name: changed.get(name, graph.nodes[name]) for name in names}
-    children: dict[str, list[str]] = {name: [] for name in names}
+def _subtopology(graph: TopologyGraph, step: Step, links: StepLinks) -> SubTopology:
+    nodes = links.nodes[step.number]
+    children: dict[str, list[str]] = {name: [] for name in nodes}
     for node in nodes.values():
         for parent in node.parents:
             children[parent].append(node.name)
-    users = {store: used_by for store, used_by in graph.store_users.items() if used_by[0].name in nodes}
+    copies = links.copies_in(step.number)
+    users = {
+        store: here
+        for store, used_by in graph.store_users.items()
+        if (here := [node for node in used_by if node.name in nodes])
+    }
     known = {**graph.stores, **graph.global_stores}
-    readers = {store: _readers_as_of(store, used_by) for store, used_by in users.items()}
+    # What is a copy does not change while it is read.
+    readers = {
+        store: used_by if store in copies else _readers_as_of(store, used_by)
+        for store, used_by in users.items()
+    }
+    looked_up = frozenset(store for store, reading in readers.items() if reading and store not in copies)
     units = units_of(
         _with_readers(children, users, readers),
         [
@@ -198,22 +226,24 @@ def _subtopology(
             if len(taking_turns := [node.name for node in used_by if node not in readers[store]]) > 1
         ],
     )
-    is_global = any(name in graph.global_sources for name in names)
+    is_global = any(name in graph.global_sources for name in step.names)
+    stores = {
+        store: _as_used(known[store], graph.store_users[store], is_global=is_global)
+        for store in users
+        if store not in copies
+    }
     return SubTopology(
-        number=number,
-        level=level,
+        number=step.number,
+        level=step.level,
         is_global=is_global,
         nodes=nodes,
         children={name: tuple(behind) for name, behind in children.items()},
-        stores={
-            store: _as_used(known[store], used_by, is_global=is_global) for store, used_by in users.items()
-        },
+        stores=stores | {copy.name: copy.builder(known[copy.store]) for copy in copies.values()},
         units=units,
-        ordered=_needs_order(nodes.values(), units) or any(readers.values()),
-        looked_up=frozenset(store for store, reading in readers.items() if reading),
-        feeds_itself=any(
-            sink.name in nodes and source.name in nodes for sink, source in graph.repartition_edges
-        ),
+        ordered=_needs_order(nodes.values(), units) or bool(looked_up),
+        looked_up=looked_up,
+        copied=links.copied_from(step.number),
+        copies={copy.topic: copy.name for copy in copies.values()},
     )
 
 

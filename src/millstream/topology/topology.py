@@ -25,7 +25,7 @@ from millstream.topology.graph import TopologyGraph
 from millstream.topology.mermaid import mermaid
 from millstream.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from millstream.topology.operator_spec import PROCESSOR, OperatorSpec
-from millstream.topology.plan import Plan, make_plan
+from millstream.topology.plan import Plan, make_plan, make_undivided_plan
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -182,6 +182,15 @@ class Topology:
         """
         return make_plan(self.graph)
 
+    def undivided_plan(self) -> Plan:
+        """The plan for who takes one record at a time, each to its end: sub-topologies are whole.
+
+        >>> from millstream import Topology
+        >>> len(Topology().add_source("in", "a").undivided_plan().subtopologies)
+        1
+        """
+        return make_undivided_plan(self.graph)
+
     # What the DSL calls: operators instead of a user's processors, repartition topics.
 
     def add_operator(
@@ -270,6 +279,10 @@ class Topology:
         """Give an operator its stores."""
         for store in stores:
             self._connect(processor, store)
+
+    def add_row_serdes(self, node: str, key: Any, value: Any) -> None:
+        """Say which serdes fit the rows of a node, if they have to go to a later step of the epoch."""
+        self.graph.row_serdes[node] = (key, value)
 
     def copartition(self, sources: Iterable[str]) -> None:
         """Demand the same number of partitions for the topics of these sources."""

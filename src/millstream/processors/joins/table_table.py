@@ -24,7 +24,7 @@ from typing import Any
 from millstream.processors.batch import Batch
 from millstream.processors.joins.table_view import Lookup, PairJoiner, TableView
 from millstream.processors.operator import Operator, OperatorContext, each_row
-from millstream.processors.table import TableOperator, drop_null_keys, olds_of, value_of
+from millstream.processors.table import TableOperator, drop_null_keys, latest_only, olds_of, value_of
 
 __all__ = ["StoredTableTableJoin", "TableTableJoin"]
 
@@ -51,7 +51,7 @@ class TableTableJoin(Operator):
 
     def process(self, batch: Batch) -> Batch | None:
         """See `Operator.process`."""
-        batch = _latest_only(self.context, drop_null_keys(self.context, batch)).in_rows()
+        batch = latest_only(self.context, drop_null_keys(self.context, batch)).in_rows()
         if not len(batch):
             return None
         rows = _Joining(self.join, batch, self._others(batch), send_old=self.send_old)
@@ -150,15 +150,6 @@ class StoredTableTableJoin(TableOperator):
         """See `Operator.process`."""
         joined = self._joining.process(batch)
         return None if joined is None else self.put(joined)
-
-
-def _latest_only(context: OperatorContext, batch: Batch) -> Batch:
-    """Leave updates of versioned tables out that are older than the latest of their key, and count them."""
-    if batch.latest is None:
-        return batch
-    kept = [row for row, is_latest in enumerate(batch.latest) if is_latest]
-    context.dropped(len(batch) - len(kept))
-    return batch.take(kept)
 
 
 def _orders(batch: Batch, rows: Sequence[int]) -> list[Any] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from millstream.errors import SerdeError
@@ -95,6 +95,13 @@ class TableView(ABC):
         return False
 
     @abstractmethod
+    def as_sent(self) -> TableView:
+        """The same, but tables with a cache as they were sent last: what they hold back is not seen yet.
+
+        Who is told of every update, and sees no others, never keeps a row that came and went unsent.
+        """
+
+    @abstractmethod
     def open(self, context: OperatorContext) -> TableReader:
         """The table as an operator sees it."""
 
@@ -104,13 +111,19 @@ class StoreView(TableView):
     """A table that has a store."""
 
     store: str
+    caching: bool = False
+    """Its updates are held back until the epoch ends."""
+    is_as_sent: bool = False
 
     @property
     def stores(self) -> tuple[str, ...]:
         return (self.store,)
 
+    def as_sent(self) -> TableView:
+        return replace(self, is_as_sent=True)
+
     def open(self, context: OperatorContext) -> TableReader:
-        return _StoreReader(self.store, context)
+        return _StoreReader(self.store, context, committed=self.caching and self.is_as_sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +143,9 @@ class _DerivedView(TableView):
     @property
     def sees_context(self) -> bool:
         return self.parent.sees_context
+
+    def as_sent(self) -> TableView:
+        return replace(self, parent=self.parent.as_sent())
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +232,19 @@ class JoinedView(TableView):
     def sees_context(self) -> bool:
         return self.left.sees_context or self.right.sees_context
 
+    def as_sent(self) -> TableView:
+        return replace(self, left=self.left.as_sent(), right=self.right.as_sent())
+
     def open(self, context: OperatorContext) -> TableReader:
         return _JoinedReader(self.left.open(context), self.right.open(context), self.join)
 
 
 class _StoreReader(TableReader):
-    def __init__(self, name: str, context: OperatorContext) -> None:
+    def __init__(self, name: str, context: OperatorContext, *, committed: bool) -> None:
         self._store: CellStore[Any] = context.store(name)
         self._history = context.table_history(name)
+        # A copy of an earlier step's store has what was sent in this epoch already.
+        self._committed = committed and self._store.name == name
 
     def lookup(
         self,
@@ -270,6 +291,9 @@ class _StoreReader(TableReader):
         if times is not None and isinstance(self._store, VersionedKeyValueStore):
             versions = VersionHistory() if self._history is None else self._history.versions
             return versions.as_of(self._store, keys, orders, times)
+        if self._committed:
+            before = self._store.load_committed_frozen({key for key in keys if key is not None})
+            return [None if key is None else before[key] for key in keys]
         if self._history is not None:
             return self._history.as_of(self._store, keys, orders)
         found = self._store.load_frozen({key for key in keys if key is not None})

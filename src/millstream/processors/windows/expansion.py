@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from millstream.processors.columns.column import Column, are_few, are_many
+from millstream.processors.columns.column import Column, are_few, are_many, repeated_rows
 from millstream.record import MAX_TIME
 from millstream.windows import TimeWindows, UnlimitedWindows
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
     from millstream.processors.columns import lazy_polars as pl
 
-__all__ = ["Expansion", "expand"]
+__all__ = ["Expansion", "expand", "runs_of_windows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,12 @@ def expand(timestamps: Column, windows: TimeWindows | UnlimitedWindows, observed
 
 
 def _in_rows(timestamps: Column, times: Column, windows: TimeWindows) -> Expansion:
-    size, advance = windows.size_ms, windows.advance_ms
-    life = size + windows.grace_ms
+    life = windows.size_ms + windows.grace_ms
     rows: list[int] = []
     starts: list[int] = []
     late: list[int] = []
     for row, (timestamp, now) in enumerate(zip(timestamps, times, strict=True)):
-        first = max(0, timestamp - size + advance) // advance * advance
-        for start in range(first, timestamp + 1, advance):
+        for start in windows.starts_of(timestamp):
             if start + life > now:
                 rows.append(row)
                 starts.append(start)
@@ -70,23 +68,44 @@ def _in_rows(timestamps: Column, times: Column, windows: TimeWindows) -> Expansi
 
 
 def _in_columns(timestamps: Column, times: Column, windows: TimeWindows | UnlimitedWindows) -> Expansion:
-    frame = pl.DataFrame({"timestamp": timestamps.series(pl.Int64()), "now": times.series(pl.Int64())})
-    frame = frame.with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    runs = runs_of_windows(timestamps.series(pl.Int64()), times.series(pl.Int64()), windows)
+    late = list(repeated_rows(runs["late"].to_list())) if runs["late"].sum() else []
+    found = (
+        runs.with_row_index("row")
+        .filter(pl.col("width") > 0)
+        .select(pl.col("row").cast(pl.Int64), "first", "last")
+    )
+    if (found["first"] != found["last"]).any():
+        assert isinstance(windows, TimeWindows)  # there is but one unlimited window
+        starts = pl.int_ranges("first", pl.col("last") + 1, windows.advance_ms)
+        found = found.with_columns(first=starts).explode("first")
+    return Expansion(Column.of_series(found["row"]), Column.of_series(found["first"]), late, times)
+
+
+def runs_of_windows(
+    times: pl.Series, now: pl.Series, windows: TimeWindows | UnlimitedWindows
+) -> pl.DataFrame:
+    """Of each row the windows that it is in time for: first, last, how many; and for how many it is late.
+
+    `now` is the operator's stream time after each row.
+    """
+    frame = pl.DataFrame({"time": times, "now": now})
     if isinstance(windows, UnlimitedWindows):
-        rows = frame.filter(pl.col("timestamp") >= windows.start_ms)
-        return _expansion(rows.with_columns(start=pl.lit(windows.start_ms)), rows.clear(), times)
-    size, advance = windows.size_ms, windows.advance_ms
-    if size == advance:
-        found = frame.with_columns(start=pl.col("timestamp") - pl.col("timestamp") % size)
-    else:
-        first = (pl.col("timestamp") - size + advance).clip(lower_bound=0) // advance * advance
-        found = frame.with_columns(start=pl.int_ranges(first, pl.col("timestamp") + 1, advance))
-        found = found.explode("start")
+        return frame.select(
+            first=pl.lit(windows.start_ms),
+            last=pl.lit(windows.start_ms),
+            width=(pl.col("time") >= windows.start_ms).cast(pl.Int64),
+            late=pl.lit(0, pl.Int64),
+        )
+    advance = windows.advance_ms
     # A grace may be as long as time itself: now less the grace can't overflow.
-    in_time = pl.col("start") > pl.col("now") - min(size + windows.grace_ms, MAX_TIME)
-    return _expansion(found.filter(in_time), found.filter(~in_time), times)
-
-
-def _expansion(in_time: pl.DataFrame, late: pl.DataFrame, times: Column) -> Expansion:
-    rows, starts = Column.of_series(in_time["row"]), Column.of_series(in_time["start"])
-    return Expansion(rows, starts, late["row"].to_list(), times)
+    closed = (pl.col("now") - min(windows.size_ms + windows.grace_ms, MAX_TIME)).clip(lower_bound=-1)
+    last = pl.col("time") - pl.col("time") % advance
+    earliest = (pl.col("time") - windows.size_ms + advance).clip(lower_bound=0) // advance * advance
+    open_from = (closed // advance + 1) * advance
+    frame = frame.select(last=last, earliest=last if windows.size_ms == advance else earliest, open=open_from)
+    found = frame.with_columns(first=pl.max_horizontal("earliest", "open"))
+    width = ((pl.col("last") - pl.col("first")) // advance + 1).clip(lower_bound=0)
+    found = found.with_columns(width=width)
+    windows_of_row = (pl.col("last") - pl.col("earliest")) // advance + 1
+    return found.select("first", "last", "width", late=windows_of_row - pl.col("width"))

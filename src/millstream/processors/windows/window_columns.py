@@ -35,8 +35,8 @@ from millstream.processors.aggregations.column_groups import (
 from millstream.processors.aggregations.groups import key_type
 from millstream.processors.batch import Batch
 from millstream.processors.columns.column import Column, repeated_rows
+from millstream.processors.windows.expansion import runs_of_windows
 from millstream.processors.windows.windowed_table import WindowedTable
-from millstream.record import MAX_TIME
 from millstream.serdes.columns import CannotError
 from millstream.serdes.columns.primitive_codecs import big_endian
 from millstream.state.stores.window import TimestampedWindowStore
@@ -119,7 +119,7 @@ class WindowFold:
         assert form is not None  # the caller has looked
         now = times.cum_max().clip(lower_bound=self._observed)
         self._observed = int(now[-1])
-        rows = _runs(times, now, self._windows, self._advance_ms)
+        rows = runs_of_windows(times, now, self._windows)
         self._late = rows["late"]
         rows = rows.with_columns(value=values, time=times, name=keys).with_row_index("row")
         rows = rows.filter(pl.col("width") > 0)
@@ -210,31 +210,6 @@ def fold_in_windows(table: WindowedTable, batch: Batch, windows: TimeWindows | U
         return False
     fold.finish(table, batch)
     return True
-
-
-def _runs(
-    times: pl.Series, now: pl.Series, windows: TimeWindows | UnlimitedWindows, advance: int
-) -> pl.DataFrame:
-    """Of each row the windows that it is in time for: first, last, how many; and for how many it is late."""
-    frame = pl.DataFrame({"time": times, "now": now})
-    if isinstance(windows, UnlimitedWindows):
-        return frame.select(
-            first=pl.lit(windows.start_ms),
-            last=pl.lit(windows.start_ms),
-            width=(pl.col("time") >= windows.start_ms).cast(pl.Int64),
-            late=pl.lit(0, pl.Int64),
-        )
-    # A grace may be as long as time itself: now less the grace can't overflow.
-    closed = (pl.col("now") - min(windows.size_ms + windows.grace_ms, MAX_TIME)).clip(lower_bound=-1)
-    last = pl.col("time") - pl.col("time") % advance
-    earliest = (pl.col("time") - windows.size_ms + advance).clip(lower_bound=0) // advance * advance
-    open_from = (closed // advance + 1) * advance
-    frame = frame.select(last=last, earliest=last if windows.size_ms == advance else earliest, open=open_from)
-    found = frame.with_columns(first=pl.max_horizontal("earliest", "open"))
-    width = ((pl.col("last") - pl.col("first")) // advance + 1).clip(lower_bound=0)
-    found = found.with_columns(width=width)
-    windows_of_row = (pl.col("last") - pl.col("earliest")) // advance + 1
-    return found.select("first", "last", "width", late=windows_of_row - pl.col("width"))
 
 
 def _expanded(rows: pl.DataFrame) -> pl.DataFrame:

@@ -95,6 +95,10 @@ class CellStore(StateStore[K]):
         """The cell of each distinct key, as of the end of the last epoch."""
         return self._cells(self._read_committed(keys))
 
+    def load_committed_frozen(self, keys: Iterable[bytes]) -> dict[bytes, Cell]:
+        """Like `load_committed`, but what a user's function might change in place stays bytes."""
+        return self._frozen(self._read_committed(keys))
+
     def load_encoded(self, keys: list[bytes]) -> list[bytes | None]:
         """The cells of distinct keys in ascending order, in the same order, as they are stored."""
         return self.overlay.get_ascending(keys)

@@ -86,6 +86,12 @@ class SegmentedStore(StateStore[K]):
             return entries
         return with_note(self._note, entries)
 
+    def _take(self, entries: Sequence[Entry]) -> None:
+        if entries and entries[0][0] == NOTE_KEY and entries[0][1] is not None:
+            self._note = decode_note(entries[0][1])
+            entries = entries[1:]
+        super()._take(entries)
+
     def _committed(self) -> None:
         super()._committed()
         self._note_before = self._note

@@ -29,6 +29,9 @@ class StateStore(Generic[K]):
     def _changes(self) -> Sequence[Entry]:
         return self.overlay.sorted_entries()
 
+    def _take(self, entries: Sequence[Entry]) -> None:
+        self.overlay.put_many(entries)
+
     def _committed(self) -> None:
         self.overlay.clear()
 
@@ -63,6 +66,11 @@ class StateStore(Generic[K]):
 def changes_of(store: StateStore[Any]) -> Sequence[Entry]:
     """The sorted writes of an epoch: changelog rows and the backend's write batch in one."""
     return store._changes()  # noqa: SLF001 - see above
+
+
+def take_changes(store: StateStore[Any], entries: Sequence[Entry]) -> None:
+    """Write what another store of the same kind had in `changes_of`: this one is a copy of it."""
+    store._take(entries)  # noqa: SLF001 - see above
 
 
 def epoch_committed(store: StateStore[Any]) -> None:
