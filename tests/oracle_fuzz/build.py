@@ -296,6 +296,10 @@ class Building:
     def table_join(self, step: Step) -> Any:
         return build_joins.table_join(*self.parents(step), step, self.store(step))
 
+    def foreign_key_join(self, step: Step) -> Any:
+        foreign_key = self.new_key(step["foreign_key"])
+        return build_joins.foreign_key_join(*self.parents(step), step, foreign_key, self.store(step))
+
     def joiner(self, step: Step) -> Any:
         return build_joins.joiner(step)
 

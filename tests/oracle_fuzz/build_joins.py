@@ -48,6 +48,12 @@ def table_join(left: Any, right: Any, step: Step, store: dict[str, Any]) -> Any:
     return getattr(left, step["kind"])(right, joiner(step), **_given(step), **store)
 
 
+def foreign_key_join(left: Any, right: Any, step: Step, foreign_key: Any, store: dict[str, Any]) -> Any:
+    """Two tables, by what the values of one say."""
+    method = {"join": "foreign_key_join", "left_join": "left_foreign_key_join"}[step["kind"]]
+    return getattr(left, method)(right, foreign_key, joiner(step), **_given(step), **store)
+
+
 def _left(step: Step) -> dict[str, Any]:
     return {"key": serde(step["types"][0]), "value": serde(step["types"][1])}
 

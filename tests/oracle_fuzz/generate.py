@@ -38,6 +38,7 @@ _WEIGHTS = {
     "stream_table_join": 3,
     "global_table_join": 2,
     "table_join": 3,
+    "foreign_key_join": 3,
 }
 _THEMES: dict[str, dict[str, int]] = {
     "streams": {},
@@ -50,6 +51,7 @@ _THEMES: dict[str, dict[str, int]] = {
     },
     "windows": {"aggregation": 8, "cogroup": 4, "suppress": 5},
     "joins": {"stream_join": 8, "stream_table_join": 6, "global_table_join": 3, "table_join": 8},
+    "foreign keys": {"foreign_key_join": 12, "table_join": 2, "stream_table_join": 2},
 }
 """What a case is about: how many times more often some operators are drawn."""
 _STREAM_SHARE = 0.65
@@ -81,12 +83,13 @@ class _Generator(JoinDraws):
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__(rng)
-        self.theme = rng.choice(("streams", "tables", "windows", "windows", "joins", "joins", "joins"))
+        self.theme = rng.choice(("streams", "tables", "windows", "windows", *["joins"] * 3, "foreign keys"))
         self.windows_share = 0.95 if self.theme == "windows" else 0.3
         self.versions_share = 0.3 if self.theme == "joins" else 0.15
 
     def draw(self) -> list[Step]:
-        for _ in range(self.rng.choice((2, 2, 3) if self.theme == "joins" else (1, 1, 1, 2, 2, 3))):
+        joins = self.theme in {"joins", "foreign keys"}
+        for _ in range(self.rng.choice((2, 2, 3) if joins else (1, 1, 1, 2, 2, 3))):
             self.add_source()
         more = _THEMES[self.theme]
         weights = [
@@ -103,7 +106,7 @@ class _Generator(JoinDraws):
     def add_source(self) -> None:
         topic = self.next_topic()
         types = ("string", self.value_type())
-        if self.chance(_STREAM_SHARE):
+        if self.chance(0.2 if self.theme == "foreign keys" else _STREAM_SHARE):
             self.streams.append(Handle(self.add("stream", topic=topic, types=types), types))
         else:
             store = self.store(optional=True, versions=True)

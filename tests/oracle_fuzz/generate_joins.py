@@ -94,6 +94,40 @@ class JoinDraws(Draws):
         versioned = store is not None and store["versioned"] is not None
         self.tables.append(Handle(step, (left.key, value), windowed, versioned))
 
+    def add_foreign_key_join(self) -> None:
+        left = self.table()
+        rights = [table for table in self.tables if table.key == "string"]
+        # Two of them mostly meet again in one task, and then nothing says whose answers are first.
+        is_second = any(step["op"] == "foreign_key_join" for step in self.steps) and self.chance(0.9)
+        if is_second:
+            return
+        mine = self.sources_of(left.id)
+        others = [table for table in rights if not mine & self.sources_of(table.id)]
+        right = self.rng.choice(rights) if rights and self.chance(0.1) else self.rng.choice(others) if others else self.new_table()
+        value, store = self.value_type(), self.store(optional=True)
+        step = self.add(
+            "foreign_key_join",
+            left.id,
+            right.id,
+            kind=self.rng.choice(_KINDS[:2]),
+            foreign_key=self.new_key(),
+            store=store,
+            types=(left.key, value),
+            **(self.joining(left, value) | {"with_key": False}),
+        )
+        self.tables.append(Handle(step, (left.key, value)))
+
+    def sources_of(self, step: int) -> set[int]:
+        """The sources that records of a step may come from."""
+        parents = self.steps[step]["of"]
+        return set().union(*(self.sources_of(parent) for parent in parents)) if parents else {step}
+
+    def new_table(self) -> Handle:
+        types = ("string", self.value_type())
+        step = self.add("table", topic=self.next_topic(), types=types, store=self.store(optional=True))
+        self.tables.append(Handle(step, types))
+        return self.tables[-1]
+
     def partner(self, left: Handle, handles: list[Handle]) -> Handle:
         """What something is joined with: something else with the same keys, or sometimes itself."""
         others = [other for other in handles if other.key == left.key and other.id != left.id]

@@ -29,9 +29,10 @@ _FAULTS = (
 )
 _DAY_MS = 86_400_000
 _TABLE_OPERATORS = {"table_filter", "table_map_values", "suppress"}
-_MAKES_VALUES = {"table_map_values", "table_join"}
+_MAKES_VALUES = {"table_map_values", "table_join", "foreign_key_join"}
+_NEED_SERDES = {"suppress", "foreign_key_join"}
 _OUTER = {"left_join", "outer_join"}
-_NEED_OLD_VALUES = {"table_group_by", "table_filter", "table_join"}
+_NEED_OLD_VALUES = {"table_group_by", "table_filter", "table_join", "foreign_key_join"}
 
 
 def agreed(case: Case) -> Case:
@@ -39,7 +40,7 @@ def agreed(case: Case) -> Case:
     # Kafka 4.1.0 forgets that a processor changes values: it puts a repartition in front (KAFKA-19668).
     optimization = "none" if "process" in case.ops() else case.optimization
     steps = _with_caches_in_front_of_groups(case.steps)
-    steps = _without_serdes_behind_versions(_with_serdes_in_front_of_suppress(steps))
+    steps = _without_serdes_behind_versions(_with_serdes_where_kafka_needs_them(steps))
     return replace(
         case,
         steps=tuple(_with_retention_behind_a_cache(step) for step in steps),
@@ -47,11 +48,11 @@ def agreed(case: Case) -> Case:
     )
 
 
-def _with_serdes_in_front_of_suppress(steps: list[Step]) -> list[Step]:
+def _with_serdes_where_kafka_needs_them(steps: list[Step]) -> list[Step]:
     """What has no serde goes through `serdes.auto`. Kafka would ask for a default serde."""
     wanted: set[int] = set()
     for step in reversed(steps):
-        if step["op"] == "suppress" or (step["id"] in wanted and step["op"] == "table_filter"):
+        if step["op"] in _NEED_SERDES or (step["id"] in wanted and step["op"] == "table_filter"):
             wanted.update(step["of"])
     unnamed = {"named": False, "cached": True, "retention": None, "versioned": None}
     return [
@@ -204,7 +205,7 @@ def _has_ties_or_cycles(text: str) -> bool:
     and forth between them, an epoch goes through its levels once, so it is refused.
     """
     try:
-        plan = build(Case.from_json(text), lambda *_: None).plan()
+        plan = build(Case.from_json(text), lambda *_: None).undivided_plan()
     except MillstreamError as error:
         return "has a cycle through the repartition" in str(error)  # other checks tell of the rest
     for sub in plan.subtopologies:

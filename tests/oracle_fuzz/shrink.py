@@ -39,7 +39,7 @@ _SIMPLER: dict[str, tuple[Any, ...]] = {
 
 _KEEPS_TYPES = {"filter", "filter_not", "peek", "repartition", "table_filter", "merge", "suppress"}
 """Steps that may be left out of the middle."""
-_STORE_IS_OPTIONAL = {"table", *STORE_IS_OPTIONAL}
+_STORE_IS_OPTIONAL = {"table", "foreign_key_join", *STORE_IS_OPTIONAL}
 
 
 def shrink(case: Case, is_wrong: IsWrong, seconds: float = 60) -> Case:

@@ -118,6 +118,9 @@ final class Build {
                 stream(step), (GlobalKTable<Object, Object>) parent(step, 1), newKey(step.get("key_of")), step);
             case "table_join" -> Joins.ofTables(
                 table(step, 0), table(step, 1), step, hasStore(step) ? keyValues(step) : null);
+            case "foreign_key_join" -> Joins.byForeignKey(
+                table(step, 0), table(step, 1), newKey(step.get("foreign_key")), step,
+                hasStore(step) ? keyValues(step) : null);
             default -> throw new IllegalArgumentException("no step " + step);
         };
     }

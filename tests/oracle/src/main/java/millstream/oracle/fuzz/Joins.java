@@ -2,6 +2,7 @@ package millstream.oracle.fuzz;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
+import java.util.function.BiFunction;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.kstream.GlobalKTable;
@@ -13,6 +14,7 @@ import org.apache.kafka.streams.kstream.KeyValueMapper;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.TableJoined;
 import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.ValueJoinerWithKey;
 import org.apache.kafka.streams.state.KeyValueStore;
@@ -97,6 +99,29 @@ final class Joins {
                 : named == null ? left.outerJoin(right, joiner, store) : left.outerJoin(right, joiner, named, store);
             default -> throw new IllegalArgumentException("no join " + step);
         };
+    }
+
+    /** Joiners have no key here, either. */
+    static KTable<Object, Object> byForeignKey(
+            KTable<Object, Object> left, KTable<Object, Object> right, KeyValueMapper<Object, Object, Object> keyOf,
+            JsonNode step, Materialized<Object, Object, KeyValueStore<Bytes, byte[]>> store) {
+        BiFunction<Object, Object, Object> extractor = keyOf::apply;
+        ValueJoiner<Object, Object, Object> joiner = plain(step);
+        if (isNamed(step)) {
+            TableJoined<Object, Object> named = TableJoined.as(name("j", step));
+            if (isLeft(step)) {
+                return store == null
+                    ? left.leftJoin(right, extractor, joiner, named)
+                    : left.leftJoin(right, extractor, joiner, named, store);
+            }
+            return store == null
+                ? left.join(right, extractor, joiner, named) : left.join(right, extractor, joiner, named, store);
+        }
+        if (isLeft(step)) {
+            return store == null
+                ? left.leftJoin(right, extractor, joiner) : left.leftJoin(right, extractor, joiner, store);
+        }
+        return store == null ? left.join(right, extractor, joiner) : left.join(right, extractor, joiner, store);
     }
 
     private static ValueJoiner<Object, Object, Object> plain(JsonNode step) {
