@@ -31,6 +31,7 @@ _DAY_MS = 86_400_000
 _TABLE_OPERATORS = {"table_filter", "table_map_values", "suppress"}
 _MAKES_VALUES = {"table_map_values", "table_join", "foreign_key_join"}
 _NEED_SERDES = {"suppress", "foreign_key_join"}
+_KEEPS_SERDES = {"table_filter", "suppress"}
 _OUTER = {"left_join", "outer_join"}
 _NEED_OLD_VALUES = {"table_group_by", "table_filter", "table_join", "foreign_key_join"}
 
@@ -52,15 +53,22 @@ def _with_serdes_where_kafka_needs_them(steps: list[Step]) -> list[Step]:
     """What has no serde goes through `serdes.auto`. Kafka would ask for a default serde."""
     wanted: set[int] = set()
     for step in reversed(steps):
-        if step["op"] in _NEED_SERDES or (step["id"] in wanted and step["op"] == "table_filter"):
+        is_wanted = step["id"] in wanted
+        if step["op"] in _NEED_SERDES or (is_wanted and step["op"] in _KEEPS_SERDES):
             wanted.update(step["of"])
-    unnamed = {"named": False, "cached": True, "retention": None, "versioned": None}
+        elif step["op"] != "to_stream":  # who looks a join up, or asks for old values, makes it have a store
+            wanted.update(parent for parent in step["of"] if _is_foreign_key_join(steps, parent))
+    given = {"named": True, "cached": True, "retention": None, "versioned": None}
     return [
-        {**step, "store": unnamed}
+        {**step, "store": given}
         if step["id"] in wanted and step["op"] in _MAKES_VALUES and step["store"] is None
         else step
         for step in steps
     ]
+
+
+def _is_foreign_key_join(steps: list[Step], number: int) -> bool:
+    return any(step["id"] == number and step["op"] == "foreign_key_join" for step in steps)
 
 
 def _without_serdes_behind_versions(steps: list[Step]) -> list[Step]:
