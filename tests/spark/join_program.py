@@ -14,7 +14,7 @@ from tests.spark.lab import Lab, Pair
 from millstream import JoinWindows, KStream, KTable, Store, StreamsBuilder, Topology, serdes
 from millstream.log.partitioner import partition_for_key
 
-OUTPUTS = ("paid", "seen", "named", "priced", "converted", "stocked")
+OUTPUTS = ("paid", "seen", "named", "priced", "converted", "stocked", "referred")
 PARTITIONS = 2
 KEYS = 400
 TEXT: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
@@ -26,7 +26,8 @@ def one_of_each_join() -> Topology:
     payments: KStream[str, str] = builder.stream("payments", **TEXT)
     customers = _table(builder, "customers")
     stock = _table(builder, "stock")
-    prices: KTable[str, str] = builder.table("prices", store=Store("prices", versioned=10_000, **TEXT), **TEXT)
+    versions = Store("prices", versioned=10_000, **TEXT)
+    prices: KTable[str, str] = builder.table("prices", store=versions, **TEXT)
     rates = builder.global_table("rates", store="rates", **TEXT)
     orders.left_join(payments, _both, JoinWindows(40, grace=20), name="pay").to("paid", **TEXT)
     other_orders = orders.select_key(lambda _, order: f"k{int(order[1:]) % KEYS}", name="other")
@@ -38,11 +39,19 @@ def one_of_each_join() -> Topology:
     )
     stocked = customers.outer_join(stock, _both, name="stocked", store=_uncached("stocked"))
     stocked.to_stream().to("stocked", **TEXT)
+    referred = _table(builder, "items").left_foreign_key_join(
+        customers, _customer_of, _both, name="refer", store=_uncached("referred")
+    )
+    referred.to_stream().to("referred", **TEXT)
     return builder.build()
 
 
 def _both(one: str | None, other: str | None) -> str:
     return f"{one}+{other}"
+
+
+def _customer_of(_: str, item: str) -> str:
+    return f"k{int(item[1:]) % KEYS}"
 
 
 def _uncached(name: str) -> Store:
@@ -56,7 +65,7 @@ def _table(builder: StreamsBuilder, topic: str) -> KTable[str, str]:
 def fill(lab: Lab, records: int, *, seed: int) -> None:
     """Topics with so many records in all."""
     chosen = random.Random(seed)
-    topics = ("orders", "payments", "customers", "stock", "prices")
+    topics = ("orders", "payments", "customers", "stock", "prices", "items")
     for topic in topics:
         parts: list[list[Pair]] = [[] for _ in range(PARTITIONS)]
         deleted = 0.0 if topic in {"orders", "payments"} else 0.1
