@@ -28,6 +28,7 @@ CASES = {
     "column_tier": "The column tier against a plain loop, one core",
     "throughput": "Records per second, against Spark's own Structured Streaming",
     "windows": "Windows, against Spark's own, and epochs with many open windows",
+    "joins": "Joins, against what Spark offers for them",
     "small_epochs": "Small epochs, and from append to visible",
     "growth": "Cost of growth: keys, shuffles, partitions",
     "recovery": "Recovery after kill -9",

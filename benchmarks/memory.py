@@ -17,7 +17,7 @@ from benchmarks.figures import Figure, Scale, at_most
 from benchmarks.recovery import children_of
 from millstream.log import FileLog
 
-__all__ = ["memory"]
+__all__ = ["megabytes_held", "memory"]
 
 _ROWS = 1_000
 _KEYS = 20_000
@@ -36,7 +36,7 @@ def memory(scale: Scale) -> list[Figure]:
             for number in range(1, epochs + 1):
                 append(log, "in", keyed_rows(_ROWS, _KEYS, number=number * _KEYS))
                 app.run(until="caught-up")
-                for name, megabytes in _megabytes().items():
+                for name, megabytes in megabytes_held().items():
                     held.setdefault(name, []).append(megabytes)
                 if number in (epochs // 4, epochs):
                     held.setdefault(_HEAP, []).append(_heap_megabytes(spark))
@@ -57,7 +57,8 @@ def _heap_megabytes(spark: SparkContext) -> float:
     return float(runtime.totalMemory() - runtime.freeMemory()) / 1e6
 
 
-def _megabytes() -> dict[str, float]:
+def megabytes_held() -> dict[str, float]:
+    """What this process, its JVM and its Python workers hold now."""
     me = os.getpid()
     below = _descendants(me)
     jvm = [pid for pid in below if _name(pid) == "java"]

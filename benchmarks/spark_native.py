@@ -23,11 +23,14 @@ from benchmarks.applications import PARTITIONS, split
 from millstream.engine.spark.java import ensure_java
 
 __all__ = [
+    "appended_to",
     "counted",
     "counted_by_processor",
     "counted_words",
     "native_session",
+    "seconds_of",
     "seconds_per_batch",
+    "stream_of",
     "write_files",
 ]
 
@@ -90,12 +93,28 @@ def seconds_per_batch(
 
     Without an output its results are thrown away.
     """
-    rows = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", PARTITIONS).parquet(str(files))
-    writer = query(rows).writeStream.outputMode(mode)
-    if output is None:
-        writer = writer.format("noop")
-    else:
-        writer = writer.foreachBatch(lambda updates, _: updates.write.mode("append").parquet(str(output)))
+    write = None if output is None else appended_to(output)
+    return seconds_of(query(stream_of(session, files)), checkpoint, write, mode=mode)
+
+
+def stream_of(
+    session: SparkSession, files: Path, *, schema: str = SCHEMA, per_trigger: int = PARTITIONS
+) -> DataFrame:
+    """Files as a stream, so many at a time."""
+    return session.readStream.schema(schema).option("maxFilesPerTrigger", per_trigger).parquet(str(files))
+
+
+def appended_to(output: Path) -> Callable[[DataFrame, int], None]:
+    """Writes the results of each micro-batch to a folder."""
+    return lambda updates, _: updates.write.mode("append").parquet(str(output))
+
+
+def seconds_of(
+    frame: DataFrame, checkpoint: Path, write: Callable[[DataFrame, int], None] | None, *, mode: str
+) -> list[float]:
+    """Run a streaming query to its end: the time of each micro-batch that had records."""
+    writer = frame.writeStream.outputMode(mode)
+    writer = writer.format("noop") if write is None else writer.foreachBatch(write)
     running = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     running.awaitTermination()
     return [

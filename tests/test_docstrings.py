@@ -47,6 +47,7 @@ WITHOUT_EXAMPLE = {
     "Topology.add_internal_topic": FOR_THE_DSL,
     "Topology.add_operator": FOR_THE_DSL,
     "Topology.add_repartition_source": FOR_THE_DSL,
+    "Topology.add_row_serdes": FOR_THE_DSL,
     "Topology.add_sink_node": FOR_THE_DSL,
     "Topology.connect": FOR_THE_DSL,
     "Topology.copartition": FOR_THE_DSL,

@@ -91,6 +91,31 @@ def test_each_minute_that_was_too_hot_raises_one_alarm() -> None:
     assert "1 reading came too late" in printed
 
 
+@pytest.mark.parametrize(
+    ("example", "printed"),
+    [
+        (
+            "late_payments.py",
+            "o-1: a book, by card\no-3: a pen, by cheque\no-2: a lamp, unpaid\no-4: a chair, unpaid\n",
+        ),
+        (
+            "price_at_the_time.py",
+            "09:00  bread    5.00\n13:00  bread    3.00\n11:00  milk     4.80\n10:00  bread   25.00\n",
+        ),
+        (
+            "orders_of_customers.py",
+            (
+                "o-1: book to Rome\no-3: pen to Rome\no-2: lamp to Lima\n"
+                "o-1: book to Oslo\no-3: pen to Oslo\no-1: book to Lima\n"
+            ),
+        ),
+        ("fan_out.py", "bob: no oil in hall-1\ndora: no oil in hall-1\ncid: hot in hall-2\n"),
+    ],
+)
+def test_the_joins_give_what_their_data_says(example: str, printed: str) -> None:
+    assert run_example(ROOT / "examples" / example) == printed
+
+
 def test_the_readme_shows_the_word_count_in_few_lines() -> None:
     assert len(readme_program().splitlines()) <= MOST_LINES
 

@@ -18,17 +18,37 @@ def script(name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look for theirs
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(PICTURES)  # where a script is, there is what it imports
+        spec.loader.exec_module(module)
     return module
 
 
-WINDOWS = script("windows")
+WINDOWS, JOINS = script("windows"), script("joins")
 
 
 @pytest.mark.parametrize("picture", WINDOWS.PICTURES, ids=lambda picture: str(picture.name))
 def test_a_picture_of_windows_is_drawn_from_what_comes_out(picture: object) -> None:
     drawn = WINDOWS.drawn(picture, WINDOWS.outcome(picture))
     assert (PICTURES / f"{picture.name}.svg").read_text(encoding="utf-8") == drawn  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("picture", JOINS.PICTURES, ids=lambda picture: str(picture.name))
+def test_a_picture_of_a_join_is_drawn_from_what_comes_out(picture: object) -> None:
+    drawn = JOINS.drawn(picture, JOINS.outcome(picture))
+    assert (PICTURES / f"{picture.name}.svg").read_text(encoding="utf-8") == drawn  # type: ignore[attr-defined]
+
+
+def test_a_versioned_table_gives_a_late_record_the_row_of_its_time() -> None:
+    late = {
+        picture.name: JOINS.outcome(picture)[-1].label
+        for picture in JOINS.PICTURES
+        if picture.name in {"stream_table", "versioned_table"}
+    }
+    assert late == {
+        "stream_table": "bread: 3 loaves + 3.00 @6",
+        "versioned_table": "bread: 3 loaves + 2.50 @6",
+    }
 
 
 def test_a_record_that_is_late_is_in_no_window() -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import svg
+
 from millstream import (
     SessionWindows,
     SlidingWindows,
@@ -24,19 +26,6 @@ from millstream.testing import TopologyTestDriver
 HERE = Path(__file__).parent
 LEFT, RIGHT, LANE, TOP = 24, 24, 26, 14
 PER_MS, END = 15, 46
-STYLE = """
-text { font: 12px ui-sans-serif, system-ui, sans-serif; fill: #24292f }
-.small { font-size: 10px; fill: #57606a }
-.window { fill: #ddf4ff; stroke: #0969da }
-.axis { stroke: #57606a }
-.record { fill: #0969da }
-.late { fill: none; stroke: #cf222e; stroke-width: 1.5 }
-.why { fill: #cf222e }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3 } .small { fill: #9198a1 } .window { fill: #0c2d6b; stroke: #4493f8 }
-  .axis { stroke: #9198a1 } .record { fill: #4493f8 } .late { stroke: #f85149 } .why { fill: #f85149 }
-}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +124,7 @@ def drawn(picture: Picture, found: Outcome) -> str:
         _record(value, timestamp, axis, is_late=value in found.late) for value, timestamp in picture.records
     ]
     width = _x(END) + RIGHT
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {axis + 26}" width="{width}" '
-        'role="img">'
-        f"<title>{picture.name} windows</title><style>{STYLE}</style>\n" + "\n".join(parts) + "\n</svg>\n"
-    )
+    return svg.picture(f"{picture.name} windows", width, axis + 26, parts)
 
 
 def _x(time: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import polars as pl
 import pytest
@@ -12,6 +13,7 @@ from tests.processors.table_join_oracle import Epoch, epochs, played
 
 from millstream import Store, StreamsBuilder, key, other, serdes, timestamp, value
 from millstream.errors import TopologyError
+from millstream.processors.columns import column
 from millstream.testing import TopologyTestDriver
 
 WORDS: dict[str, Any] = {"key": serdes.string, "value": serdes.string}
@@ -28,9 +30,10 @@ def joined(left: str, right: str | None) -> str:
     epochs("s", "t"),
     st.sampled_from([None, 1, 3]),
     st.sampled_from([None, 4]),
+    st.sampled_from([0, column.MANY_ROWS]),
 )
 def test_an_expression_joins_as_a_function_does(
-    kind: str, script: list[Epoch], max_rows: int | None, grace: int | None
+    kind: str, script: list[Epoch], max_rows: int | None, grace: int | None, many: int
 ) -> None:
     def run(joiner: Any) -> list[Any]:
         builder = StreamsBuilder()
@@ -39,7 +42,9 @@ def test_an_expression_joins_as_a_function_does(
         getattr(stream, kind)(table, joiner, grace=grace).to("out", **WORDS)
         return played(builder.build(), script, ["s", "t"], max_rows=max_rows)
 
-    assert run(EXPRESSION) == run(joined)
+    with patch.object(column, "MANY_ROWS", many):
+        found = run(EXPRESSION)
+    assert found == run(joined)
 
 
 def test_fields_of_both_sides_are_columns_and_the_result_has_a_serde() -> None:

@@ -13,6 +13,7 @@ import pytest
 from millstream import (
     EmitStrategy,
     JoinWindows,
+    KStream,
     KTable,
     Processor,
     Record,
@@ -28,6 +29,7 @@ from millstream import (
     serdes,
     stores,
 )
+from millstream import value as column_value
 from millstream.dsl.grouped import KGroupedStream
 from millstream.errors import (
     ConfigError,
@@ -257,6 +259,10 @@ TOO_LONG = "which does not fit. Remedy: give at most 9223372036854775807 ms (2**
         (lambda: Store("s", retention_ms=2**63), f"retention_ms of the store 's' is {2**63} ms, {TOO_LONG}"),
         (lambda: Store("s", versioned="1h"), f"versioned of the store 's' is '1h', {NO_DURATION}"),  # type: ignore[arg-type]
         (
+            lambda: serdes.time_windowed(serdes.string, 1.5),  # type: ignore[arg-type]
+            f"window_size_ms of serdes.time_windowed is 1.5, {NO_DURATION}",
+        ),
+        (
             lambda: stores.session("s", retention_ms=None),  # type: ignore[arg-type]
             f"retention_ms of the store 's' is None, {NO_DURATION}",
         ),
@@ -386,6 +392,108 @@ def test_what_an_operator_can_not_use_is_refused_at_its_call(
     with pytest.raises(TopologyError) as caught:
         give()
     assert str(caught.value) == message
+
+
+NOT_CALLED = "which can't be called. Remedy: a function"
+JOINER = f"{NOT_CALLED} of both values, as in lambda left, right: (left, right); of key and both values with "
+INITIALIZER = f"{NOT_CALLED} without arguments that makes the first value, as in lambda: 0"
+AGGREGATOR = f"{NOT_CALLED} of key, value and the result so far, as in lambda key, value, n: n + value"
+MERGER = f"{NOT_CALLED} of key and two results that makes one, as in lambda key, one, other: one + other"
+
+
+@pytest.mark.parametrize(
+    ("give", "message"),
+    [
+        (lambda b: b.stream("s").join(b.stream("t"), 5, JoinWindows(5)), f"joiner of join() is 5, {JOINER}"),
+        (
+            lambda b: b.stream("s").outer_join(b.stream("t"), None, JoinWindows(5)),
+            f"joiner of outer_join() is None, {JOINER}",
+        ),
+        (lambda b: b.stream("s").left_join(b.table("t"), "x"), f"joiner of left_join() is 'x', {JOINER}"),
+        (lambda b: b.table("s").join(b.table("t"), "x"), f"joiner of join() is 'x', {JOINER}"),
+        (
+            lambda b: b.stream("s").join(b.global_table("t"), 5, key_of=lambda key, value: key),
+            f"joiner of join() is 5, {JOINER}",
+        ),
+        (
+            lambda b: b.stream("s").join(b.global_table("t"), max, key_of="country"),
+            f"key_of of join() is 'country', {NOT_CALLED} of a record's key and value that gives the key of ",
+        ),
+        (lambda b: _grouped().aggregate(0, _keep), f"initializer of aggregate() is 0, {INITIALIZER}"),  # type: ignore[arg-type]
+        (lambda b: _grouped().aggregate(int, 5), f"aggregator of aggregate() is 5, {AGGREGATOR}"),  # type: ignore[arg-type]
+        (
+            lambda b: _grouped().windowed_by(TimeWindows(5)).aggregate([], _keep),  # type: ignore[arg-type]
+            f"initializer of aggregate() is [], {INITIALIZER}",
+        ),
+        (
+            lambda b: _grouped().windowed_by(SessionWindows(5)).aggregate(int, _keep, 1),  # type: ignore[arg-type]
+            f"merger of aggregate() is 1, {MERGER}",
+        ),
+        (
+            lambda b: _grouped().cogroup(_keep).windowed_by(SessionWindows(5)).aggregate(int, 1),  # type: ignore[arg-type]
+            f"merger of aggregate() is 1, {MERGER}",
+        ),
+        (
+            lambda b: _grouped().cogroup(_keep).windowed_by(TimeWindows(5)).aggregate(0),  # type: ignore[arg-type]
+            f"initializer of aggregate() is 0, {INITIALIZER}",
+        ),
+        (lambda b: _grouped().cogroup(_keep).aggregate(0), f"initializer of aggregate() is 0, {INITIALIZER}"),  # type: ignore[arg-type]
+        (lambda b: _grouped().cogroup(5), f"aggregator of cogroup() is 5, {AGGREGATOR}"),  # type: ignore[arg-type]
+        (
+            lambda b: _grouped().reduce(5),  # type: ignore[arg-type]
+            f"reducer of reduce() is 5, {NOT_CALLED} of the result so far and a value, as in max",
+        ),
+        (
+            lambda b: b.table("t").group_by(lambda k, v: (v, k)).reduce(max, 5),
+            f"subtractor of reduce() is 5, {NOT_CALLED} that takes a row out of the result again",
+        ),
+        (
+            lambda b: b.table("t").group_by(lambda k, v: (v, k)).aggregate(int, 5, _keep),
+            f"adder of aggregate() is 5, {NOT_CALLED} that adds a row to the result",
+        ),
+    ],
+)
+def test_what_can_not_be_called_is_refused_with_the_name_of_the_argument(
+    give: Callable[[StreamsBuilder], object], message: str
+) -> None:
+    with pytest.raises(TopologyError) as caught:
+        give(StreamsBuilder())
+    assert str(caught.value).startswith(message)
+
+
+def test_an_expression_can_not_join_two_streams() -> None:
+    builder = StreamsBuilder()
+    stream: KStream[Any, Any] = builder.stream("s")
+    with pytest.raises(TopologyError, match=r"joiner of join\(\) is .*which can't be called"):
+        stream.join(builder.stream("t"), column_value + 1, JoinWindows(5))  # type: ignore[call-overload]
+
+
+def test_a_stream_joined_with_itself_twice_under_one_name_is_refused_with_both_lines() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", **STRINGS)
+    stream.join(stream, max, JoinWindows(5), name="pairs")
+    first = _here(-1)
+    stream.join(stream, min, JoinWindows(5), name="pairs")
+    second = _here(-1)
+    with pytest.raises(TopologyError) as caught:
+        builder.build()
+    assert "two operators have the name 'pairs-this-windowed'" in str(caught.value)
+    assert first in str(caught.value)
+    assert second in str(caught.value)
+
+
+def test_two_joins_whose_stores_have_one_name_are_refused_with_both_lines() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", **STRINGS)
+    stream.join(stream, max, JoinWindows(5), store="pairs")
+    first = _here(-1)
+    stream.join(stream, min, JoinWindows(5), store="pairs")
+    second = _here(-1)
+    with pytest.raises(TopologyError) as caught:
+        builder.build()
+    assert "pairs-this-join-store" in str(caught.value)
+    assert first in str(caught.value)
+    assert second in str(caught.value)
 
 
 def test_a_topology_refuses_an_extractor_that_is_none() -> None:

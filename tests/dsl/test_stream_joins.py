@@ -238,6 +238,10 @@ def test_different_explicit_numbers_of_partitions_are_refused_at_build() -> None
         builder.build()
     assert "left-repartition: 2 partitions" in str(raised.value)
     assert "right-repartition: 3 partitions" in str(raised.value)
+    assert str(raised.value).endswith(
+        "joins the stream of left-repartition (2) with the stream of right-repartition (3): records of one "
+        "key would be in different tasks."
+    )
 
 
 def test_topics_with_different_numbers_of_partitions_are_refused_at_start() -> None:
@@ -247,6 +251,29 @@ def test_topics_with_different_numbers_of_partitions_are_refused_at_start() -> N
     with pytest.raises(TopologyError, match="l has 2, r has 3") as raised:
         builder.build().plan().partitions({"l": 2, "r": 3})
     assert "Remedy: repartition() one of the streams" in str(raised.value)
+    assert f"\n  join() at {__file__}:" in str(raised.value)
+    assert str(raised.value).endswith(
+        " joins the stream of l (2) with the stream of r (3): records of one key would be in different "
+        "tasks. It runs with .repartition(partitions=3) on the stream of l."
+    )
+
+
+def test_topics_of_one_side_are_named_together() -> None:
+    builder = StreamsBuilder()
+    left, right = two_streams(builder)
+    both = left.merge(builder.stream("more", key=serdes.string, value=serdes.string))
+    both.join(right, plus, JoinWindows(5)).to("out")
+    with pytest.raises(TopologyError) as raised:
+        builder.build().plan().partitions({"l": 2, "more": 3, "r": 3})
+    assert " joins the stream of l (2), more (3) with the stream of r (3): " in str(raised.value)
+    assert str(raised.value).endswith("It runs with .repartition(partitions=3) on the stream of l, more.")
+
+
+def test_what_the_message_says_runs() -> None:
+    builder = StreamsBuilder()
+    left, right = two_streams(builder)
+    left.repartition(partitions=3).join(right, plus, JoinWindows(5)).to("out")
+    assert set(builder.build().plan().partitions({"l": 2, "r": 3}).values()) == {2, 3}
 
 
 def test_two_joins_of_one_name_are_refused() -> None:

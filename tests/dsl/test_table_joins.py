@@ -92,6 +92,33 @@ def test_both_sides_must_have_as_many_partitions() -> None:
     assert topology.plan().partitions({"s": 3, "t": 3})["t"] == 3
 
 
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda b: b.stream("s").left_join(b.table("t"), pair).to("out"),
+            (
+                " joins the stream of s (4) with the table of t (3): records of one key would be in "
+                "different tasks. It runs with .repartition(partitions=3) on the stream of s."
+            ),
+        ),
+        (
+            lambda b: b.table("s").outer_join(b.table("t"), pair),
+            (
+                " joins the table of s (4) with the table of t (3): records of one key would be in "
+                "different tasks. It runs with .to_stream().repartition(partitions=4).to_table() on the "
+                "table of t."
+            ),
+        ),
+    ],
+)
+def test_what_makes_both_sides_equal_is_told(build: Callable[[StreamsBuilder], Any], message: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        built(build).plan().partitions({"s": 4, "t": 3})
+    assert str(raised.value).endswith(message)
+    assert f"_join() at {__file__}:" in str(raised.value)
+
+
 def test_a_repartition_takes_the_number_of_the_table() -> None:
     def build(b: StreamsBuilder) -> None:
         b.stream("s").select_key(lambda key, value: value).join(b.table("t"), pair, name="joining")

@@ -1,4 +1,4 @@
-"""Joins by foreign key, as plainly as they can be said: what the result must be, given both tables as they are.
+"""Joins by foreign key, as plainly as they can be said: what the result must be, given both tables.
 
 Values are `reference:detail` on the left and plain words on the right. What comes in between is nobody's
 promise: of every epoch only the tables at its end, and the last update of each key, are compared.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.processors.table_join_oracle import Epoch, Event, Row, epochs, in_task_order, joined, played
 
 from millstream import FixedKeyProcessor, FixedKeyRecord, KStream, KTable, Store, StreamsBuilder, serdes
+from millstream.processors.columns import column
 from millstream.testing import TopologyTestDriver
 
 BUSY = settings(deadline=None)  # a busy machine is no failure
@@ -101,6 +103,19 @@ def test_a_record_sees_the_table_as_of_that_record(
     getattr(stream, kind)(make(caching)(builder, stream), joined).to("out", **WORDS)
     out = played(builder.build(), script, ["s", "t"], max_rows=max_rows, fresh_tasks=fresh)
     assert out == expected(kind, script, fold, shown)
+
+
+@BUSY
+@given(kind=KINDS, script=epochs("s", "t"), max_rows=SIZES)
+def test_it_sees_the_same_if_its_batch_is_looked_up_in_columns(
+    kind: str, script: list[Epoch], max_rows: int | None
+) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("s", **WORDS)
+    getattr(stream, kind)(source(True)(builder, stream), joined).to("out", **WORDS)
+    with patch.object(column, "MANY_ROWS", 0):
+        out = played(builder.build(), script, ["s", "t"], max_rows=max_rows)
+    assert out == expected(kind, script, replace, None)
 
 
 @BUSY

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,3 +94,23 @@ def test_a_slice_of_the_order_has_only_its_rows() -> None:
     batches = TaskInput([part("a", [1, 2, 3])], -1).batches(1, 2, ordered=False)
     assert batches["source"].keys == ["a1"]
     assert list(batches["source"].origins) == [1]
+
+
+def test_columns_of_one_source_stay_in_arrow_beside_another_source_in_python() -> None:
+    left = replace(part("a", [1, 3], source="left"), values=Column.of_series(pl.Series([1.5, 2.5])))
+    batches = TaskInput([left, part("b", [2, 4], source="right")], -1).batches(0, 4, ordered=True)
+    found = {source: (batch.values.in_arrow, list(batch.values)) for source, batch in batches.items()}
+    assert found == {"left": (True, [1.5, 2.5]), "right": (False, [0, 1])}
+    assert {source: batch.order for source, batch in batches.items()} == {
+        "left": [(0,), (2,)],
+        "right": [(1,), (3,)],
+    }
+
+
+def test_several_partitions_of_one_of_several_sources_are_merged() -> None:
+    parts = [part("a", [1, 6]), part("b", [2, 5], source="other"), part("c", [3, 4])]
+    batches = TaskInput(parts, -1).batches(1, 6, ordered=False)
+    assert {source: list(batch.keys) for source, batch in batches.items()} == {
+        "source": ["c0", "c1", "a1"],
+        "other": ["b0", "b1"],
+    }

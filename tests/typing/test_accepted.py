@@ -124,6 +124,23 @@ def test_grouping_gives_grouped_streams() -> None:
     assert_type(words.group_by_key(), KGroupedStream[str, str])
 
 
+def test_a_join_by_foreign_key_has_the_keys_of_the_left_table_and_what_the_joiner_returns() -> None:
+    builder = StreamsBuilder()
+    orders = builder.table("orders", key=serdes.int64, value=serdes.string)
+    prices = builder.table("prices", key=serdes.string, value=serdes.double)
+
+    def cost(order: str, price: float) -> float:
+        return len(order) * price
+
+    def name(key: int, order: str, price: float | None) -> str:
+        return f"{key}, {order}, {price}"
+
+    joined = orders.foreign_key_join(prices, lambda key, order: order[:key], cost)
+    assert_type(joined, KTable[int, float])
+    left = orders.left_foreign_key_join(prices, lambda _, order: order or None, name, with_key=True)
+    assert_type(left, KTable[int, str])
+
+
 def test_count_gives_a_table_of_ints() -> None:
     counts = stream_of_words().group_by(lambda _, word: len(word)).count(store="counts")
     assert_type(counts, KTable[int, int])

@@ -178,6 +178,15 @@ REJECTED = {
 
         table.transform_values(Halve)  # E: arg-type
     """,
+    "a foreign key of another type than the keys of the other table": """
+        by_number = builder.table("numbers", key=serdes.int64, value=serdes.string)
+        table = builder.table("table", key=serdes.string, value=serdes.string)
+        table.foreign_key_join(by_number, describe, half)  # E: arg-type
+    """,
+    "a join by foreign key with a stream": """
+        table = builder.table("table", key=serdes.string, value=serdes.string)
+        table.foreign_key_join(words, lambda key, word: word, lambda one, two: one)  # E: arg-type
+    """,
     "a processor of other records": """
         class Double(Processor[str, int, str, int]):
             pass

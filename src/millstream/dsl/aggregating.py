@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 from millstream.dsl.functions import Initializer, is_expression
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import GraphNode
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -172,6 +173,7 @@ class Aggregating(Generic[K, V, RK]):
         if is_expression(reducer):
             plan = self._reduce_in_columns(reducer)
         else:
+            check_functions("reduce", reducer=reducer)
             plan = self._in_rows(reduce_by(reducer, commutative=commutative))
         return self._aggregate(plan, as_store(store, key, value), REDUCE, name, value=self._value_serde)
 
@@ -316,6 +318,7 @@ class AggregatingFreely(Aggregating[K, V, RK]):
         >>> totals.queryable_store_name
         'totals'
         """
+        check_functions("aggregate", initializer=initializer, aggregator=aggregator)
         plan = self._in_rows(aggregate_by(initializer, aggregator))
         return self._aggregate(plan, as_store(store, key, value), AGGREGATE, name, value=None)
 

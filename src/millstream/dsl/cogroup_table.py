@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from millstream.dsl.functions import Initializer
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import GraphNode, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized
@@ -15,6 +16,7 @@ from millstream.dsl.table_state import AggregateState, MergedState, TableState
 from millstream.processors.aggregations.aggregate import aggregate_by
 from millstream.processors.operator import Operator
 from millstream.processors.stateless import PassThrough
+from millstream.topology.copartition import Copartition
 from millstream.topology.operator_spec import CHAINED, PLAIN, OperatorSpec
 from millstream.topology.topology import Topology
 from millstream.windows import Windows
@@ -42,10 +44,11 @@ def cogroup_table(
 
     `make` makes the operator of one of them; `key` is the serde of the table's keys.
     """
+    check_functions("aggregate", initializer=initializer)
     graph = cogrouped.graph
     places = [grouped.repartitioned(own.name) for grouped, _ in cogrouped.groups]
     sources = frozenset[str]().union(*(names for _, names in places))
-    graph.copartitions.append(sources)
+    graph.copartitions.append(Copartition(sources))
     states: list[TableState] = []
     nodes: list[GraphNode] = []
     for number, ((_, aggregator), (parent, _)) in enumerate(zip(cogrouped.groups, places, strict=True)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_keys
 from millstream.dsl.functions import Initializer
-from millstream.dsl.given import check_windows
+from millstream.dsl.given import check_functions, check_windows
 from millstream.dsl.graph import Graph
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -47,6 +47,7 @@ class CogroupedKStream(Generic[K, VA]):
         if grouped.graph is not self.graph:
             message = "cogroup() of streams from two StreamsBuilders: build both with the same one"
             raise TopologyError(message)
+        check_functions("cogroup", aggregator=aggregator)
         by_stream = dict(self.groups)
         by_stream[grouped] = aggregator
         return CogroupedKStream(self.graph, tuple(by_stream.items()))

@@ -24,6 +24,7 @@ from millstream.processors.joins.foreign_key.serdes import ForeignKeySerdes
 from millstream.processors.joins.table_view import TableView
 from millstream.serdes import bytes as raw_bytes
 from millstream.state.specs import key_value
+from millstream.topology.copartition import Copartition
 from millstream.topology.operator_spec import PLAIN, OperatorSpec
 from millstream.topology.topology import Topology
 
@@ -115,7 +116,7 @@ def join_by_foreign_key(
     registered = _through(
         graph, sender, names.registration, names.registration_sink, names.registration_source
     )
-    graph.copartitions.append(right.source_names | {registered.name})
+    graph.copartitions.append(Copartition(right.source_names | {registered.name}))
     right_view = right.state.look_up().as_sent()
     receive = graph.add(_described(names.receive, names.store), registered)
     subscribing = graph.add(_described(names.subscription_join, *_stores(right_view)), receive)
@@ -125,7 +126,7 @@ def join_by_foreign_key(
         graph, subscribing, names.response, names.response_sink, names.response_source, updating, responding
     )
     sources = left.source_names | {answered.name}
-    graph.copartitions.append(sources)
+    graph.copartitions.append(Copartition(sources))
     left_view = left.state.look_up()
     make_resolver = partial(
         AnswerResolver, left_view, joiner, serdes, with_key=joined.with_key, left_join=kind.left

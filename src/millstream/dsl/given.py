@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, Final
 
 from millstream.errors import TopologyError
 from millstream.suppressed import Suppressed
 from millstream.timestamps import HOW_TO_EXTRACT
 from millstream.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
-__all__ = ["check_extractor", "check_strategy", "check_suppressed", "check_windows"]
+__all__ = ["check_extractor", "check_functions", "check_strategy", "check_suppressed", "check_windows"]
 
+_FUNCTIONS: Final = {
+    "adder": "a function that adds a row to the result",
+    "aggregator": "a function of key, value and the result so far, as in lambda key, value, n: n + value",
+    "initializer": "a function without arguments that makes the first value, as in lambda: 0",
+    "joiner": "a function of both values, as in lambda left, right: (left, right); of key and both values "
+    "with with_key=True",
+    "key_of": "a function of a record's key and value that gives the key of its row, as in "
+    "lambda key, value: value.country",
+    "merger": "a function of key and two results that makes one, as in lambda key, one, other: one + other",
+    "reducer": "a function of the result so far and a value, as in max",
+    "subtractor": "a function that takes a row out of the result again",
+}
 _WINDOWS = (TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows)
 
 
@@ -46,6 +58,21 @@ def check_suppressed(given: object) -> None:
     """
     remedy = "Suppressed.until_window_closes() or Suppressed.until_time_limit(...)"
     _check("suppress() takes a Suppressed", given, (Suppressed,), remedy)
+
+
+def check_functions(method: str, **given: object) -> None:
+    """Refuse what can't be called, by the name of its argument.
+
+    >>> check_functions("aggregate", initializer=0)
+    Traceback (most recent call last):
+    millstream.errors.TopologyError: initializer of aggregate() is 0, which can't be called. Remedy: ...
+    """
+    for argument, function in given.items():
+        if not callable(function):
+            raise TopologyError(
+                f"{argument} of {method}() is {function!r}, which can't be called. "
+                f"Remedy: {_FUNCTIONS[argument]}"
+            )
 
 
 def check_extractor(given: object) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from millstream.errors import TopologyError
 from millstream.offset_reset import OffsetReset
 from millstream.topology.blame import call_site, on_behalf_of
+from millstream.topology.copartition import Copartition
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Graph:
         self._root = GraphNode("root", lambda _topology, _parents: None, site="")
         self.nodes: list[GraphNode] = []
         """All of them, in the order in which they were added."""
-        self.copartitions: list[frozenset[str]] = []
+        self.copartitions: list[Copartition] = []
         self.topic_is_changelog: set[str] = set()
         """Stores of tables whose source topics do for their changelogs: chosen anew by each `build()`."""
         self.repartitions_for_joins: dict[object, GraphNode] = {}
@@ -164,9 +165,11 @@ class Graph:
 
     def rename_copartitioned(self, old: str, new: str) -> None:
         """Another source has taken the place of one that may be co-partitioned with others."""
-        self.copartitions = [
-            frozenset(new if name == old else name for name in group) for group in self.copartitions
-        ]
+
+        def renamed(names: frozenset[str]) -> frozenset[str]:
+            return frozenset(new if name == old else name for name in names)
+
+        self.copartitions = [group.renamed(renamed) for group in self.copartitions]
 
     def _merge_equal_sources(self) -> None:
         seen: list[StreamSourceNode] = []

@@ -78,7 +78,8 @@ class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
         >>> clicks.cogroup(more).cogroup(buys, more).aggregate(lambda: 0, store="score").queryable_store_name
         'score'
         """
-        return CogroupedKStream(self.graph, ((self, aggregator),))
+        none: CogroupedKStream[K, VA] = CogroupedKStream(self.graph, ())
+        return none.cogroup(self, aggregator)
 
     def repartitioned(self, store_name: str) -> tuple[GraphNode, frozenset[str]]:
         """The node to aggregate behind, and its sources: the stream itself, or a repartition of it."""

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from millstream.dsl.functions import Initializer
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import Graph, GraphNode
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
@@ -77,6 +78,7 @@ class KGroupedTable(Generic[K, V]):
         >>> ages.reduce(add, sub, store="years-per-city").queryable_store_name
         'years-per-city'
         """
+        check_functions("reduce", adder=adder, subtractor=subtractor)
         make = partial(TableAggregation, aggregation=reduce_by(adder, subtractor))
         return self._aggregate(make, as_store(store, key, value), REDUCE, name, value=self.value_serde)
 
@@ -99,6 +101,7 @@ class KGroupedTable(Generic[K, V]):
         >>> total.queryable_store_name
         'per-shop'
         """
+        check_functions("aggregate", initializer=initializer, adder=adder, subtractor=subtractor)
         make = partial(TableAggregation, aggregation=aggregate_by(initializer, adder, subtractor))
         return self._aggregate(make, as_store(store, key, value), AGGREGATE, name, value=None)
 

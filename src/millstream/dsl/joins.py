@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.repartition import repartition_node
 from millstream.errors import TopologyError
@@ -20,6 +21,8 @@ from millstream.processors.stateless import PassThrough
 from millstream.serdes import bytes as raw_bytes
 from millstream.serdes.descriptor import describe
 from millstream.state.specs import StoreBuilder, StoreKind
+from millstream.topology.blame import call_site
+from millstream.topology.copartition import Copartition, JoinSide, SideKind
 from millstream.topology.operator_spec import PLAIN, OperatorSpec
 from millstream.topology.topology import Topology
 from millstream.windows import JoinWindows
@@ -37,6 +40,7 @@ __all__ = [
     "StreamJoinNode",
     "StreamJoined",
     "check_same_graph",
+    "copartitioned",
     "hand_on",
     "join_streams",
     "joined_key_serde",
@@ -131,6 +135,7 @@ def join_streams(
 ) -> KStream[Any, Any]:
     """Build the join of two streams."""
     check_same_graph(kind.method, left.graph, right)
+    check_functions(kind.method, joiner=joiner)
     if not isinstance(windows, JoinWindows):
         raise TopologyError(
             f"{kind.method}() of two streams with the windows {windows!r}. Remedy: say how far apart in time "
@@ -140,8 +145,7 @@ def join_streams(
     graph, name = left.graph, joined.name
     left = repartitioned_for_join(left, name and f"{name}-left", key, joined.value)
     right = repartitioned_for_join(right, name and f"{name}-right", key, joined.other_value)
-    sources = left.source_names | right.source_names
-    graph.copartitions.append(sources)
+    sources = copartitioned(graph, kind, ("stream", left.source_names), ("stream", right.source_names))
     names = _Names.of(graph, kind, joined)
     builders = _Builders.of(names, windows, joined, key, left.value_serde, right.value_serde)
     graph.add(_described(names.this_windowed, names.this_store), left.node)
@@ -188,6 +192,18 @@ def check_same_graph(method: str, graph: Graph, other: Any) -> None:
     if other.graph is not graph:
         message = f"{method}() of streams from two StreamsBuilders: build both with the same one"
         raise TopologyError(message)
+
+
+def copartitioned(
+    graph: Graph,
+    kind: JoinKind,
+    left: tuple[SideKind, frozenset[str]],
+    right: tuple[SideKind, frozenset[str]],
+) -> frozenset[str]:
+    """Demand as many partitions of both sides; their sources together."""
+    asked_by = f"{kind.method}() at {call_site()}"
+    graph.copartitions.append(Copartition.of_join(JoinSide(*left), JoinSide(*right), asked_by))
+    return left[1] | right[1]
 
 
 def joined_key_serde(method: str, given: Any, left: Any, right: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.dsl.aggregating import AGGREGATE, OperatorPlan
 from millstream.dsl.functions import Initializer
-from millstream.dsl.given import check_strategy
+from millstream.dsl.given import check_functions, check_strategy
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import StoreLike, as_store
 from millstream.dsl.windowed import WindowedAggregating
@@ -81,6 +81,7 @@ class SessionWindowedKStream(WindowedAggregating[K, V], Generic[K, V]):
         >>> paths.queryable_store_name
         'paths'
         """
+        check_functions("aggregate", initializer=initializer, aggregator=aggregator, merger=merger)
         plan = self._planned(aggregate_by(initializer, aggregator), merger)
         return self._aggregate(plan, as_store(store, key, value), AGGREGATE, name, value=None)
 

@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.clock import milliseconds
 from millstream.dsl.functions import is_expression
+from millstream.dsl.given import check_functions
 from millstream.dsl.graph import GraphNode, first_given
-from millstream.dsl.joins import JoinKind, check_same_graph, joined_key_serde, repartitioned_for_join
+from millstream.dsl.joins import (
+    JoinKind,
+    check_same_graph,
+    copartitioned,
+    joined_key_serde,
+    repartitioned_for_join,
+)
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_state import JoinedState
 from millstream.errors import TopologyError
@@ -69,9 +76,8 @@ def join_stream_with_table(
     grace_ms = _grace_ms(table, kind, joined.grace)
     key = joined_key_serde(kind.method, joined.key, stream.key_serde, table.key_serde)
     stream = repartitioned_for_join(stream, joined.name, key, joined.value)
-    sources = stream.source_names | table.source_names
     graph = stream.graph
-    graph.copartitions.append(sources)
+    sources = copartitioned(graph, kind, ("stream", stream.source_names), ("table", table.source_names))
     name = graph.name_or_new(joined.name, _stream_prefix(kind))
     view = table.state.look_up()
     join, value_serde = _joiner(joiner, kind, joined, stream, table.value_serde)
@@ -117,6 +123,7 @@ def join_stream_with_global(
             f"{kind.method}() with the global table {table.queryable_store_name!r} without key_of: nothing "
             "says which row belongs to a record. Remedy: key_of=lambda key, value: ... gives the row's key"
         )
+    check_functions(kind.method, key_of=key_of)
     # Kafka calls inner joins so, too.
     name = stream.graph.name_or_new(joined.name, "KSTREAM-LEFTJOIN-")
     join, value_serde = _joiner(joiner, kind, joined, stream, table.value_serde, key_of)
@@ -138,14 +145,14 @@ def join_tables(
 ) -> KTable[Any, Any]:
     """Build the join of two tables by their keys."""
     check_same_graph(kind.method, left.graph, right)
+    check_functions(kind.method, joiner=joiner)
     key = joined_key_serde(kind.method, joined.key, left.key_serde, right.key_serde)
     graph = left.graph
     own: Materialized | None = None
     if joined.store is not None or joined.key is not None or joined.value is not None:
         own = Materialized.of(graph, as_store(joined.store, key, joined.value), _MERGE)
     merge = graph.name_or_new(joined.name, _MERGE)
-    sources = left.source_names | right.source_names
-    graph.copartitions.append(sources)
+    sources = copartitioned(graph, kind, ("table", left.source_names), ("table", right.source_names))
     if kind.left:
         left.state.demand_old_values()
     if kind.right:
@@ -204,6 +211,7 @@ def _joiner(
 ) -> tuple[StreamTableJoiner, Any]:
     """What makes the values, a function or an expression, and their serde where it is known."""
     if not is_expression(joiner):
+        check_functions(kind.method, joiner=joiner)
         return StreamTableJoiner(joiner, joined.with_key, kind.left, key_of), None
     from millstream.dsl.columns import column_joiner  # noqa: PLC0415 - imports Polars, which is there
 

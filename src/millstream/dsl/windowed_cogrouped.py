@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_keys
 from millstream.dsl.functions import Initializer
+from millstream.dsl.given import check_functions
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import StoreLike, as_store
 from millstream.dsl.window_operators import aggregation_by
@@ -102,6 +103,7 @@ class SessionWindowedCogroupedKStream(Generic[K, VA]):
         >>> visits.aggregate(lambda: 0, lambda k, one, other: one + other).node.name
         'COGROUPKSTREAM-MERGE-0000000003'
         """
+        check_functions("aggregate", merger=merger)
         make = partial(SessionAggregation, windows=self.windows, merger=merger)
         return _table(self.cogrouped, self.windows, initializer, make, as_store(store, key, value), name)
 

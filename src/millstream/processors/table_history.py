@@ -55,6 +55,10 @@ class TableHistory:
         self._before.clear()
         self.versions.begin_pass()
 
+    def changed_keys(self) -> list[bytes]:
+        """The keys that the pass has written so far."""
+        return list(self._changes)
+
     def before(self, store: CellStore[Any], keys: Iterable[bytes]) -> None:
         """These keys are about to be written: note what they are now, unless that is known already."""
         new = frozenset(keys) - self._changes.keys()

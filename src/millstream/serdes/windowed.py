@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, ClassVar, TypeVar, overload
 
+from millstream.clock import milliseconds
 from millstream.record import MAX_TIME, Window, Windowed
 from millstream.serdes.api import BaseSerde, Serde, bind, of, require_bytes, serde_name, wrong_type
 
@@ -26,8 +28,9 @@ class TimeWindowedSerde(BaseSerde[Windowed[K]]):
     window_bytes: ClassVar[int] = 8
     """So many bytes stand behind those of the key."""
 
-    def __init__(self, inner: Serde[K], window_size_ms: int) -> None:
+    def __init__(self, inner: Serde[K], window_size_ms: int | timedelta) -> None:
         of(inner)
+        window_size_ms = milliseconds(window_size_ms, "window_size_ms of serdes.time_windowed")
         if window_size_ms <= 0:
             raise ValueError(f"window_size_ms must be positive, got {window_size_ms}")
         self.inner = inner
@@ -90,7 +93,7 @@ class SessionWindowedSerde(BaseSerde[Windowed[K]]):
         return f"serdes.session_windowed({serde_name(self.inner)})"
 
 
-def time_windowed(inner: Serde[K], window_size_ms: int) -> TimeWindowedSerde[K]:
+def time_windowed(inner: Serde[K], window_size_ms: int | timedelta) -> TimeWindowedSerde[K]:
     """Return a serde for the keys of a time-windowed result.
 
     >>> from millstream import serdes

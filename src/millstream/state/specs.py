@@ -145,7 +145,11 @@ class StoreBuilder:
 
     @property
     def serdes_of(self) -> str:
-        """Under which name automatic serdes have learned the store's types."""
+        """Under which name automatic serdes have learned the store's types.
+
+        >>> key_value("seen").serdes_of
+        'seen'
+        """
         return self.name if self.copy_of is None else self.copy_of
 
     @property

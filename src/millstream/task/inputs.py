@@ -49,8 +49,8 @@ class TaskInput:
         self._order = None if len(parts) == 1 else Column.of(_merge_order(parts))
         self._starts = [0, *accumulate(len(part.rows) for part in parts)]
         self._sources = list({part.source: part for part in parts})
-        self._keys = self._merged([part.keys for part in parts])
-        self._values = self._merged([part.values for part in parts])
+        self._keys = self._by_source([part.keys for part in parts])
+        self._values = self._by_source([part.values for part in parts])
         self.timestamps = self._merged([part.timestamps for part in parts])
         self._changing = {part.source for part in parts if part.olds is not None}
         """Sources whose records bring the values that they replace."""
@@ -65,7 +65,7 @@ class TaskInput:
     def left_columns(self) -> Iterator[tuple[str, int]]:
         """Sources, and how many rows of theirs stood in columns but are merged as Python objects."""
         for part in self._parts if self._order is not None else ():
-            pairs = ((part.keys, self._keys), (part.values, self._values))
+            pairs = ((part.keys, self._keys[part.source]), (part.values, self._values[part.source]))
             if any(own.in_arrow and not merged.in_arrow for own, merged in pairs):
                 yield part.source, len(part.rows)
 
@@ -105,7 +105,22 @@ class TaskInput:
     @cached_property
     def _source_numbers(self) -> Column:
         """From which of several sources each row is."""
-        numbers = [Column([self._sources.index(part.source)] * len(part.rows)) for part in self._parts]
+        return self._numbers([[self._sources.index(part.source)] * len(part.rows) for part in self._parts])
+
+    @cached_property
+    def _places_in_source(self) -> Column:
+        """Where each row stands among those of its source, of several."""
+        ends = dict.fromkeys(self._sources, 0)
+        places: list[Sequence[int]] = []
+        for part in self._parts:
+            start = ends[part.source]
+            ends[part.source] = start + len(part.rows)
+            places.append(range(start, ends[part.source]))
+        return self._numbers(places)
+
+    def _numbers(self, of_parts: Sequence[Sequence[int]]) -> Column:
+        """Numbers of the rows of each part, in the task's order."""
+        numbers = list(map(Column, of_parts))
         if self._order is not None and self._order.in_arrow:
             numbers = [column.moved_to_arrow(pl.Int64()) for column in numbers]
         return self._merged(numbers)
@@ -113,9 +128,10 @@ class TaskInput:
     def _batch(self, source: str, rows: Sequence[int], *, ordered: bool) -> Batch:
         """Some rows of one source."""
         headers = None if self._headers is None else [self._headers[row] for row in rows]
+        places = rows if len(self._sources) == 1 else self._places_in_source.at(rows)
         return Batch(
-            keys=self._keys.at(rows),
-            values=self._values.at(rows),
+            keys=self._keys[source].at(places),
+            values=self._values[source].at(places),
             timestamps=self.timestamps.at(rows),
             headers=headers if headers is not None and any(headers) else None,
             origins=rows,
@@ -126,6 +142,18 @@ class TaskInput:
     def _merged(self, columns: Sequence[Column]) -> Column:
         """A column of each part as one, in the task's order."""
         return columns[0] if self._order is None else Column.concat(columns).take(self._order)
+
+    def _by_source(self, columns: Sequence[Column]) -> dict[str, Column]:
+        """A column of each part as one for each source, whose types may differ.
+
+        That of a single source is in the task's order, others are as their parts stand.
+        """
+        if len(self._sources) == 1:
+            return {self._sources[0]: self._merged(columns)}
+        found: dict[str, list[Column]] = {source: [] for source in self._sources}
+        for part, column in zip(self._parts, columns, strict=True):
+            found[part.source].append(column)
+        return {source: Column.concat(own) for source, own in found.items()}
 
     def _all_olds(self) -> Column:
         return self._merged([part.olds or Column([None] * len(part.rows)) for part in self._parts])

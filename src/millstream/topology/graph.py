@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.state.specs import StoreBuilder
+from millstream.topology.copartition import Copartition
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
@@ -28,7 +29,7 @@ class TopologyGraph:
     global_sources: set[str] = field(default_factory=set)
     internal_topics: dict[str, int | None] = field(default_factory=dict)
     """Repartition topics and their explicit number of partitions, if they have one."""
-    copartition_groups: list[frozenset[str]] = field(default_factory=list)
+    copartition_groups: list[Copartition] = field(default_factory=list)
     """Sources that need the same number of partitions."""
     row_serdes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Of nodes whose rows may have to go to a later step: the serdes of keys and values, where known."""

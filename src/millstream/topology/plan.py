@@ -12,12 +12,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
 from millstream.state.specs import StoreBuilder
 from millstream.topology.combiner import with_combiners
+from millstream.topology.copartition import Copartition
 from millstream.topology.execution_units import ExecutionUnit, units_of
 from millstream.topology.graph import TopologyGraph
 from millstream.topology.grouping import node_groups
@@ -99,7 +100,7 @@ class Plan:
     """Each writes a global store. One task reads all partitions, and every host has a copy of the store."""
     repartition_topics: Mapping[str, int | None]
     """Topics that are shuffles inside an epoch, with their explicit number of partitions."""
-    copartition_groups: tuple[frozenset[str], ...]
+    copartition_groups: tuple[Copartition, ...]
     """Topics that need the same number of partitions."""
 
     @cached_property
@@ -193,7 +194,9 @@ def _plan(graph: TopologyGraph, groups: list[list[str]], steps: Sequence[Step]) 
         subtopologies=tuple(sub for sub in subs if not sub.is_global),
         global_subtopologies=tuple(sub for sub in subs if sub.is_global),
         repartition_topics={**graph.internal_topics, **dict.fromkeys(links.topics)},
-        copartition_groups=tuple(_topics_of(graph, group) for group in graph.copartition_groups),
+        copartition_groups=tuple(
+            group.renamed(partial(_topics_of, graph)) for group in graph.copartition_groups
+        ),
     )
     check_explicit_counts(graph, plan)
     return plan

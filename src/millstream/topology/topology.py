@@ -20,6 +20,7 @@ from millstream.processors.user import UserFixedKeyProcessor, UserProcessor
 from millstream.state.specs import StoreBuilder
 from millstream.timestamps import HOW_TO_EXTRACT
 from millstream.topology.blame import call_site
+from millstream.topology.copartition import Copartition
 from millstream.topology.describe import describe
 from millstream.topology.graph import TopologyGraph
 from millstream.topology.mermaid import mermaid
@@ -284,9 +285,9 @@ class Topology:
         """Say which serdes fit the rows of a node, if they have to go to a later step of the epoch."""
         self.graph.row_serdes[node] = (key, value)
 
-    def copartition(self, sources: Iterable[str]) -> None:
+    def copartition(self, sources: Copartition) -> None:
         """Demand the same number of partitions for the topics of these sources."""
-        self.graph.copartition_groups.append(frozenset(sources))
+        self.graph.copartition_groups.append(sources)
 
     def _add_source(
         self,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.processors.batch import Batch
+from millstream.processors.columns.column import Column
 from millstream.processors.joins.table_view import TableReader, TableView
 from millstream.processors.operator import Operator, OperatorContext, collect, rest
 from millstream.processors.table import value_of
@@ -87,6 +88,10 @@ class StreamTableJoin(Operator):
     def joined(self, batch: Batch) -> Batch:
         """Rows with values, joined."""
         join = self.join
+        if join.in_columns and join.key_of is None and not self.as_of_time:
+            column = self._reader.column(batch.keys, batch.order)
+            if column is not None:
+                return self._joined_with(batch, column)
         keys: Sequence[Any] = batch.keys.rows()
         if join.key_of is not None:
             keys, batch = self._mapped_keys(batch, join.key_of)
@@ -96,10 +101,14 @@ class StreamTableJoin(Operator):
             lookup = self._reader.lookup(keys, batch.order, times)
             found, batch = collect(self.context, batch, lambda start: map(lookup, range(start, len(keys))))
             others = [value_of(cell) for cell in found]
-        if not join.left and None in others:
-            kept = [row for row, other in enumerate(others) if other is not None]
-            batch, others = batch.take(kept), [others[row] for row in kept]
-        values, batch = join.values(self.context, batch, others)
+        return self._joined_with(batch, Column.of(others))
+
+    def _joined_with(self, batch: Batch, others: Column) -> Batch:
+        """Rows, joined with what the table has for each."""
+        if not self.join.left and None in others:
+            kept = others.present()
+            batch, others = batch.take(kept), others.take(kept)
+        values, batch = self.join.values(self.context, batch, others)
         return batch.with_values(values)
 
     def _mapped_keys(self, batch: Batch, key_of: Callable[[Any, Any], Any]) -> tuple[list[Any], Batch]:

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 from millstream.errors import SerdeError
 from millstream.processors.api import ValueTransformerWithKey
 from millstream.processors.batch import OrderKey
+from millstream.processors.columns.column import Column
+from millstream.processors.joins.lookup_in_columns import values_in_columns
 from millstream.processors.operator import OperatorContext
 from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.processors.table_values import Transforming
@@ -54,12 +56,17 @@ class TableReader(ABC):
         times: Sequence[int] | None = None,
         *,
         shared: bool = False,
-    ) -> list[Any] | None:
+    ) -> Sequence[Any] | None:
         """The values alone of what `lookup` finds, of all rows at once; None if it must be done one by one.
 
         `shared`: rows may be given the same object, because nobody changes it.
         """
         del keys, orders, times, shared
+        return None
+
+    def column(self, keys: Column, orders: Sequence[OrderKey] | None) -> Column | None:
+        """The values of what `lookup` finds, as a column in Arrow; None if that can't be done."""
+        del keys, orders
         return None
 
     @abstractmethod
@@ -270,7 +277,11 @@ class _StoreReader(TableReader):
         times: Sequence[int] | None = None,
         *,
         shared: bool = False,
-    ) -> list[Any] | None:
+    ) -> Sequence[Any] | None:
+        if times is None and self._store.exact_types:
+            column = self.column(Column.of(keys).packed(), orders)
+            if column is not None:
+                return column.rows()
         data, failures = self._encoded(keys)
         if failures:
             return None
@@ -281,6 +292,11 @@ class _StoreReader(TableReader):
             return [None if cell is None else thawed(cell[0]) for cell in cells]
         known = {id(cell): None if cell is None else thawed(cell[0]) for cell in cells}
         return [known[id(cell)] for cell in cells]
+
+    def column(self, keys: Column, orders: Sequence[OrderKey] | None) -> Column | None:
+        if self._committed:
+            return None
+        return values_in_columns(self._store, self._history, keys, orders)
 
     def _cells(
         self,

@@ -85,8 +85,12 @@ class Overlay:
         """The values as of now of distinct keys in ascending order, in the same order."""
         if not len(self):
             return self.committed.get_many(keys)
-        found = self.get_many(keys)
-        return [found[key] for key in keys]
+        if len(self) >= len(keys):  # few of them may be left to read
+            found = self.get_many(keys)
+            return [found[key] for key in keys]
+        if self._columns is not None:
+            self._leave_columns()
+        return list(map(self._writes.get, keys, self.committed.get_many(keys)))
 
     def approximate_count(self) -> int:
         """About how many entries there are as of now.

@@ -15,7 +15,6 @@ together, in the order of their primary keys.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
 from typing import Final
@@ -25,13 +24,16 @@ from millstream.state.backends.api import KeyRange
 from millstream.state.backends.key_ranges import after_prefix
 
 __all__ = [
-    "Answer",
     "Instruction",
-    "Subscription",
     "ToSubscribers",
+    "answer",
     "hash_of",
     "kept_key",
+    "kept_of",
     "kept_range",
+    "split_answer",
+    "split_subscription",
+    "subscription",
 ]
 
 _PARTITION: Final = struct.Struct(">I")
@@ -53,66 +55,53 @@ class Instruction(IntEnum):
         return self <= Instruction.DELETE_KEY_AND_PROPAGATE
 
 
+_INSTRUCTIONS: Final = tuple(sorted(Instruction))
+
+
 def hash_of(value: bytes | None) -> bytes:
     """The hash of a left value's bytes; nothing of nothing.
 
     >>> hash_of(b"blue").hex(), hash_of(None)
-    ('4fe1fb2d8f9d7bd0cd47e2a5dd5bc7a3', b'')
+    ('6c7503bf86f4eb35827d02b504444ac7', b'')
     """
     return b"" if value is None else blake2b(value, digest_size=_HASH_BYTES).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """A left row that refers to a right row.
+def kept_of(partition: int, value_hash: bytes) -> bytes:
+    """What the right side remembers of a subscription, besides its key."""
+    return b"".join((_PARTITION.pack(partition), bytes((len(value_hash),)), value_hash))
 
-    >>> sent = Subscription(Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE, b"order-7", 2, hash_of(b"blue"))
-    >>> Subscription.decoded(sent.encoded()) == sent
-    True
+
+def subscription(instruction: Instruction, kept: bytes, primary_key: bytes) -> bytes:
+    """A subscription of a left row, in bytes."""
+    return b"".join((bytes((instruction,)), kept, primary_key))
+
+
+def split_subscription(data: bytes) -> tuple[Instruction, bytes, bytes]:
+    """Undo `subscription`.
+
+    >>> sent = subscription(Instruction.DELETE_KEY_NO_PROPAGATE, kept_of(2, hash_of(b"blue")), b"order-7")
+    >>> instruction, kept, primary_key = split_subscription(sent)
+    >>> instruction.name, kept == kept_of(2, hash_of(b"blue")), primary_key
+    ('DELETE_KEY_NO_PROPAGATE', True, b'order-7')
     """
-
-    instruction: Instruction
-    primary_key: bytes
-    partition: int
-    value_hash: bytes
-
-    def encoded(self) -> bytes:
-        """The subscription in bytes."""
-        return b"".join((bytes((self.instruction,)), self.kept(), self.primary_key))
-
-    def kept(self) -> bytes:
-        """What the right side remembers of it, besides its key."""
-        return b"".join((_PARTITION.pack(self.partition), bytes((len(self.value_hash),)), self.value_hash))
-
-    @classmethod
-    def decoded(cls, data: bytes) -> Subscription:
-        """Undo `encoded`."""
-        end = 6 + data[5]
-        return cls(Instruction(data[0]), data[end:], _PARTITION.unpack_from(data, 1)[0], data[6:end])
+    end = 6 + data[5]
+    return _INSTRUCTIONS[data[0]], data[1:end], data[end:]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a left row that had a certain value is told of the right row.
+def answer(kept: bytes, right: bytes | None) -> bytes:
+    """What a left row is told of its right row, in bytes, for a subscription as it is kept."""
+    return kept + b"\0" if right is None else b"".join((kept, b"\1", right))
 
-    >>> kept = Subscription(Instruction.DELETE_KEY_NO_PROPAGATE, b"order-7", 2, b"h").kept()
-    >>> Answer.decoded(Answer.encoded(kept, b"ann")), Answer.decoded(Answer.encoded(kept, None))
-    (Answer(value_hash=b'h', right=b'ann'), Answer(value_hash=b'h', right=None))
+
+def split_answer(data: bytes) -> tuple[bytes, bytes | None]:
+    """The hash of the left value that asked, and the right value, None if there is none.
+
+    >>> split_answer(answer(kept_of(2, b"h"), b"ann")), split_answer(answer(kept_of(2, b"h"), None))
+    ((b'h', b'ann'), (b'h', None))
     """
-
-    value_hash: bytes
-    right: bytes | None
-
-    @staticmethod
-    def encoded(kept: bytes, right: bytes | None) -> bytes:
-        """An answer in bytes, to a subscription as it is kept."""
-        return kept + b"\0" if right is None else b"".join((kept, b"\1", right))
-
-    @classmethod
-    def decoded(cls, data: bytes) -> Answer:
-        """Undo `encoded`."""
-        end = 5 + data[4]
-        return cls(data[5:end], data[end + 1 :] if data[end] else None)
+    end = 5 + data[4]
+    return data[5:end], data[end + 1 :] if data[end] else None
 
 
 class ToSubscribers:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from millstream.processors.batch import Batch
-from millstream.processors.joins.foreign_key.messages import Answer, hash_of
+from millstream.processors.joins.foreign_key.messages import hash_of, split_answer
 from millstream.processors.joins.foreign_key.serdes import ForeignKeySerdes
 from millstream.processors.joins.table_view import TableView
 from millstream.processors.operator import Operator, OperatorContext, each_row
@@ -55,6 +55,7 @@ class AnswerResolver(Operator):
         """See `Operator.process`."""
         batch = batch.in_rows()
         keys = deserialize_column(self._primary, batch.keys.rows())
+        answers = batch.values.rows()
         lefts = self._left.lookup(keys, batch.order)
         rows: list[int] = []
         results: list[Any] = []
@@ -62,13 +63,13 @@ class AnswerResolver(Operator):
 
         def resolve(row: int) -> None:
             nonlocal stale
-            answer = Answer.decoded(batch.values[row])
+            value_hash, right = split_answer(answers[row])
             found = lefts(row)
             left = None if found is None else found[0]
-            if answer.value_hash != hash_of(None if left is None else self._value.serialize(left)):
+            if value_hash != hash_of(None if left is None else self._value.serialize(left)):
                 stale += 1
                 return
-            results.append(self._joined(keys[row], left, answer.right))
+            results.append(self._joined(keys[row], left, right))
             rows.append(row)
 
         each_row(self.context, batch, resolve)

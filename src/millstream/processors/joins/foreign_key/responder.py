@@ -20,11 +20,11 @@ from typing import Any
 from millstream.errors import SerdeError
 from millstream.processors.batch import Batch
 from millstream.processors.joins.foreign_key.messages import (
-    Answer,
     Instruction,
-    Subscription,
+    answer,
     kept_key,
     kept_range,
+    split_subscription,
 )
 from millstream.processors.joins.foreign_key.serdes import ForeignKeySerdes
 from millstream.processors.joins.table_view import Lookup, TableView
@@ -109,13 +109,10 @@ class SubscriptionResponder(Operator):
 
     def look_up(self, batch: Batch, rows: Sequence[int]) -> Lookup:
         """The right rows that some subscriptions are about, as of each of them."""
-        known: dict[bytes | None, Any] = {None: None}
-        for row in rows:
-            data = batch.keys[row]
-            if data not in known:
-                known[data] = self._foreign.deserialize(data)
+        keys = [batch.keys.rows()[row] for row in rows]
+        known = {data: None if data is None else self._foreign.deserialize(data) for data in set(keys)}
         orders = None if batch.order is None else [batch.order[row] for row in rows]
-        return self._right.lookup([known[batch.keys[row]] for row in rows], orders)
+        return self._right.lookup([known[data] for data in keys], orders)
 
     def encoded(self, right: Any) -> bytes:
         """A right value in bytes. Raises if the serde does not take it."""
@@ -139,7 +136,7 @@ class _Answering:
         self.values: list[bytes] = []
         self.timestamps: list[int] = []
         self._responder = responder
-        self._batch = batch
+        self._values = batch.values.rows()
         self._ports = batch.ports or ()
         self._times = batch.timestamps.rows()
         self._foreign = responder.foreign_keys(batch)
@@ -164,9 +161,8 @@ class _Answering:
         self._responder.overlay.put_many(self._written.items())
 
     def _subscribe(self, row: int, foreign: bytes | None) -> None:
-        subscription = Subscription.decoded(self._batch.values[row])
-        instruction, kept = subscription.instruction, subscription.kept()
-        key = kept_key(foreign or b"", subscription.primary_key)
+        instruction, kept, primary = split_subscription(self._values[row])
+        key = kept_key(foreign or b"", primary)
         found = self._right(self._place[row])
         is_told = instruction is not Instruction.DELETE_KEY_NO_PROPAGATE and (
             found is not None
@@ -174,31 +170,31 @@ class _Answering:
             or key in self._responder.told_of_deletion
         )
         right = None if found is None or instruction.deletes or not is_told else found[0]
-        answer = Answer.encoded(kept, None if right is None else self._responder.encoded(right))
+        told = answer(kept, None if right is None else self._responder.encoded(right))
         if foreign is not None:
             remembered = None if instruction.deletes else kept
             self._written[key] = remembered
             subscribers = self._subscribers.get(foreign)
             if subscribers is not None:
-                subscribers.set(subscription.primary_key, remembered)
+                subscribers.set(primary, remembered)
         if is_told:
             time = self._times[row]
-            self._add(row, subscription.primary_key, answer, time if found is None else max(time, found[1]))
+            self._add(row, primary, told, time if found is None else max(time, found[1]))
 
     def _tell_all(self, row: int, foreign: bytes) -> None:
-        new = self._batch.values[row]
+        new = self._values[row]
         right = None if new is None else self._responder.encoded(new)
         time = self._times[row]
         subscribers = self._subscribers[foreign].in_order()
         for primary, kept in subscribers:
-            self._add(row, primary, Answer.encoded(kept, right), time)
+            self._add(row, primary, answer(kept, right), time)
         if right is None:
             self._responder.told_of_deletion.update(kept_key(foreign, primary) for primary, _ in subscribers)
 
-    def _add(self, row: int, primary: bytes, answer: bytes, time: int) -> None:
+    def _add(self, row: int, primary: bytes, told: bytes, time: int) -> None:
         self.rows.append(row)
         self.keys.append(primary)
-        self.values.append(answer)
+        self.values.append(told)
         self.timestamps.append(time)
 
     def _read_subscribers(self) -> dict[bytes, _Subscribers]:

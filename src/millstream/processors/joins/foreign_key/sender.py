@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from millstream.errors import SerdeError
 from millstream.processors.batch import Batch
-from millstream.processors.joins.foreign_key.messages import Instruction, Subscription, hash_of
+from millstream.processors.joins.foreign_key.messages import Instruction, hash_of, kept_of, subscription
 from millstream.processors.joins.foreign_key.serdes import ForeignKeySerdes
 from millstream.processors.operator import Operator, OperatorContext, collect, rest
 from millstream.processors.table import drop_null_keys, latest_only, olds_of
@@ -81,7 +81,7 @@ class SubscriptionSender(Operator):
         )
         rows = [row for row, sent in enumerate(lists) for _ in sent]
         sent = [one for several in lists for one in several]
-        return batch.expand(rows, [key for key, _ in sent], [subscription for _, subscription in sent])
+        return batch.expand(rows, [key for key, _ in sent], [message for _, message in sent])
 
     def flush(self) -> None:
         """See `Operator.flush`."""
@@ -98,10 +98,8 @@ class SubscriptionSender(Operator):
             return []
         self._changed.add(primary)
         value_hash = hash_of(None if new is None else _encoded(self._value, new, "the left value"))
-        return [
-            (foreign, Subscription(instruction, primary, self._partition, value_hash).encoded())
-            for foreign, instruction in told
-        ]
+        kept = kept_of(self._partition, value_hash)
+        return [(foreign, subscription(instruction, kept, primary)) for foreign, instruction in told]
 
     def _again(self, told: list[_Told], *, known: bool) -> list[_Told]:
         """What is sent for a row that has changed in this epoch before: something that is answered."""
@@ -131,7 +129,11 @@ class SubscriptionSender(Operator):
     def _foreign_key(self, key: Any, value: Any) -> bytes | None:
         """What a value refers to, as the right table has it; None if it refers to nothing."""
         foreign = None if value is None else self.foreign_key(key, value)
-        return None if foreign is None else _encoded(self._foreign, foreign, "what foreign_key returned")
+        return (
+            None
+            if foreign is None
+            else _encoded(self._foreign, foreign, "what foreign_key returned, a key of the right table,")
+        )
 
 
 def _encoded(serde: Serde[Any], value: Any, what: str) -> bytes:
