@@ -1,4 +1,4 @@
-"""Joins of a case. Nodes are called "j" and the number of the step if they are named, stores of streams "w"."""
+"""Joins of a case. Named nodes are called "j" and the number of the step, named stores of streams "w"."""
 
 from __future__ import annotations
 

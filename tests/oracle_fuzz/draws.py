@@ -107,7 +107,11 @@ class Draws(ABC):
     def store(self, *, optional: bool = False, versions: bool = False) -> dict[str, Any] | None:
         if optional and self.chance(0.5):
             return None
-        versioned = self.rng.choice((0, 5, 20, 100, 10_000)) if versions and self.chance(self.versions_share) else None
+        versioned = (
+            self.rng.choice((0, 5, 20, 100, 10_000))
+            if versions and self.chance(self.versions_share)
+            else None
+        )
         return {
             "named": self.chance(0.6),
             "cached": self.chance(0.6),

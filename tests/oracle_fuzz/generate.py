@@ -195,9 +195,7 @@ class _Generator(JoinDraws):
     def grouped(self, stream: Handle) -> Handle:
         parameters: dict[str, Any] = {"from": stream.types, "named": self.chance(0.6)}
         if self.chance(0.5):
-            return Handle(
-                self.add("group_by_key", stream.id, types=stream.types, **parameters), stream.types
-            )
+            return Handle(self.add("group_by_key", stream.id, types=stream.types, **parameters), stream.types)
         types, key = ("string", stream.value), self.new_key()
         return Handle(self.add("group_by", stream.id, types=types, key=key, **parameters), types)
 

@@ -103,7 +103,9 @@ class JoinDraws(Draws):
             return
         mine = self.sources_of(left.id)
         others = [table for table in rights if not mine & self.sources_of(table.id)]
-        right = self.rng.choice(rights) if rights and self.chance(0.1) else self.rng.choice(others) if others else self.new_table()
+        if rights and self.chance(0.1):
+            others = rights
+        right = self.rng.choice(others) if others else self.new_table()
         value, store = self.value_type(), self.store(optional=True)
         step = self.add(
             "foreign_key_join",

@@ -108,8 +108,8 @@ def _with_caches_in_front_of_groups(steps: tuple[Step, ...]) -> list[Step]:
     `filter` or a join deletes it. And a session of one time that is updated has the old value that was sent:
     in Kafka none. With a cache both agree.
 
-    The old value of a join with a store is what the store had. In Kafka it is what the joiner makes of the old
-    value and the other table as it is now: if one record changes both, that was never sent.
+    The old value of a join with a store is what the store had. In Kafka it is what the joiner makes of the
+    old value and the other table as it is now: if one record changes both, that was never sent.
     """
     cached: set[int] = set()
     wanted: set[int] = set()

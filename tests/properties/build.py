@@ -309,7 +309,6 @@ class Building:
         }
         return getattr(self.parent(op), op.how)(*arguments[op.how], **self.named_store(op))
 
-
     # Joins.
 
     @make.register

@@ -91,7 +91,6 @@ class _ColumnBuilding(Building):
         of = new_value(op.of, with_key=False)
         return getattr(self.windowed(op), op.how)(of, **self.named_store(op))
 
-
     def stream_table_join(self, op: s.StreamTableJoin) -> Any:
         return self.look_up(op, joined(op.joiner, with_key=op.with_key))
 

@@ -58,16 +58,24 @@ def _features(op: s.Op) -> Iterator[str]:
             yield f"{kind}: {name} {'not given' if getattr(op, name) is None else 'given'}"
     if isinstance(store := getattr(op, "store", None), s.TableStore):
         yield f"{kind}: store named {store.named}, caching {store.caching}"
-    if isinstance(op, s.Source | s.To):
-        yield f"{kind}: {len(op.topics)} topics"
     if isinstance(op, s.Aggregate) and op.how == "aggregate" and op.fold.in_place:
         yield f"{kind}: in place"
-    if isinstance(op, s.Process):
-        yield from _features_of_process(op)
-    if isinstance(op, s.WindowedAggregate | s.WindowedCogroup):
-        yield from _features_of_windows(op)
-    if isinstance(op, s.StreamJoin | s.StreamTableJoin | s.GlobalTableJoin | s.TableJoin):
-        yield f"{kind}: {op.kind}"
+    match op:
+        case s.Source() | s.To():
+            yield f"{kind}: {len(op.topics)} topics"
+        case s.Process():
+            yield from _features_of_process(op)
+        case s.WindowedAggregate() | s.WindowedCogroup():
+            yield from _features_of_windows(op)
+        case s.StreamJoin() | s.StreamTableJoin() | s.GlobalTableJoin() | s.TableJoin():
+            yield from _features_of_joins(op)
+
+
+def _features_of_joins(
+    op: s.StreamJoin | s.StreamTableJoin | s.GlobalTableJoin | s.TableJoin,
+) -> Iterator[str]:
+    kind = type(op).__name__
+    yield f"{kind}: {op.kind}"
     if isinstance(op, s.StreamTableJoin) and op.grace is not None:
         yield f"{kind}: {op.kind} with grace"
 

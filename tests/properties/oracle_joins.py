@@ -52,7 +52,9 @@ class JoinedStreams:
 
     def fetch(self, side: int, key: str, first: int, last: int, retention: int) -> list[tuple[int, Value]]:
         first = max(first, self.time_of_store[side] - retention + 1)
-        found = [(time, value) for own, time, value in self.kept[side] if own == key and first <= time <= last]
+        found = [
+            (time, value) for own, time, value in self.kept[side] if own == key and first <= time <= last
+        ]
         return deepcopy(sorted(found, key=lambda row: row[0]))
 
 

@@ -143,7 +143,7 @@ class SinkNode(Node):
 
 @dataclass(eq=False)
 class KeyFilter(Node):
-    """In front of a repartition: records without a key go no further, unless somebody behind it wants them."""
+    """In front of a repartition: records without a key go no further, unless somebody behind wants them."""
 
     lets_all_by: bool = False
 

@@ -83,7 +83,7 @@ def task_count(sub: SubTopology, counts: dict[str, int]) -> int:
 
 def flush_order(sub: SubTopology) -> list[Node]:
     """Parents first, else in the order of addition; nodes that share a store, and all between, together."""
-    # Code of the user's own says nothing of what each record has done to a store: who looks it up takes turns.
+    # Code of the user's own does not tell what each record does to a store: who looks it up takes turns.
     unknown = {store for node in sub.nodes if node.runs_user_code for store in node.stores}
     same: list[tuple[Node, Node]] = [
         (one, other)
