@@ -37,6 +37,7 @@ CASES = {
     "state_backends": "State: epochs, restores, expiry and memory of each backend",
     "snapshots": "Snapshots: restores from them, and epochs beside them",
     "disk": "Disk: what state takes, against its live bytes",
+    "scale": "Many tasks: a thousand partitions, and a coordinator with ten thousand tasks",
 }
 """Each is a function of that name in the module of that name."""
 QUICK = ("row_tier", "column_tier", "throughput", "small_epochs")

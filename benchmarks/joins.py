@@ -40,7 +40,7 @@ from benchmarks.memory import megabytes_held
 from benchmarks.spark_native import appended_to, native_session, seconds_of, stream_of, write_files
 from millstream import JoinWindows, StreamsBuilder, Topology, other, serdes, value
 from millstream.engine.epoch_result import EpochResult
-from millstream.log import FileLog, TopicPartition, record_batch
+from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.types import Partition
 
 __all__ = ["joins"]
@@ -347,6 +347,7 @@ def _foreign_keys(scale: Scale) -> list[Figure]:
     chance = random.Random(2)
     with workplace() as folder, spark_context(folder) as spark:
         log = FileLog(folder / "log")
+        log.create_topic("orders", TopicConfig(partitions=PARTITIONS))
         append(log, "customers", _customers(chance, range(rights)))
         with application(_by_customer(), folder, spark=spark, max_records=lefts // PARTITIONS // 4) as app:
             app.run(until="caught-up")
@@ -357,11 +358,10 @@ def _foreign_keys(scale: Scale) -> list[Figure]:
             loads, before = _runs(results, lefts // 8), _records_in(log, "out")
             _check("foreign-key join", before, lefts)
             speeds: list[float] = []
-            for _ in range(changes // at_once):
+            for first in range(0, changes, at_once):
                 results.clear()
-                append(
-                    log, "customers", _customers(chance, [chance.randrange(rights) for _ in range(at_once)])
-                )
+                changed = [chance.randrange(rights) for _ in range(at_once)]
+                append(log, "customers", _customers(chance, changed, since=rights + lefts + first))
                 app.run(until="caught-up")
                 now = _records_in(log, "out")
                 speeds.append((now - before) / sum(one.seconds for one in results))
@@ -386,12 +386,14 @@ def _by_customer() -> Topology:
     return builder.build()
 
 
-def _customers(chance: random.Random, numbers: Sequence[int]) -> pa.RecordBatch:
+def _customers(chance: random.Random, numbers: Sequence[int], *, since: int = 0) -> pa.RecordBatch:
     keys = [b"customer-%08d" % number for number in numbers]
-    return record_batch(keys, [b"%08d" % chance.randrange(10**8) for _ in keys], [_SECOND] * len(keys))
+    times = range(since, since + len(keys))
+    return record_batch(keys, [b"%08d" % chance.randrange(10**8) for _ in keys], times)
 
 
 def _orders(count: int, rights: int) -> pa.RecordBatch:
+    """They are later than the first customers, and in order of time, so that partitions are read abreast."""
     keys = [b"order-%08d" % number for number in range(count)]
     values = [b"customer-%08d" % (number % rights) for number in range(count)]
-    return record_batch(keys, values, [_SECOND] * count)
+    return record_batch(keys, values, range(rights, rights + count))

@@ -49,6 +49,7 @@ WITHOUT_EXAMPLE = {
     "Topology.add_repartition_source": FOR_THE_DSL,
     "Topology.add_row_serdes": FOR_THE_DSL,
     "Topology.add_sink_node": FOR_THE_DSL,
+    "Topology.add_table_operator": FOR_THE_DSL,
     "Topology.connect": FOR_THE_DSL,
     "Topology.copartition": FOR_THE_DSL,
     "handlers.ErrorContext": "made by the task; docs/errors_and_handlers.md shows a handler that reads one",

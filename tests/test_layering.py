@@ -34,6 +34,10 @@ BASE = (
     "offset_reset",
     "threads",
     "until",
+    "names",
+    "stop_signals",
+    "kafka_names",
+    "notebook",
     "windows",
     "suppressed",
 )
@@ -43,8 +47,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "base": set(),
     "serdes": {"base"},
     "console": {"base"},
+    "run_screen": {"base", "console"},
     "durable": {"base"},
     "log": {"base", "serdes", "durable"},
+    "io": {"base", "serdes", "log"},
     "state": {"base", "serdes", "durable", "log"},
     "stores": {"base", "serdes", "state"},
     "processors": {"base", "serdes", "state"},
@@ -53,22 +59,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "task": {"base", "serdes", "log", "state", "processors", "topology"},
     "commit": {"base", "serdes", "durable", "log", "state", "processors", "topology", "task"},
     "maintenance": {"base", "serdes", "durable", "log", "state", "topology", "commit"},
+    "query": {"base", "serdes", "durable", "log", "io", "state", "processors", "topology", "task", "commit"},
     "engine": {
         "base",
         "serdes",
         "durable",
         "log",
+        "io",
         "state",
         "processors",
         "topology",
         "task",
         "commit",
         "maintenance",
+        "query",  # Spark's data source shows stores
     },
-    "query": {"base", "serdes", "durable", "log", "state", "processors", "topology", "task", "commit"},
     "app": {
         "base",
         "console",
+        "run_screen",
         "serdes",
         "durable",
         "log",
@@ -80,10 +89,25 @@ MAY_IMPORT: dict[str, set[str]] = {
         "engine",
         "query",
     },
-    "package": {"base", "serdes", "state", "stores", "processors", "topology", "dsl", "app"},
+    # What users are handed of Spark: frames of topics, the data source.
+    "consumer": {"base", "serdes", "log", "io", "engine"},
+    "spark": {"base", "engine"},
+    "package": {
+        "base",
+        "serdes",
+        "io",
+        "state",
+        "stores",
+        "processors",
+        "topology",
+        "dsl",
+        "app",
+        "consumer",
+    },
 }
 EVERYTHING = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = EVERYTHING
+MAY_IMPORT["__main__"] = {"cli"}
 MAY_IMPORT["testing"] = EVERYTHING  # and nothing imports it
 
 # Of some layers only a part may be seen.
@@ -97,7 +121,7 @@ BEHIND: dict[str, str] = {
     "millstream.log.embedded": "log",  # millstream.log.open_log
     "millstream.engine.spark": "engine",  # and the composition root
 }
-COMPOSITION_ROOT = ("app", "cli", "testing")
+COMPOSITION_ROOT = ("app", "cli", "consumer", "spark", "testing")
 
 # Libraries that one place alone may know. None: nobody may, for stored bytes must never run code.
 OWNERS: dict[str, str | None] = {

@@ -6,7 +6,8 @@ stores at version N-1) to (outputs, stores at version N); an engine decides when
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from millstream import errors, handlers, serdes, timestamps
 from millstream.config import StreamsConfig
@@ -20,6 +21,7 @@ from millstream.dsl.ktable import GlobalKTable, KTable
 from millstream.dsl.session_windowed import SessionWindowedKStream
 from millstream.dsl.windowed import TimeWindowedKStream
 from millstream.dsl.windowed_cogrouped import SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
+from millstream.kafka_names import missing_class
 from millstream.processors.api import (
     Cancellable,
     FixedKeyProcessor,
@@ -67,7 +69,10 @@ from millstream.windows import (
 
 if TYPE_CHECKING:
     from millstream.app import Answer, State, Streams
+    from millstream.consumer import Consumer
     from millstream.dsl.columns import key, other, timestamp, value
+    from millstream.io.consumer import ConsumerRecord
+    from millstream.io.producer import Producer
 
 __all__ = [
     "Answer",
@@ -75,6 +80,8 @@ __all__ = [
     "Buffered",
     "Cancellable",
     "CogroupedKStream",
+    "Consumer",
+    "ConsumerRecord",
     "EmitStrategy",
     "FixedKeyProcessor",
     "FixedKeyProcessorContext",
@@ -90,6 +97,7 @@ __all__ = [
     "ListValueStore",
     "Processor",
     "ProcessorContext",
+    "Producer",
     "PunctuationType",
     "ReadOnlyKeyValueStore",
     "ReadOnlySessionStore",
@@ -138,15 +146,22 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+_LATER: Final = {
+    **dict.fromkeys(("Answer", "State", "Streams"), "millstream.app"),
+    "Consumer": "millstream.consumer",
+    "ConsumerRecord": "millstream.io.consumer",
+    **dict.fromkeys(("key", "other", "timestamp", "value"), "millstream.dsl.columns"),
+    "Producer": "millstream.io.producer",
+}
 
-def __getattr__(name: str) -> Any:
-    """Import what needs Spark or Polars only when it is asked for: tests and tools do without."""
-    if name in {"key", "other", "timestamp", "value"}:
-        from millstream.dsl import columns  # noqa: PLC0415 - see above
 
-        return getattr(columns, name)
-    if name in {"Answer", "State", "Streams"}:
-        from millstream import app  # noqa: PLC0415 - see above
+if not TYPE_CHECKING:  # checkers of types have seen all names above, and refuse others
 
-        return getattr(app, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """Import what needs Spark or Polars only when it is asked for: tests and tools do without."""
+        module = _LATER.get(name)
+        if module is not None:
+            return getattr(import_module(module), name)
+        hint = missing_class(name)
+        plain = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(plain if hint is None else f"{plain}: {hint}")

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import logging
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from enum import Enum
 from functools import partial
+from math import inf
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal, Self, TypeVar
 
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import check_not_run
-from millstream.config import StreamsConfig, check_application_id
+from millstream.config import StreamsConfig, check_application_id, check_config
 from millstream.console import Figures
-from millstream.durable import DiskFullError
+from millstream.durable import DiskFullError, disk_errors_named
 from millstream.engine.api import Engine, EpochFailedError
 from millstream.engine.epoch_result import EpochResult
 from millstream.engine.local import LocalEngine
@@ -29,21 +28,27 @@ from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
 from millstream.engine.restore_notes import restores_in, restores_told
 from millstream.engine.spark.engine import SparkEngine
+from millstream.engine.spark.frame_queries import FrameQueries
 from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
+from millstream.kafka_names import KafkaNames
 from millstream.log import open_log
+from millstream.notebook import table_bundle
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
+from millstream.run_screen import RunScreen
 from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.local.cleaning import clean
 from millstream.state.local.directory import open_state_directory
+from millstream.stop_signals import StopSignals
+from millstream.topology.configured import as_configured
 from millstream.topology.topology import Topology
 from millstream.until import Until, seconds_to_run
 
 _LOGGER = logging.getLogger("millstream")
 _LONGEST_PAUSE_S = 5.0
 _MACHINERY = (EpochFailedError, DiskFullError)
-"""What is tried again without asking, and told without a traceback: it has nothing to do with the program."""
+"""What is tried again without asking: it has nothing to do with the program."""
 
 R = TypeVar("R", bound=Replica)
 
@@ -68,7 +73,7 @@ class Answer(Enum):
     """End the application."""
 
 
-class Streams:
+class Streams(KafkaNames):
     """Runs a topology, on Spark unless told otherwise.
 
     log
@@ -78,6 +83,9 @@ class Streams:
     engine
         "spark", or "local": all tasks one after the other in this process, with the same commit and the same
         state, without Spark and Java. For small data, and to step through a program with a debugger.
+    quiet
+        True: `run()` shows nothing in a terminal. Elsewhere it never does; start, takeover and stop are told
+        at INFO by the logger "millstream".
 
     >>> from millstream import Answer, Streams, StreamsBuilder
     >>> builder = StreamsBuilder()
@@ -111,14 +119,20 @@ class Streams:
         spark: Any = None,
         engine: Literal["spark", "local"] = "spark",
         config: StreamsConfig | None = None,
+        quiet: bool = False,
     ) -> None:
         self.app_id = check_application_id(app_id)
-        self._topology = topology
-        self._config = config if config is not None else StreamsConfig()
-        self._log = open_log(log if str(log).startswith(("file:", "kafka:")) else Path(log))
+        self._config = check_config(config)
+        self._topology = topology = as_configured(topology, self._config, "Streams")
+        self._log = open_log(_address(log))
         self._state_folder = self._config.state_dir / app_id
         self._storage = ApplicationStorage(self._log.root, app_id)
         self._totals = Totals()
+        frames = [*topology.graph.frames.values()]
+        partitions = self._config.default_partitions
+        self._frames = FrameQueries(self._storage, self._log, frames, partitions) if frames else None
+        if self._frames is not None and spark is None and engine == "spark":
+            spark = self._frames.session  # a process has one
         program = Program.of(topology, self._storage, self._log.address, self._config)
         self._loop = EpochLoop(
             self._storage,
@@ -128,11 +142,14 @@ class Streams:
             self._config,
             listeners=(self._totals.note, self._tell),
         )
+        self._quiet = quiet
+        self._engine_name = {"spark": "Spark"}.get(engine, f"the {engine} engine")
         self._state = State.CREATED
         self._changing = threading.RLock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
+        self._signals: StopSignals | None = None
         self._replicas: dict[str, Replica] = {}
         self._state_listeners: list[Callable[[State, State], None]] = []
         self._epoch_listeners: list[Callable[[EpochResult], None]] = []
@@ -181,7 +198,8 @@ class Streams:
             None, "caught-up", a timedelta or a number of seconds from this call, or a function that is called
             with the application after each epoch and ends it with True. Anything else is refused.
 
-        Ctrl-C and SIGTERM end it in order, after the epoch at work.
+        Ctrl-C and SIGTERM end it in order, after the epoch at work; the second time they give that up. Then
+        nothing of it is visible, and the next start does it again.
 
         >>> from millstream import Streams, StreamsBuilder
         >>> builder = StreamsBuilder()
@@ -195,8 +213,9 @@ class Streams:
         self._check_state(State.CREATED, State.RUNNING)
         if self._thread is not None:
             raise MillstreamError(f"application {self.app_id!r} runs in the background already")
-        with _Signals(self._stop) as signals:
-            self._run(until, seconds, signals)
+        with StopSignals(self.app_id, self._stop) as signals, self._screen():
+            self._signals = signals
+            self._run(until, seconds)
 
     def close(self) -> None:
         """End in order: the epoch at work is finished, the lease is let go, our Spark is ended."""
@@ -206,12 +225,15 @@ class Streams:
             was_created = self._state is State.CREATED and self._thread is None
             self._change(State.PENDING_SHUTDOWN)
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-        if self.state is State.ERROR:  # that is how the thread ended
-            return
-        if not was_created:
-            self._loop.close()
+        with StopSignals(self.app_id, self._stop, gives_up=False):
+            if self._thread is not None:
+                self._thread.join()
+            if self.state is State.ERROR:  # that is how the thread ended
+                return
+            if not was_created:
+                self._stop_frames()
+                self._close_loop()
+                _LOGGER.info("Application %r has stopped after %d epochs", self.app_id, self._totals.epochs)
         self._change(State.NOT_RUNNING)
 
     def cleanup(self) -> None:
@@ -343,16 +365,36 @@ class Streams:
             metrics["state_bytes"],
         )
 
+    def __repr__(self) -> str:
+        return f"<Streams {self.app_id!r}: {self._state.value}, {self._totals.epochs} epochs>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """For notebooks: its figures as a table."""
+        del include, exclude
+        metrics = self.metrics()
+        lag = ", ".join(f"{topic}: {count}" for topic, count in metrics.pop("lag").items()) or "none"
+        del metrics["nodes"], metrics["restores"]
+        rows = [(name.replace("_", " "), found) for name, found in metrics.items() if found is not None]
+        return table_bundle(repr(self).strip("<>"), (("", ""), [*rows, ("lag", lag)]))
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _screen(self) -> AbstractContextManager[object]:
+        """What shows a run: nothing, unless there is a terminal."""
+        if self._quiet or not RunScreen.is_seen():
+            return nullcontext()
+        return RunScreen(self.figures, what_starts=self._engine_name)
+
     def _replica(self, kind: type[R], name: str) -> R:
         replica = self._replicas.get(name)
         if not isinstance(replica, kind):
-            replica = self._replicas[name] = kind(self._storage, self._log, self._topology.plan(), name)
+            plan = self._topology.plan()
+            replica = kind(self._storage, self._log, plan, name, _frame_of_parts)
+            self._replicas[name] = replica
         return replica
 
     def _tell(self, result: EpochResult) -> None:
@@ -361,26 +403,24 @@ class Streams:
 
     def _run_quietly(self) -> None:
         try:
-            self._run(None, None, None)
-        except _MACHINERY as error:
+            self._run(None, None)
+        except MillstreamError as error:  # it says all there is to know
             _LOGGER.error("Application %r has ended: %s", self.app_id, error)  # noqa: TRY400
             _LOGGER.debug("Where that was", exc_info=True)
         except Exception:
             _LOGGER.exception("Application %r has ended", self.app_id)
 
-    def _run(self, until: Until, seconds: float | None, signals: _Signals | None) -> None:
+    def _run(self, until: Until, seconds: float | None) -> None:
         deadline = None if seconds is None else time.monotonic() + seconds
         failures = 0
         while not self._stop.is_set():
             epochs = self._totals.epochs
             try:
-                try:
-                    self._open()
-                finally:
-                    if signals is not None:
-                        signals.catch()  # PySpark has put its own handler in place of ours
-                with restores_told(self._state_folder, self._restore_listeners):
-                    self._run_epochs(until, deadline)
+                with disk_errors_named(self._log.root):
+                    self._open(until_caught_up=until == "caught-up")
+                    self._read_frames(until)
+                    with restores_told(self._state_folder, self._restore_listeners):
+                        self._run_epochs(until, deadline)
             except Exception as error:
                 failures = 1 if self._totals.epochs > epochs else failures + 1
                 if not self._goes_on(error, failures):
@@ -390,19 +430,46 @@ class Streams:
             else:
                 return
 
-    def _open(self) -> None:
+    def _open(self, *, until_caught_up: bool) -> None:
         if self._state is State.RUNNING:
             return
         with self._changing:
             if self._state is State.CREATED:
                 self._change(State.REBALANCING)
-        self._loop.open()
+        _LOGGER.info("Application %r starts on %s", self.app_id, self._engine_name)
+        if self._frames is not None:
+            self._frames.create_topics()
+        self._loop.open(until_caught_up=until_caught_up)
+        self._tell_start()
         with self._changing:
             if self._state is State.REBALANCING:
                 self._change(State.RUNNING)
 
+    def _tell_start(self) -> None:
+        lease, head = self._loop.coordinator.lease, self._loop.coordinator.head
+        if lease.predecessor is not None:
+            _LOGGER.info(
+                "Application %r is taken over from %s, which ended without letting go",
+                self.app_id,
+                lease.predecessor,
+            )
+        _LOGGER.info("Application %r runs from epoch %d on (term %d)", self.app_id, head.epoch, lease.term)
+
+    def _read_frames(self, until: Until) -> None:
+        """Let what Spark streams come into its topics: what is there now, or beside the epochs."""
+        if self._frames is not None and until == "caught-up":
+            self._frames.run_available(self._stop.is_set)
+        elif self._frames is not None:
+            self._frames.start()
+
+    def _stop_frames(self) -> None:
+        if self._frames is not None:
+            self._frames.stop()
+
     def _run_epochs(self, until: Until, deadline: float | None) -> None:
         while not self._stop.is_set():
+            if self._frames is not None:
+                self._frames.check()
             began = time.monotonic()
             result = self._loop.run_epoch(tick=until != "caught-up")
             if (
@@ -419,12 +486,18 @@ class Streams:
                 return
 
     def _wait_out_interval(self, began: float, result: EpochResult | None, deadline: float | None) -> None:
-        """Wait for the next trigger, unless records are waiting or a processor has asked for a commit."""
+        """Wait for the next trigger, unless records are waiting or a processor has asked for a commit.
+
+        After an epoch that is the rest of the interval; with nothing to do, until records come.
+        """
         if result is not None and (result.has_backlog or result.commit_requested):
             return
-        now = time.monotonic()
-        due = (began if result is not None else now) + self._config.commit_interval_ms / 1000
-        self._stop.wait(max(0.0, min(due, deadline if deadline is not None else due) - now))
+        now, interval_s = time.monotonic(), self._config.commit_interval_ms / 1000
+        left_s = inf if deadline is None else max(0.0, deadline - now)
+        if result is None:
+            self._loop.wait_for_records(interval_s, left_s, self._stop)
+        else:
+            self._stop.wait(min(max(0.0, began + interval_s - now), left_s))
 
     def _goes_on(self, error: Exception, failures: int) -> bool:
         """Whether to start the loop again: by itself after failures of the machinery, else if told to."""
@@ -448,13 +521,23 @@ class Streams:
         with self._changing:
             if self._state in {State.RUNNING, State.REBALANCING}:
                 self._change(State.REBALANCING)
+        self._stop_frames()
         self._loop.release()
         self._stop.wait(min(0.1 * 2**failures, _LONGEST_PAUSE_S))
 
     def _fail(self) -> None:
         with suppress(Exception):  # the error that brought us here is the one to show
+            self._stop_frames()
             self._loop.close()
         self._change(State.ERROR)
+
+    def _close_loop(self) -> None:
+        try:
+            self._loop.close()
+        except Exception:
+            if self._signals is None or not self._signals.gave_up:
+                raise
+            _LOGGER.debug("Application %r was given up and did not end in order", self.app_id, exc_info=True)
 
     def _change(self, state: State) -> None:
         with self._changing:
@@ -472,42 +555,27 @@ class Streams:
             )
 
 
-class _Signals:
-    """Ctrl-C and SIGTERM set an event instead of ending the process, for the length of a `with` block."""
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
-        self._before: dict[signal.Signals, Any] = {}
-
-    def catch(self) -> None:
-        """Put our handler in place, wherever signals can be caught at all."""
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                handler = signal.signal(number, self._told)
-                self._before.setdefault(number, handler)
-
-    def __enter__(self) -> Self:
-        self.catch()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _told(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        self._stop.set()
+def _address(log: str | Path) -> str | Path:
+    if not isinstance(log, str | Path) or not str(log):
+        raise ConfigError(f"log={log!r}. Remedy: give a folder, as in log='file:./millstream-data'")
+    return log if str(log).startswith(("file:", "kafka:")) else Path(log)
 
 
 def _engine_of(name: str, program: Program, spark: Any) -> Engine:
     if name == "spark":
         return SparkEngine(program, spark)
     if name == "local" and spark is None:
-        return LocalEngine(partial(make_worker, program))
+        return LocalEngine(partial(make_worker, program), program.check_place)
     raise ConfigError(
         f"engine={name!r}{'' if spark is None else ' with a Spark session'} is none. Remedy: use "
         "engine='spark', or engine='local' without spark=."
     )
+
+
+def _frame_of_parts(spark: Any, schema: Any, parts: Any) -> Any:
+    from millstream.engine.spark.datasource.parts import frame_of_parts  # noqa: PLC0415 - imports Spark's SQL
+
+    return frame_of_parts(spark, schema, parts)
 
 
 def _shut_down(error: Exception) -> Answer:

@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from difflib import get_close_matches
 from inspect import isfunction
@@ -16,15 +16,18 @@ from typing import Any
 
 from millstream import handlers, timestamps
 from millstream.errors import ConfigError
+from millstream.names import HOW_TO_NAME, is_topic_name
 from millstream.offset_reset import OffsetReset, how_to_reset, is_offset_reset
 
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 _PREFIX = "MILLSTREAM_"
-_NOT_SETTINGS = {"MILLSTREAM_FAILPOINTS", "MILLSTREAM_SOAK"}
-"""For tests: see `millstream.failpoints` and the Makefile."""
+BACKENDS = ("lmdb", "memory", "rocksdb")
+"""The store backends that can be chosen by name."""
+_NOT_SETTINGS = {"MILLSTREAM_LOG", "MILLSTREAM_FAILPOINTS", "MILLSTREAM_SOAK"}
+"""For the command line, and for tests: see `millstream.failpoints` and the Makefile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StreamsConfig:
     """Settings of an application.
 
@@ -39,7 +42,8 @@ class StreamsConfig:
         Where event time comes from, for sources that say nothing else: see `millstream.timestamps`.
     commit_interval_ms
         The trigger interval: an epoch begins so long after the one before at the earliest, unless records
-        are waiting that did not fit into that one, or a processor has called `context.commit()`.
+        are waiting that did not fit into that one, or a processor has called `context.commit()`. With nothing
+        to do, the next append begins it.
     max_records_per_epoch
         How many records of each source partition an epoch takes at most.
     max_bytes_per_epoch
@@ -52,6 +56,9 @@ class StreamsConfig:
     max_task_idle_ms
         How long records wait for a partition that has none, if they could meet its own: else what comes to it
         later may be too late. 0: not at all. -1: neither, and `enforced_processing` does not count it.
+    caching
+        False: every update of every table goes on, in order, whatever its store says. True: each store says
+        so itself (`Store(caching=...)`).
     state_dir
         Where local state is kept, on a disk of each host.
     state_cleanup_delay_ms
@@ -104,6 +111,7 @@ class StreamsConfig:
     max_bytes_per_epoch: int = 64 << 20
     offset_reset: OffsetReset = "earliest"
     max_task_idle_ms: int = 0
+    caching: bool = True
     state_dir: Path = Path("millstream-state")
     state_cleanup_delay_ms: int = 600_000
     backend: Any = "lmdb"
@@ -136,6 +144,21 @@ class StreamsConfig:
             _check_at_least(name, getattr(self, name), 0)
         if self.snapshot_interval_bytes is not None:
             _check_at_least("snapshot_interval_bytes", self.snapshot_interval_bytes, 1)
+        for name in ("state_cleanup_delay_ms", "max_task_idle_ms"):
+            _check_at_least(name, getattr(self, name), -1)
+        if not is_offset_reset(self.offset_reset):
+            raise ConfigError(f"offset_reset is {self.offset_reset!r}. Remedy: {how_to_reset()}")
+        self._check_state()
+        self._check_functions()
+
+    def _check_state(self) -> None:
+        if not isinstance(self.caching, bool):
+            raise ConfigError(f"caching is {self.caching!r}. Remedy: True (each store decides) or False")
+        check_backend(self.backend)
+        if isinstance(self.state_dir, str):
+            object.__setattr__(self, "state_dir", Path(self.state_dir))
+        if not isinstance(self.state_dir, Path):
+            raise ConfigError(f"state_dir is {self.state_dir!r}. Remedy: give the path of a folder")
         if self.snapshot_uri is not None and not (
             isinstance(self.snapshot_uri, str | Path) and str(self.snapshot_uri)
         ):
@@ -143,11 +166,14 @@ class StreamsConfig:
                 f"snapshot_uri is a {type(self.snapshot_uri).__name__}, or empty. Remedy: give a folder, an "
                 "URI such as 's3://bucket/path', or None for no snapshots."
             )
-        for name in ("state_cleanup_delay_ms", "max_task_idle_ms"):
-            _check_at_least(name, getattr(self, name), -1)
-        if not is_offset_reset(self.offset_reset):
-            raise ConfigError(f"offset_reset is {self.offset_reset!r}. Remedy: {how_to_reset()}")
+
+    def _check_functions(self) -> None:
         _check_callable("timestamp_extractor", self.timestamp_extractor, timestamps.HOW_TO_EXTRACT)
+        if self.dead_letter_topic is not None and not is_topic_name(self.dead_letter_topic):
+            raise ConfigError(
+                f"dead_letter_topic is {self.dead_letter_topic!r}, which can't be the name of a topic. "
+                f"Remedy: {HOW_TO_NAME}"
+            )
         for kind in handlers.ErrorKind:
             field = f"{kind.value}_handler"
             handler = getattr(self, field)
@@ -156,6 +182,17 @@ class StreamsConfig:
                 raise ConfigError(
                     f"{field} is handlers.dead_letter, but there is no dead_letter_topic. Remedy: set one"
                 )
+
+    def __repr__(self) -> str:
+        """What differs from the usual, without what may hold a secret."""
+        usual = StreamsConfig.__dataclass_fields__
+        given = {
+            name: getattr(self, name)
+            for name, one in usual.items()
+            if one.repr and getattr(self, name) != (one.default if one.default is not MISSING else {})
+        }
+        said = (f"{name}={getattr(found, '__name__', None) or repr(found)}" for name, found in given.items())
+        return f"StreamsConfig({', '.join(said)})"
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None) -> StreamsConfig:
@@ -224,6 +261,8 @@ def _from_text(name: str, text: str) -> Any:
             return datetime.fromisoformat(text)
         except ValueError as error:
             raise ConfigError(f"{name} is {text!r}, which is no time: {error}") from error
+    if text in {"true", "false"}:
+        return text == "true"
     return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
@@ -276,13 +315,39 @@ def _check_at_least(name: str, value: object, least: int) -> None:
         raise ConfigError(f"{name} is {value!r}, but it must be a whole number of at least {least}")
 
 
+def check_config(given: StreamsConfig | None) -> StreamsConfig:
+    """The settings that were given, or the usual ones.
+
+    >>> check_config({"tick_ms": 5})
+    Traceback (most recent call last):
+    millstream.errors.ConfigError: config is {'tick_ms': 5}. Remedy: give StreamsConfig(...), or nothing
+    """
+    if given is not None and not isinstance(given, StreamsConfig):
+        raise ConfigError(f"config is {given!r}. Remedy: give StreamsConfig(...), or nothing")
+    return StreamsConfig() if given is None else given
+
+
+def check_backend(choice: object) -> None:
+    """Refuse the name of a store backend that there is not.
+
+    >>> check_backend("leveldb")
+    Traceback (most recent call last):
+    millstream.errors.ConfigError: There is no state backend 'leveldb'. Remedy: use one of lmdb, memory, ...
+    """
+    if choice is None or (isinstance(choice, str) and choice not in BACKENDS):
+        raise ConfigError(
+            f"There is no state backend {choice!r}. Remedy: use one of {', '.join(BACKENDS)}, or pass a "
+            "supplier object."
+        )
+
+
 def check_application_id(application_id: str) -> str:
     """The id itself, if it can name folders and topics.
 
     >>> check_application_id("word-count")
     'word-count'
     """
-    if not _APPLICATION_ID.fullmatch(application_id):
+    if not isinstance(application_id, str) or not _APPLICATION_ID.fullmatch(application_id):
         raise ConfigError(
             f"{application_id!r} can't be an application id: it names folders and topics. "
             "Remedy: use letters, digits, '.', '_' and '-', at most 200 of them, and no '.' at the beginning"

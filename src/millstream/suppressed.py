@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from millstream.clock import not_negative
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames, KafkaNamesOfClass
 
 __all__ = ["Suppressed", "WhenFull"]
 
@@ -19,7 +20,7 @@ WhenFull: TypeAlias = Literal["emit-early", "shut-down"]
 
 
 @dataclass(frozen=True, slots=True)
-class Suppressed:
+class Suppressed(KafkaNames, metaclass=KafkaNamesOfClass):
     """What `KTable.suppress` holds back. Made by `until_window_closes` or `until_time_limit`.
 
     >>> from millstream import Suppressed

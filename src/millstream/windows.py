@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from millstream.clock import milliseconds, not_negative
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames, KafkaNamesOfClass
 from millstream.record import MAX_TIME, Window
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class TimeWindows:
+class TimeWindows(KafkaNames, metaclass=KafkaNamesOfClass):
     """Windows of one size, aligned to time 0: one after the other, or overlapping if they advance by less.
 
     >>> from millstream import TimeWindows
@@ -62,13 +63,17 @@ class TimeWindows:
         return [Window(start, start + self.size_ms) for start in self.starts_of(timestamp)]
 
     def starts_of(self, timestamp: int) -> range:
-        """Where these windows start."""
+        """Where these windows start.
+
+        >>> list(TimeWindows(10, advance=5).starts_of(12))
+        [5, 10]
+        """
         first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
         return range(first, timestamp + 1, self.advance_ms)
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class SlidingWindows:
+class SlidingWindows(KafkaNames, metaclass=KafkaNamesOfClass):
     """Windows of one size that end or begin at records: one for each set of records so close together.
 
     Both ends are inclusive.
@@ -89,7 +94,7 @@ class SlidingWindows:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class SessionWindows:
+class SessionWindows(KafkaNames, metaclass=KafkaNamesOfClass):
     """Windows of activity: records of a key that are at most a gap apart belong together.
 
     Both ends are inclusive.
@@ -109,7 +114,7 @@ class SessionWindows:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class UnlimitedWindows:
+class UnlimitedWindows(KafkaNames, metaclass=KafkaNamesOfClass):
     """One window that never ends. Records before its start belong to none.
 
     >>> from millstream import UnlimitedWindows
@@ -135,7 +140,7 @@ class UnlimitedWindows:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class JoinWindows:
+class JoinWindows(KafkaNames, metaclass=KafkaNamesOfClass):
     """How far apart in time two records of a key may be to be joined. Both bounds are inclusive.
 
     A record of the right stream may be up to `before` earlier and `after` later than the left one; one of the
@@ -182,7 +187,7 @@ Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows | UnlimitedWi
 
 
 @dataclass(frozen=True, slots=True)
-class EmitStrategy:
+class EmitStrategy(KafkaNames, metaclass=KafkaNamesOfClass):
     """When a windowed aggregation emits a window. Made by `on_window_update` or `on_window_close`.
 
     >>> from millstream import EmitStrategy

@@ -55,6 +55,11 @@ UNREACHED |= {
     for name in failpoints.REGISTRY
     if name.startswith("snapshot.")
 }
+UNREACHED |= {
+    name: "only for batches from outside: see test_batch_writes.py"
+    for name in failpoints.REGISTRY
+    if name.startswith("writer.")
+}
 POINTS = [name for name in failpoints.REGISTRY if name not in UNREACHED]
 SITES = [
     (backend, point)

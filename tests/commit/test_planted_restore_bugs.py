@@ -99,7 +99,7 @@ def ignores_timestamps_of_the_source(patch: pytest.MonkeyPatch) -> None:
 
 
 def compacts_a_source_beyond_the_oldest_manifest(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(compaction, "compaction_bound", lambda _log_root, _place: None)
+    patch.setattr(compaction, "compaction_bound", lambda *_: None)
 
 
 def asks_only_which_version_a_store_has(patch: pytest.MonkeyPatch) -> None:

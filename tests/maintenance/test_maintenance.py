@@ -208,15 +208,15 @@ def test_a_store_can_be_had_at_every_commit_that_is_kept(tmp_path: Path) -> None
         chain = ManifestChain(executor.worker.storage)
         place = TopicPartition("app-counts-changelog", Partition(0))
         assert executor.log.compacted(place).to, "nothing was compacted"
-        for manifest in chain.kept(executor.coordinator.head):
-            entry = manifest.tasks["0_0"]
+        for kept in chain.kept(executor.coordinator.head):
+            entry = kept.tasks["0_0"]
             target = Target(
                 "counts", place, StorePosition(Version(entry.version), entry.changelogs["counts"])
             )
             with MemoryBackend() as store:
                 follow(store, target, executor.log)
                 found = {key.decode(): int.from_bytes(value[8:], "big") for key, value in store.scan()}
-            assert found == expected[manifest.epoch]
+            assert found == expected[kept.epoch]
 
 
 class Restored:

@@ -16,6 +16,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
 from millstream.commit.epoch import run_epoch
 from millstream.commit.manifest import Manifest
+from millstream.commit.planned_tasks import planned_task
 from millstream.commit.publisher import EmbeddedPublisher
 from millstream.commit.worker import Worker
 from millstream.config import StreamsConfig
@@ -118,8 +119,7 @@ class InProcessExecutor(LocalEngine):
         due = self.schedule.due(epoch.manifest)
         outcomes = [
             outcome
-            for task in epoch.job.tasks
-            if task.task_id in due
+            for task in filter(None, (planned_task(self.coordinator.tasks, task_id) for task_id in due))
             for outcome in snapshot_task(self.worker, task, epoch.manifest.tasks[task.task_id])
         ]
         self.schedule.tried(due, epoch.manifest.epoch)

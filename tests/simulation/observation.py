@@ -66,9 +66,29 @@ def table_rows_of(topic: Iterable[Held]) -> list[Held]:
 
 
 def manifests_in(folder: Path) -> list[dict[str, Any]]:
-    """All manifests in a folder, by epoch."""
+    """All manifests in a folder, by epoch, but deltas that are there without those that they change."""
     names = sorted(path for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []
-    return [manifest_of(path.read_bytes()) for path in names]
+    found: list[dict[str, Any]] = []
+    for path in names:
+        content = manifest_of(path.read_bytes())
+        if "base" not in content:
+            found.append(content)
+        elif found and found[-1]["epoch"] == content["epoch"] - 1:
+            found.append(_changed(found[-1], content))
+    return found
+
+
+def _changed(before: Mapping[str, Any], delta: Mapping[str, Any]) -> dict[str, Any]:
+    """What is true after a delta."""
+    positions = {(topic, partition): offset for topic, partition, offset in before["positions"]}
+    positions.update(((topic, partition), offset) for topic, partition, offset in delta["positions"])
+    return {
+        **before,
+        **{name: value for name, value in delta.items() if name not in ("base", "inferred_types")},
+        "positions": [[*place, offset] for place, offset in sorted(positions.items())],
+        "tasks": {**before["tasks"], **delta["tasks"]},
+        "learned": delta.get("inferred_types", before["learned"]),
+    }
 
 
 def sealed_in(log_root: Path) -> dict[str, str]:

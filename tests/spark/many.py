@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
 from millstream.commit.worker import Worker
 from millstream.engine.program import Program, make_worker
-from millstream.engine.spark.program_broadcast import pack, unpack
+from millstream.engine.spark.packing import pack, unpack
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import Failed, Passed, Sent, Stage
 from millstream.errors import MillstreamError

@@ -47,8 +47,10 @@ def looks_of_an_epoch(folder: Path, partitions: int, monkeypatch: pytest.MonkeyP
     with InProcessExecutor(
         moved_twice(), application_id="app", log_root=folder / "log", state_dir=folder / "state"
     ) as executor:
-        place = TopicPartition("in", Partition(0))
-        executor.log.append(place, record_batch([b"a", b"b", b"c"], [b"x", b"y", b"z"], [1, 2, 3]))
+        words = [str(number).encode() for number in range(20 * partitions)]  # some for every task
+        for number in range(partitions):
+            place = TopicPartition("in", Partition(number))
+            executor.log.append(place, record_batch(words, words, [1] * len(words)))
         job = executor.coordinator.plan_epoch()
         assert job is not None
         slots = assign(job.tasks, SLOTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -35,6 +36,9 @@ class Script:
     def open(self) -> None: ...
 
     def close(self) -> None: ...
+
+    def wait_for_records(self, interval_s: float, longest_s: float, stop: threading.Event) -> None:
+        stop.wait(min(interval_s, longest_s))
 
     def run_epoch(self, *, tick: bool) -> EpochResult | None:
         result = next(self._results, "over")

@@ -10,13 +10,22 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any, Final, cast
 
 import click
 
+from millstream.durable import disk_errors_named
 from millstream.errors import MillstreamError
 
 _COMMANDS: Final = {
+    "apps": "millstream.cli.apps:apps",
+    "completion": "millstream.cli.completion:completion",
+    "describe": "millstream.cli.run:describe",
+    "doctor": "millstream.cli.doctor:doctor",
+    "log": "millstream.cli.log:log_group",
+    "new": "millstream.cli.new:new",
+    "run": "millstream.cli.run:run",
     "state": "millstream.cli.state:state",
     "topics": "millstream.cli.topics:topics",
 }
@@ -43,7 +52,8 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; show our own errors as messages, and end quietly when we are told to stop."""
         try:
-            return super().invoke(ctx)
+            with disk_errors_named(Path()):
+                return super().invoke(ctx)
         except MillstreamError as error:
             raise click.ClickException(str(error)) from error
         except KeyboardInterrupt:

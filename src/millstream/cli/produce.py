@@ -1,4 +1,4 @@
-"""``topics produce``: from lines to records.
+"""``topics produce``: from lines, or rows of tables, to records.
 
 A line that can't be read stops the command with its file and number; what stood before it has been appended,
 and the message says how much that was.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,17 @@ from typing import IO, Any
 
 import click
 import msgspec
+import pyarrow as pa
 
+from millstream import serdes
 from millstream.cli.formats import Format, headers_from_json
 from millstream.cli.lines import read_lines
 from millstream.cli.progress import progress_bar
-from millstream.log import Producer
+from millstream.io.producer import Producer
+from millstream.io.tables_in import csv_batches, parquet_batches
+from millstream.log import FileLog
 from millstream.record import Headers
+from millstream.serdes import Serde
 
 
 class JsonLine(msgspec.Struct):
@@ -58,7 +63,7 @@ class LineParser:
         if self.key_separator == b"":
             raise click.UsageError("--key-separator is empty; give the text between key and value.")
 
-    def send(self, producer: Producer, line: bytes) -> None:
+    def send(self, producer: Producer[bytes, bytes], line: bytes) -> None:
         """Give the record of one line to the producer. ValueError or TypeError if there is none in it."""
         if self.is_json:
             self._send_json(producer, line)
@@ -77,7 +82,7 @@ class LineParser:
             partition=self.partition,
         )
 
-    def _send_json(self, producer: Producer, line: bytes) -> None:
+    def _send_json(self, producer: Producer[bytes, bytes], line: bytes) -> None:
         fields = msgspec.json.decode(line, type=JsonLine)
         key = self.key if fields.key is None else self.key_format.from_json(fields.key)
         producer.send(
@@ -90,7 +95,12 @@ class LineParser:
 
 
 def produce_stream(
-    producer: Producer, parser: LineParser, stream: IO[bytes], *, name: str, total_bytes: int | None
+    producer: Producer[bytes, bytes],
+    parser: LineParser,
+    stream: IO[bytes],
+    *,
+    name: str,
+    total_bytes: int | None,
 ) -> int:
     """Append every line of a stream; return how many. A slow source's lines are appended as they come."""
     number = 0
@@ -107,6 +117,88 @@ def produce_stream(
                 producer.flush()
             advance(size=piece.size, records=len(piece.lines))
     return number
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """Which columns of a table are what of a record."""
+
+    key: str | None
+    values: tuple[str, ...]
+    timestamp: str | None
+
+    def check(self, files: Sequence[str], given: Mapping[str, object]) -> None:
+        """Refuse options of tables for lines, and options of lines for tables."""
+        tables, lines = (
+            [name for name in files if is_table(name)],
+            [name for name in files if not is_table(name)],
+        )
+        if tables and lines:
+            raise click.UsageError(
+                f"{tables[0]} is a table and {lines[0]} is not; append one after the other."
+            )
+        wrong = sorted(name for name, value in given.items() if value)
+        if tables and wrong:
+            raise click.UsageError(
+                f"--{wrong[0].replace('_', '-')} is for lines, and {tables[0]} is a table; name its columns: "
+                "--key-column, --value-column, --timestamp-column."
+            )
+        if not tables and (self.key or self.values or self.timestamp):
+            raise click.UsageError(
+                "--key-column, --value-column and --timestamp-column are for tables: files that end in .csv "
+                "or .parquet."
+            )
+
+
+def is_table(name: str) -> bool:
+    """Whether a file has rows and columns, by its ending.
+
+    >>> is_table("orders.parquet"), is_table("orders.txt")
+    (True, False)
+    """
+    return Path(name).suffix.lower() in {".csv", ".parquet"}
+
+
+def produce_table(
+    log: FileLog, topic: str, name: str, columns: TableColumns, key_format: Format, value_format: Format
+) -> int:
+    """Append every row of a CSV or Parquet file; return how many.
+
+    Without a column for the value it is a JSON record of all columns, or of those that are named.
+    """
+    is_record = len(columns.values) != 1
+    value: Serde[Any] = serdes.json if is_record else _serde(value_format)
+    producer = Producer(log, topic, key=_serde(key_format), value=value)
+    batches = parquet_batches(name) if Path(name).suffix.lower() == ".parquet" else csv_batches(name)
+    with progress_bar(name, Path(name).stat().st_size) as advance:
+        count = 0
+        for batch in batches:
+            names: list[str] = list(columns.values) or batch.schema.names
+            keyed, key = _as_text(batch, columns.key, key_format)
+            table, single = _as_text(keyed, None if is_record else names[0], value_format)
+            sent = producer.send_table(table, key=key, value=single or names, timestamp=columns.timestamp)
+            advance(size=batch.nbytes, records=sent)
+            count += sent
+    return count
+
+
+def _serde(form: Format) -> Serde[Any]:
+    found = serdes.bytes if form.name == "hex" else getattr(serdes, form.name, None)
+    if found is None:
+        raise click.UsageError(f"Columns of a table can't be written as {form.name}; write them as json.")
+    serde: Serde[Any] = found
+    return serde
+
+
+def _as_text(batch: pa.RecordBatch, name: str | None, form: Format) -> tuple[pa.RecordBatch, str | None]:
+    """A batch with one more column, the text of another one, if text is wanted of what is none; its name."""
+    if name is None or form.name != "string" or name not in batch.schema.names:
+        return batch, name
+    column = batch.column(name)
+    if pa.types.is_string(column.type):
+        return batch, name
+    text = f"{name} as text"
+    return batch.append_column(text, column.cast(pa.string())), text
 
 
 def open_inputs(files: Sequence[str]) -> Iterator[tuple[str, IO[bytes], int | None]]:

@@ -46,6 +46,12 @@ class ApplicationTopics:
         watched = {*self.sources(), *self._static_sinks()}
         return any(self.counts.get(topic) != self._log.config(topic).partitions for topic in watched)
 
+    def check(self) -> None:
+        """Refuse what a new application could not begin with: no log, a topic that is missing."""
+        external = {topic: self._log.config(topic).partitions for topic in self._log.topics()}
+        self.counts = self._plan.partitions(external)
+        check_retention(self._plan, self._log)
+
     def create(self, head: Manifest | None) -> None:
         """Count all partitions anew, and make what is missing, unless the state at the head does not fit."""
         before = self.counts

@@ -21,15 +21,16 @@ from millstream.commit.caught_up import tasks_behind
 from millstream.commit.checks import check_changelogs
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.lease import Lease, Owner, acquire
-from millstream.commit.manifest import Manifest, ManifestChain
+from millstream.commit.manifest import Manifest, ManifestChain, TaskEntry
 from millstream.commit.manifest_retention import ManifestRetention
 from millstream.commit.plan_changes import check_plan
+from millstream.commit.planned_tasks import SubTopologyTasks, all_tasks, needed_tasks
 from millstream.commit.publisher import Publisher
 from millstream.commit.reports import (
     EpochMismatchError,
     WrongInstanceError,
     advanced,
-    all_present,
+    by_task,
     check_consumed_is_named,
     entries_after,
     merged_types,
@@ -151,6 +152,20 @@ class CommitCoordinator:
         """The last cut left records out that wait for a partition that has none: see `.task_idling`."""
         return self._sources.is_idling
 
+    @property
+    def is_told_of_records(self) -> bool:
+        """The log tells when records come: there is no need to plan epochs only to look for them."""
+        return self._sources.are_told
+
+    def wait_for_records(self, timeout_s: float) -> bool:
+        """Wait until records may have come; False if none came in time, or the log does not tell of them."""
+        return self._sources.wait(timeout_s)
+
+    @property
+    def tasks(self) -> list[SubTopologyTasks]:
+        """All tasks of the application, whether an epoch needs them or not."""
+        return all_tasks(self.plan, self.counts)
+
     def lag(self) -> dict[str, int]:
         """Per source topic, how many records are in the log and not committed yet."""
         return self._sources.lag(self.head)
@@ -172,6 +187,9 @@ class CommitCoordinator:
            Then commit an empty epoch: a coordinator of an earlier term that wakes up finds its place taken.
            One that was just committing when the lease changed hands may come first: its epoch counts.
         """
+        if not self.storage.path.exists():  # an application that can't begin leaves nothing behind
+            self._topics.check()
+            self._sources.first_positions(None)
         self.storage.ensure()
         self._lease = acquire(self.storage, clock=self._clock, ttl_ms=self._settings.lease_ttl_ms)
         try:
@@ -211,6 +229,7 @@ class CommitCoordinator:
 
     def close(self) -> None:
         """Let the lease go."""
+        self._sources.close()
         if self._lease is not None:
             self._lease.release()
 
@@ -231,9 +250,10 @@ class CommitCoordinator:
     ) -> EpochJob | None:
         """Choose what the next epoch reads; None if there is nothing to do.
 
-        2. The cut begins where the head ends. All tasks that may get records are planned, and get a folder
-           to seal in. `instances` are those that hold the tasks' state, as far as it is known. What global
-           topics had at the start comes first, alone: until then nothing else is read, and no clock ticks.
+        2. The cut begins where the head ends. All tasks that may get records are planned (`.planned_tasks`),
+           and get a folder to seal in. `instances` are those that hold the tasks' state, as far as it is
+           known. What global topics had at the start comes first, alone: until then nothing else is read, and
+           no clock ticks.
         """
         if self._topics.have_grown():
             self._topics.create(self.head)
@@ -245,18 +265,16 @@ class CommitCoordinator:
             return None
         homes = instances or {}
         are_behind = tasks_behind(self.plan, self.counts, self._sources.left_behind)
+        every = self.tasks
         tasks = tuple(
-            PlannedTask(
-                task_id=(task_id := sub.task_id(number)),
-                subtopology=sub.number,
-                partition=Partition(number),
-                level=sub.level,
-                expected_instance=homes.get(task_id),
+            some.task(
+                partition,
+                home=homes.get(task_id := some.sub.task_id(partition)),
                 caught_up=not is_loading and task_id not in are_behind,
+                has_input=partition in with_input,
             )
-            for level in self.plan.levels
-            for sub in level
-            for number in range(self.plan.task_count(sub, self.counts))
+            for some, planned, with_input in needed_tasks(self.plan, every, cut, tick=tick)
+            for partition in planned
         )
         job = EpochJob(
             application_id=self.storage.application_id,
@@ -266,12 +284,13 @@ class CommitCoordinator:
             tick=tick,
             cut=cut,
             tasks=tasks,
-            entries=dict(self.head.tasks),
+            entries=self._entries_of(tasks),
             inferred_types=self.head.inferred_types,
             partition_counts=dict(self.counts),
             default_partitions=self._settings.default_partitions,
             compacted=self._sources.compacted_where_stores_begin(cut, self.head),
             enforced=self._sources.enforced,
+            task_counts={some.sub.number: some.count for some in every},
         )
         self.storage.ensure_epoch(job.epoch)
         failpoints.hit("commit.planned")
@@ -295,7 +314,7 @@ class CommitCoordinator:
         if self.head.epoch == job.epoch and self.head.term == job.term:
             self._chain.complete_head(self.head)
             return self.head
-        done = all_present(job, reports)
+        done = by_task(job, reports)
         check_consumed_is_named(self.plan, job, done)
         failpoints.hit("commit.checked")
         entries = entries_after(self.plan, job, done)
@@ -352,6 +371,12 @@ class CommitCoordinator:
             for topic in self._changelogs()
             for number in range(self.counts[topic])
         ]
+
+    def _entries_of(self, tasks: Iterable[PlannedTask]) -> dict[str, TaskEntry]:
+        """What the head says of some tasks, and of those of global stores: every task may read these."""
+        ids = [task.task_id for task in tasks]
+        ids += [sub.task_id(0) for sub in self.plan.global_subtopologies]
+        return {task_id: self.head.tasks[task_id] for task_id in ids if task_id in self.head.tasks}
 
     def _changelogs(self) -> set[str]:
         return set(self.plan.changelog_topics(self.storage.application_id).values())

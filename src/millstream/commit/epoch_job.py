@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.sealed_file import SealedFile
@@ -28,6 +28,10 @@ class PlannedTask:
     """The instance that holds the task's state, if one is known to be alive."""
     caught_up: bool = True
     """No record that could reach the task waits in the log, left out of the cut: see `.caught_up`."""
+    number: int = 0
+    """Its place among all tasks of the application, planned or not: engines place tasks by it."""
+    has_input: bool = True
+    """It has something to do even if nobody sends it rows. If not, and nobody does, it need not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,9 @@ class EpochJob:
     """Wall-clock punctuators run."""
     cut: Cut
     tasks: tuple[PlannedTask, ...]
+    """Those that may have something to do: see `.planned_tasks`."""
     entries: Mapping[str, TaskEntry]
-    """Each task as the head names it."""
+    """Each planned task as the head names it, and those of global stores."""
     inferred_types: tuple[tuple[str, str, str], ...]
     partition_counts: Mapping[str, int]
     default_partitions: int
@@ -52,6 +57,26 @@ class EpochJob:
     """How far source topics were compacted before the epoch, where a store begins that follows them."""
     enforced: int = 0
     """Groups of partitions that meet and go on, though some of them have no records: see `.task_idling`."""
+    task_counts: Mapping[int, int] = field(default_factory=dict)
+    """How many tasks each sub-topology has, planned or not."""
+
+    def has_task(self, task_id: str) -> bool:
+        """Whether the application has such a task, planned or not."""
+        number, partition = (int(part) for part in task_id.split("_"))
+        return partition < self.task_counts.get(number, 0)
+
+    def share(self, task_ids: Container[str]) -> EpochJob:
+        """The same, with no more than those need who run some of its tasks: entries, and ranges with records.
+
+        All planned tasks stay: rows may be sent to any of them.
+        """
+        others = {task.task_id for task in self.tasks if task.task_id not in task_ids}
+        cut = {
+            topic: {partition: (start, end) for partition, (start, end) in parts.items() if start < end}
+            for topic, parts in self.cut.items()
+        }
+        entries = {task_id: entry for task_id, entry in self.entries.items() if task_id not in others}
+        return replace(self, cut=cut, entries=entries)
 
     def partitions_of(self, topic: str) -> int:
         """How many partitions a topic has, or will have."""

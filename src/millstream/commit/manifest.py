@@ -7,127 +7,67 @@ epoch N: it is created exclusively and all at once, so of two coordinators that 
 
 A witness file says which manifest was the last. If it names one that is not there, a manifest was lost,
 and going on would overwrite history: refused, like a gap or damage in the chain.
+
+Where there are many tasks, most manifests stand in their files as deltas: as what has changed since the one
+before (:mod:`millstream.commit.manifest_records`). Now and then one is written as a whole, as is the first
+one of every coordinator. A delta needs all before it since then. So those stay as long as the delta is kept;
+what an epoch itself has sealed is in its own file in any case.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from heapq import nlargest
-from itertools import pairwise
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import LeaseLostError
+from millstream.commit.manifest_records import (
+    MAX_BYTES,
+    Manifest,
+    ManifestDelta,
+    Record,
+    Section,
+    TaskEntry,
+    decode_record,
+    delta_of,
+)
 from millstream.durable import FrameKind, publish_exclusive, read_bounded, replace_durably, sync_folder
 from millstream.errors import MillstreamError
-from millstream.state.changelog.source_changelog import StoreStart
-from millstream.topology.stored_types import StoredTypes
-from millstream.types import Epoch, Offset, Partition, Term
+from millstream.types import Epoch, Term
 
-__all__ = ["LostManifestError", "Manifest", "ManifestChain", "Section", "TaskEntry"]
+__all__ = [
+    "LostManifestError",
+    "Manifest",
+    "ManifestChain",
+    "ManifestDelta",
+    "Record",
+    "Section",
+    "TaskEntry",
+]
 
-_KIND: Final = FrameKind(b"MSMF", version=1, max_bytes=256 << 20)
 _WITNESS: Final = FrameKind(b"MSHD", version=1, max_bytes=4096)
 
 STANDING_MANIFESTS: Final = 100
 """How many manifests stay at most because a task has last sealed with them, however long ago.
 
-Each names every task: one per idle task would be quadratic in their number.
+Each may name every task: one per idle task would be quadratic in their number.
 """
+
+MIN_BYTES_FOR_DELTAS: Final = 64 << 10
+"""A manifest that takes less as a whole stands alone: a delta would not be written any faster."""
+MOST_DELTAS: Final = 64
+"""So many files at most are read besides the whole one to know a manifest."""
+_REMEMBERED: Final = 3
+"""Manifests that a reader has in memory, so that the next one costs only what has changed."""
 
 
 class LostManifestError(MillstreamError):
     """The chain of manifests is not whole. Nothing is written until that is repaired."""
-
-
-class Section(msgspec.Struct, frozen=True):
-    """Rows in a sealed file that go to one topic partition."""
-
-    topic: str
-    partition: Partition
-    start: int
-    length: int
-    count: int
-    min_timestamp: int
-    max_timestamp: int
-
-
-class TaskEntry(msgspec.Struct, frozen=True):
-    """A task as of its last sealed epoch."""
-
-    version: Epoch
-    file: str
-    """The sealed file, relative to the log's root."""
-    digest: str
-    sections: tuple[Section, ...]
-    """What of the file is published."""
-    changelogs: Mapping[str, Offset]
-    """Per logged store, the next offset of its changelog (or of the source topic that does for one): where a
-    store at this version stands."""
-    stream_time: int
-    partition_times: tuple[tuple[str, Partition, int], ...]
-    punctuations: tuple[tuple[str, int, int], ...]
-    """Node and clock, number there, when it is due. In the order of the queues: it decides between equals."""
-    repartitioned: tuple[tuple[str, Partition, int], ...] = ()
-    """How many rows came through each repartition so far: their offsets go on from here."""
-    previous: tuple[int, str] = (0, "")
-    """Version and digest of the task's epoch before this one, however long ago: where its store may stand."""
-    origins: Mapping[str, StoreStart] = {}
-    """Per store that has its source topic for a changelog, how it began."""
-    operator_times: Mapping[str, tuple[int, int, int, int]] | msgspec.UnsetType = msgspec.UNSET
-    """Per operator of windows, the fields of its `OperatorTimes`; unset if there is none."""
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    """One commit."""
-
-    application_id: str
-    epoch: Epoch
-    term: Term
-    parent: str
-    """Digest of the manifest before; empty for the first."""
-    fingerprint: str
-    """Of the plan that ran."""
-    clock_ms: int
-    positions: tuple[tuple[str, Partition, Offset], ...]
-    """Per source topic and partition, the next offset to read."""
-    tasks: Mapping[str, TaskEntry]
-    sealed: tuple[str, ...]
-    """The tasks that sealed in this epoch; the others keep their last version."""
-    inferred_types: tuple[tuple[str, str, str], ...] = msgspec.field(name="learned")
-    """What automatic serdes inferred: topic or store, key or value, type."""
-    plan: Mapping[str, Any] = {}
-    repartitions: Mapping[str, int] = {}
-    """How many partitions each repartition has, for as long as the application lives."""
-    oldest: int = 1
-    """The first epoch whose manifest is kept. Those before it have done their service."""
-    types: StoredTypes | msgspec.UnsetType = msgspec.UNSET
-    """With which serdes the plan keeps what it keeps. Manifests of earlier releases do not say; unset is not
-    written, so that they have the digests that they had."""
-
-    def digest(self) -> str:
-        """What the next manifest names as its parent."""
-        return hashlib.blake2b(self.encoded(), digest_size=16).hexdigest()
-
-    def position(self, topic: str, partition: Partition) -> Offset | None:
-        """The next offset to read of a source; None if it was never read."""
-        for at, number, offset in self.positions:
-            if (at, number) == (topic, partition):
-                return offset
-        return None
-
-    def partitions(self, topic: str) -> int:
-        """How many partitions of a source have been read so far."""
-        return max((number + 1 for at, number, _ in self.positions if at == topic), default=0)
-
-    def encoded(self) -> bytes:
-        """The manifest as it stands in its file."""
-        return _KIND.encode(self)
 
 
 class _Witness(msgspec.Struct, frozen=True):
@@ -135,60 +75,98 @@ class _Witness(msgspec.Struct, frozen=True):
     digest: str
 
 
+class _LastWhole(NamedTuple):
+    """What was written since the last manifest that stands in its file as a whole, that one included."""
+
+    epoch: Epoch
+    size: int
+    last: Manifest
+    deltas: int = 0
+    delta_bytes: int = 0
+
+
 class ManifestChain:
-    """The manifests of an application."""
+    """The manifests of an application. One thread at most writes; others may read meanwhile."""
 
     def __init__(self, storage: ApplicationStorage) -> None:
         self._storage = storage
+        self._written: _LastWhole | None = None
+        """None until the first commit here, which is written as a whole."""
+        self._remembered: dict[Epoch, Manifest] = {}
 
     def head(self) -> Manifest | None:
         """The last manifest, after the chain of those that are kept was checked; None before the first."""
         witness = self._witness()  # before the manifests: one that is written meanwhile is not lost
         epochs = self._epochs()
-        oldest = self.read(epochs[-1]).oldest if epochs else 1
-        manifests = [self.read(epoch) for epoch in epochs if epoch >= oldest]
-        if manifests and manifests[0].epoch != oldest:
-            raise self._lost(f"there is no manifest before {manifests[0].epoch}")
-        for before, after in pairwise(manifests):
-            if after.epoch != before.epoch + 1:
-                raise self._lost(f"manifest {before.epoch + 1} is missing between others")
-            if after.parent != before.digest():
-                raise self._lost(f"manifest {after.epoch} does not continue manifest {before.epoch}")
-        self._check_witness(witness, manifests)
-        return manifests[-1] if manifests else None
+        if not epochs:
+            self._check_witness(witness, {})
+            return None
+        oldest = Epoch(self.record(epochs[-1]).oldest)
+        there = frozenset(epochs)
+        if oldest not in there:
+            raise self._lost(f"there is no manifest before {next(at for at in epochs if at > oldest)}")
+        first = self._first_needed(oldest)
+        head: Manifest | None = None
+        digests: dict[Epoch, str] = {}
+        for number in range(first, epochs[-1] + 1):
+            if number not in there:
+                raise self._lost(f"manifest {number} is missing between others")
+            head = self._next(head, self._file(Epoch(number)), is_first=number == first)
+            digests[head.epoch] = head.digest()
+        self._check_witness(witness, digests)
+        return head
 
-    def kept(self, head: Manifest) -> Iterator[Manifest]:
-        """The manifests that are kept, from the oldest to the head."""
-        return (self.read(Epoch(number)) for number in range(head.oldest, head.epoch + 1))
+    def _next(self, before: Manifest | None, file: tuple[Record, bytes], *, is_first: bool) -> Manifest:
+        """The manifest behind another one, from what stands in its file."""
+        record, data = file
+        if not is_first and (before is None or record.parent != before.digest()):
+            raise self._lost(f"manifest {record.epoch} does not continue manifest {record.epoch - 1}")
+        if isinstance(record, Manifest):
+            return record
+        if before is None:
+            raise self._lost(f"manifest {record.epoch} says only what has changed since {record.epoch - 1}")
+        return record.applied_to(before).stands_in(data)
 
-    def not_maintained(self) -> list[Manifest]:
-        """The head and those before it that nobody has removed, without a gap, as far as they can be read.
+    def _first_needed(self, epoch: Epoch) -> Epoch:
+        """The first manifest without which that of an epoch can't be read."""
+        record = self.record(epoch)
+        return record.base if isinstance(record, ManifestDelta) else epoch
 
-        Those that are kept were checked by :meth:`head`; nobody needs the others. Older ones behind a gap are
-        there because a snapshot or an idle task needs them, and not because maintenance has not run.
+    def kept(self, head: Manifest, after: int = 0) -> Iterator[Record]:
+        """What the epochs that are kept have sealed, from the oldest (behind `after`) to the head."""
+        return (self.record(Epoch(number)) for number in range(max(head.oldest, after + 1), head.epoch + 1))
+
+    def not_maintained(self) -> list[Record]:
+        """What the head and those before it have sealed that nobody has removed, without a gap.
+
+        As far as they can be read: those that are kept were checked by :meth:`head`, and nobody needs the
+        others. Older ones behind a gap are there because a snapshot or an idle task needs them, and not
+        because maintenance has not run.
         """
-        found: list[Manifest] = []
+        found: list[Record] = []
         for epoch in reversed(self._epochs()):
             with suppress(MillstreamError, FileNotFoundError):
-                manifest = self.read(epoch)
+                record = self.record(epoch)
                 if found and found[-1].epoch != epoch + 1:
                     break
-                found.append(manifest)
+                found.append(record)
         return found[::-1]
 
     def remove_unneeded(self, head: Manifest, pinned: Container[int] = ()) -> int:
         """Remove the manifests that the head does without, but those that are pinned; return how many.
 
-        The head says which ones are kept, so a crash in the middle, or an overtaken coordinator, does no
-        harm. The manifest with which a task has last sealed stays, if it is one of the newest
-        ``STANDING_MANIFESTS`` of that kind: it tells whose a snapshot is that is taken of the task just now.
-        Without it the task's next snapshot is of use only when the task has sealed again.
+        Those that are needed to read the oldest that is kept stay. The head says which ones are kept, so a
+        crash in the middle, or an overtaken coordinator, does no harm. The manifest with which a task has
+        last sealed stays, if it is one of the newest ``STANDING_MANIFESTS`` of that kind: it tells whose a
+        snapshot is that is taken of the task just now. Without it the task's next snapshot is of use only
+        when the task has sealed again.
         """
         removed = 0
         idle = {entry.version for entry in head.tasks.values() if entry.version < head.oldest}
         standing = set(nlargest(STANDING_MANIFESTS, idle))
+        first = self._first_needed(Epoch(head.oldest))
         for epoch in self._epochs():
-            if epoch < head.oldest and epoch not in standing and epoch not in pinned:
+            if epoch < first and epoch not in standing and epoch not in pinned:
                 self._storage.files.unlink(self._storage.manifests / f"{epoch:020d}")
                 failpoints.hit("maintenance.manifest_removed")
                 removed += 1
@@ -213,15 +191,51 @@ class ManifestChain:
             self._write_witness(head)
 
     def read(self, epoch: Epoch) -> Manifest:
-        """One manifest."""
-        path = self._storage.manifests / f"{epoch:020d}"
-        data = read_bounded(path, _KIND.max_bytes + 64, files=self._storage.files)
-        manifest = _KIND.decode(data, Manifest, str(path))
-        if manifest.epoch != epoch or manifest.application_id != self._storage.application_id:
-            raise self._lost(
-                f"{path} holds manifest {manifest.epoch} of application {manifest.application_id!r}"
-            )
+        """One manifest, with all that is true after it. Costs what has changed since one that is known."""
+        files: list[tuple[Record, bytes]] = []
+        known = self._known(epoch)
+        number = epoch
+        while known is None:
+            files.append(self._file(number))
+            if isinstance(files[-1][0], Manifest):
+                break
+            number = Epoch(number - 1)
+            known = self._remembered.get(number)
+            if known is not None and known.digest() != files[-1][0].parent:
+                known = None  # another one stands in its place by now
+        manifest = known
+        for file in reversed(files):
+            manifest = self._next(manifest, file, is_first=manifest is None)
+        assert manifest is not None  # there is a file at least
+        self._remember(manifest)
         return manifest
+
+    def record(self, epoch: Epoch) -> Record:
+        """What stands in the file of an epoch: enough to know what it has sealed."""
+        return self._file(epoch)[0]
+
+    def _known(self, epoch: Epoch) -> Manifest | None:
+        """A manifest that is remembered, if it is still what stands in its file."""
+        known = self._remembered.get(epoch)
+        return known if known is not None and known.is_in(self._content(epoch)) else None
+
+    def _content(self, epoch: Epoch) -> bytes:
+        path = self._storage.manifests / f"{epoch:020d}"
+        return read_bounded(path, MAX_BYTES + 64, files=self._storage.files)
+
+    def _file(self, epoch: Epoch) -> tuple[Record, bytes]:
+        path = self._storage.manifests / f"{epoch:020d}"
+        data = self._content(epoch)
+        record = decode_record(data, str(path))
+        if record.epoch != epoch or record.application_id != self._storage.application_id:
+            raise self._lost(f"{path} holds manifest {record.epoch} of application {record.application_id!r}")
+        return record, data
+
+    def _remember(self, manifest: Manifest) -> None:
+        remembered = dict(self._remembered)  # never changed in place: other threads look at it
+        remembered.pop(manifest.epoch, None)
+        remembered[manifest.epoch] = manifest
+        self._remembered = dict(list(remembered.items())[-_REMEMBERED:])
 
     def place(self, manifest: Manifest) -> Manifest:
         """Step 1: commit, and return what is committed.
@@ -230,8 +244,10 @@ class ManifestChain:
         earlier try of the same coordinator failed only after that, its manifest stands and is returned.
         """
         path = self._storage.manifests / f"{manifest.epoch:020d}"
+        data, written = self._to_write(manifest)
+        self._written = None  # if this fails, nobody knows what stands there: the next one is a whole one
         try:
-            publish_exclusive(path, [manifest.encoded()], files=self._storage.files)
+            publish_exclusive(path, [data], files=self._storage.files)
         except FileExistsError:
             other = self.read(manifest.epoch)
             if other.term == manifest.term:
@@ -239,8 +255,21 @@ class ManifestChain:
                 return other
             raise _overtaken(manifest, other.term) from None
         self._refuse_if_passed_by(manifest)
+        self._written, placed = written, manifest.stands_in(data)
         failpoints.hit("commit.manifest_written")
-        return manifest
+        return placed
+
+    def _to_write(self, manifest: Manifest) -> tuple[bytes, _LastWhole]:
+        """The content of the file of the next commit, and what was written after it."""
+        since = self._written
+        if since is not None and since.size >= MIN_BYTES_FOR_DELTAS and since.deltas < MOST_DELTAS:
+            delta = delta_of(since.last, manifest, since.epoch)
+            data = b"" if delta is None else delta.encoded()
+            delta_bytes = since.delta_bytes + len(data)
+            if data and delta_bytes < since.size:  # else a whole one costs no more than those before it
+                return data, since._replace(last=manifest, deltas=since.deltas + 1, delta_bytes=delta_bytes)
+        data = manifest.encoded()
+        return data, _LastWhole(manifest.epoch, len(data), manifest)
 
     def _refuse_if_passed_by(self, manifest: Manifest) -> None:
         """Take a manifest back whose place was free only because the one that stood there was removed.
@@ -251,7 +280,7 @@ class ManifestChain:
         last = self._epochs()[-1]
         if last <= manifest.epoch:
             return
-        newest = self.read(last)
+        newest = self.record(last)
         if manifest.epoch < newest.oldest:
             self._storage.files.unlink(self._storage.manifests / f"{manifest.epoch:020d}")
             raise _overtaken(manifest, newest.term)
@@ -281,8 +310,8 @@ class ManifestChain:
         witness = _Witness(manifest.epoch, manifest.digest())
         replace_durably(self._storage.witness, [_WITNESS.encode(witness)], files=self._storage.files)
 
-    def _check_witness(self, witness: _Witness | None, manifests: Sequence[Manifest]) -> None:
-        last = manifests[-1].epoch if manifests else Epoch(0)
+    def _check_witness(self, witness: _Witness | None, digests: Mapping[Epoch, str]) -> None:
+        last = max(digests, default=Epoch(0))
         if witness is None:
             if last > 1:
                 raise self._lost(
@@ -291,9 +320,8 @@ class ManifestChain:
             return
         if witness.epoch > last:
             raise self._lost(f"epoch {witness.epoch} was committed, but the last manifest is {last}")
-        for manifest in manifests:
-            if manifest.epoch == witness.epoch and manifest.digest() != witness.digest:
-                raise self._lost(f"manifest {witness.epoch} is not the one that was committed")
+        if digests.get(witness.epoch, witness.digest) != witness.digest:
+            raise self._lost(f"manifest {witness.epoch} is not the one that was committed")
 
     def _lost(self, what: str) -> LostManifestError:
         return LostManifestError(

@@ -17,7 +17,7 @@ from enum import IntEnum
 from math import inf
 from typing import Final, NamedTuple
 
-from millstream.commit.manifest import Manifest, TaskEntry
+from millstream.commit.manifest import Record, TaskEntry
 
 _FEWEST: Final = 2
 """Whatever they take: a reader that finds the head not published yet takes the one before it."""
@@ -85,7 +85,7 @@ class ManifestRetention:
         self._gone = Gone()
         self._maintained = Gone()
 
-    def resume(self, there: Iterable[Manifest]) -> None:
+    def resume(self, there: Iterable[Record]) -> None:
         """Begin with what another coordinator has left: manifests that nobody has removed are new."""
         self._kept.clear()
         self._gone = self._maintained = Gone()
@@ -101,7 +101,7 @@ class ManifestRetention:
             held -= kept.pop(0).sealed_bytes
         return kept[0].number
 
-    def committed(self, manifest: Manifest) -> None:
+    def committed(self, manifest: Record) -> None:
         """Count an epoch."""
         entries = (manifest.tasks[task] for task in manifest.sealed)
         self._kept.append(self._epoch(manifest.epoch, entries))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
 from millstream.commit.manifest import TaskEntry
+from millstream.commit.targets import Targets
 from millstream.errors import MillstreamError, MixedTypesError
 from millstream.state.changelog.source_changelog import StoreStart
+from millstream.task.shuffle_block import Sent
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Offset, Partition
 
@@ -17,7 +19,7 @@ __all__ = [
     "EpochMismatchError",
     "WrongInstanceError",
     "advanced",
-    "all_present",
+    "by_task",
     "check_consumed_is_named",
     "entries_after",
     "merged_types",
@@ -33,8 +35,8 @@ class WrongInstanceError(MillstreamError):
     """A task ran where its state is not, while its state is elsewhere: the epoch is planned anew."""
 
 
-def all_present(job: EpochJob, reports: Sequence[TaskReport | WrongInstance]) -> dict[str, TaskReport]:
-    """The reports by task: one of each planned task, and of no other."""
+def by_task(job: EpochJob, reports: Iterable[TaskReport | WrongInstance]) -> dict[str, TaskReport]:
+    """The reports by task: at most one of each planned task, and of no other; one of each that has input."""
     done: dict[str, TaskReport] = {}
     for report in reports:
         if isinstance(report, WrongInstance):
@@ -48,52 +50,51 @@ def all_present(job: EpochJob, reports: Sequence[TaskReport | WrongInstance]) ->
             raise EpochMismatchError(message)
         done[report.task_id] = report
     planned = {task.task_id for task in job.tasks}
-    if set(done) != planned:
-        missing, foreign = sorted(planned - set(done)), sorted(set(done) - planned)
+    missing = sorted(task.task_id for task in job.tasks if task.has_input and task.task_id not in done)
+    foreign = sorted(done.keys() - planned)
+    if missing or foreign:
         message = f"epoch {job.epoch}: no report of {missing}, and unplanned reports of {foreign}"
         raise EpochMismatchError(message)
     return done
 
 
 def check_consumed_is_named(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> None:
-    """What each task took in from a repartition is what the named attempts sent. Equal digests are equal."""
-    for task in job.tasks:
-        expected = {
-            (topic, sender): done[sender].sent[topic, task.partition]
-            for topic, sender in _senders(plan, job, task)
-        }
-        if dict(done[task.task_id].consumed) != expected:
+    """What each task took in from a repartition is what the named attempts sent. Equal digests are equal.
+
+    A task that was sent nothing need not have run. Costs as much as there are blocks with rows, whatever the
+    number of tasks.
+    """
+    targets = Targets(plan, job.tasks)
+    expected: dict[str, dict[tuple[str, str], Sent]] = {}
+    for sender, report in done.items():
+        for (topic, partition), sent in report.sent.items():
+            if not sent.count:
+                continue
+            target = targets.at(topic, partition)
+            if target is None:
+                message = f"epoch {job.epoch}: nobody takes what task {sender} sent to {topic}-{partition}"
+                raise EpochMismatchError(message)
+            expected.setdefault(target.task_id, {})[topic, sender] = sent
+    for task_id in {**done, **expected}:
+        found = done[task_id].consumed if task_id in done else {}
+        if {place: sent for place, sent in found.items() if sent.count} != expected.get(task_id, {}):
             message = (
-                f"epoch {job.epoch}: task {task.task_id} consumed rows of another attempt than those that "
+                f"epoch {job.epoch}: task {task_id} consumed rows of another attempt than those that "
                 "are named: the epoch has to run again"
             )
             raise EpochMismatchError(message)
-
-
-def _senders(plan: Plan, job: EpochJob, task: PlannedTask) -> list[tuple[str, str]]:
-    subs = plan.by_number
-    topics = [
-        topic
-        for source in subs[task.subtopology].sources
-        for topic in source.topics
-        if topic in plan.repartition_topics and task.partition < job.partition_counts[topic]
-    ]
-    return [
-        (topic, other.task_id)
-        for topic in topics
-        for other in job.tasks
-        if any(sink.topic == topic for sink in subs[other.subtopology].sinks)
-    ]
 
 
 def advanced(
     positions: Iterable[tuple[str, Partition, Offset]], job: EpochJob
 ) -> tuple[tuple[str, Partition, Offset], ...]:
     """How far the sources are read, the epoch included."""
-    advanced = {(topic, partition): offset for topic, partition, offset in positions}
+    before = {(topic, partition): offset for topic, partition, offset in positions}
+    after = dict(before)
     for topic, parts in job.cut.items():
-        advanced.update(((topic, partition), end) for partition, (_, end) in parts.items())
-    return tuple((topic, partition, offset) for (topic, partition), offset in sorted(advanced.items()))
+        after.update(((topic, partition), end) for partition, (_, end) in parts.items())
+    ordered = after.items() if len(after) == len(before) else sorted(after.items())
+    return tuple((topic, partition, offset) for (topic, partition), offset in ordered)
 
 
 def entries_after(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> dict[str, TaskEntry]:
@@ -101,8 +102,8 @@ def entries_after(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> 
     subs = plan.by_number
     entries: dict[str, TaskEntry] = {}
     for task in job.tasks:
-        report = done[task.task_id]
-        if report.sealed is None:
+        report = done.get(task.task_id)
+        if report is None or report.sealed is None:
             continue
         before = job.entries.get(task.task_id)
         positions, origins = _store_positions(subs[task.subtopology], task.partition, job, before, report)

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.application_storage import ApplicationStorage, application_ids
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.config import StreamsConfig
 from millstream.durable import LockTimeoutError
@@ -105,36 +105,35 @@ def check_nothing_skipped(sub: SubTopology, log: Log, task_id: str, metrics: Met
             )
 
 
-def compaction_bound(log_root: Path, place: TopicPartition) -> Offset | None:
+def compaction_bound(
+    log_root: Path, place: TopicPartition, chains: dict[str, ManifestChain] | None = None
+) -> Offset | None:
     """How far a topic may be compacted for the sake of stores that follow it; None: nobody minds.
 
-    If the manifests of an application can't be read, nobody knows, and nothing may be compacted.
+    If the manifests of an application can't be read, nobody knows, and nothing may be compacted. Who asks for
+    many partitions gives `chains` with each: then a manifest is read once, and what has changed since.
     """
-    folder = log_root / "applications"
+    chains = {} if chains is None else chains
     found: list[Offset] = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    for application_id in application_ids(log_root):
         try:
-            bounds = _bounds_of(ManifestChain(ApplicationStorage(log_root, path.name)))
+            storage = ApplicationStorage(log_root, application_id)
+            found += _bounds(chains.setdefault(application_id, ManifestChain(storage)), place)
         except (MillstreamError, OSError):
             return Offset(0)
-        if any(followed.topic == place.topic for followed in bounds):
-            found.append(bounds.get(place, Offset(0)))
     return min(found, default=None)
 
 
-def _bounds_of(chain: ManifestChain) -> dict[TopicPartition, Offset]:
+def _bounds(chain: ManifestChain, place: TopicPartition) -> list[Offset]:
+    """Where the stores of an application stood that follow a topic, at the oldest manifest that is kept."""
     head = chain.latest()
-    followed = [] if head is None else list(_followed(head.plan))
+    followed = [] if head is None else [one for one in _followed(head.plan) if one[2] == place.topic]
     if head is None or not followed:
-        return {}
+        return []
+    if place.partition >= max(1, head.partitions(place.topic)):
+        return [Offset(0)]
     oldest = chain.read(Epoch(head.oldest))
-    bounds: dict[TopicPartition, Offset] = {}
-    for task, store, topic in followed:
-        for number in map(Partition, range(max(1, head.partitions(topic)))):
-            place = TopicPartition(topic, number)
-            bound = _position(oldest, task, store, topic, number)
-            bounds[place] = min(bound, bounds.get(place, bound))
-    return bounds
+    return [_position(oldest, task, store, topic, place.partition) for task, store, topic in followed]
 
 
 def _followed(plan: Any) -> Iterator[tuple[int, str, str]]:

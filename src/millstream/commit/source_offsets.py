@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from millstream.commit.application_topics import ApplicationTopics
+from millstream.commit.end_offsets import EndOffsets
 from millstream.commit.epoch_bounds import Ranges, align, behind, meeting_partitions, quota, without
 from millstream.commit.epoch_job import Cut
 from millstream.commit.manifest import Manifest
@@ -62,51 +63,95 @@ class SourceOffsets:
         """Groups of which the last cut has records, though some of their partitions have none."""
         self._load: dict[TopicPartition, tuple[Offset, Offset]] = {}
         """Global topics: from where to where they are read first."""
+        self._ends = EndOffsets(log)
+        self._known_by: tuple[Sequence[str], Mapping[str, int]] = ((), {})
+        self._known_places: tuple[Sequence[TopicPartition], Sequence[Sequence[TopicPartition]]] = ((), ())
 
     def cut(self, head: Manifest, now_ms: int) -> dict[str, dict[Partition, tuple[Offset, Offset]]]:
         """What the epoch behind the head reads, of every partition of every source."""
-        ranges: Ranges = {}
-        topics = self._topics.sources()
         is_loading = self.is_loading(head)
-        for topic in topics:
-            for number in range(self._topics.counts[topic]):
-                place = TopicPartition(topic, Partition(number))
-                start, latest = self._start(place, head), self._log.latest(place)
-                if latest < start:
-                    raise OffsetOutOfRangeError(
-                        f"{place} ends at offset {latest}, but records up to {start} were committed by "
-                        f"application {head.application_id!r}. Likely cause: the topic was deleted "
-                        "and created anew, or restored from an older backup than the application. Remedy: "
-                        "restore both from the same backup, or start the application under another app_id."
-                    )
-                end = quota(self._log, place, start, latest, *self._limits)
-                # All others wait, unread, for the global topics that are loaded.
-                is_read = not is_loading or place in self._load
-                ranges[place] = (start, end if is_read else start, latest)
+        topics = self._topics.sources()
+        places, all_groups = self._places_of(topics)
+        latest = self._ends.look(places)
+        starts = {place: self._start(place, head) for place in places}
+        if not self._ends.is_complete and starts == latest:
+            latest = self._ends.look_at_all()  # for want of records there is time for it
+        ranges: Ranges = {}
+        ends: dict[TopicPartition, Offset] = {}
+        for place, start in starts.items():
+            ends[place] = start
+            end = latest[place]
+            if start == end:
+                ranges[place] = (start, start, start)
+                continue
+            if end < start:
+                raise OffsetOutOfRangeError(
+                    f"{place} ends at offset {end}, but records up to {start} were committed by "
+                    f"application {head.application_id!r}. Likely cause: the topic was deleted "
+                    "and created anew, or restored from an older backup than the application. Remedy: "
+                    "restore both from the same backup, or start the application under another app_id."
+                )
+            # All others wait, unread, for the global topics that are loaded.
+            is_read = not is_loading or place in self._load
+            ranges[place] = (
+                start,
+                quota(self._log, place, start, end, *self._limits) if is_read else start,
+                end,
+            )
+        # Those that meet nobody with records have nothing to decide.
         groups = [
             group
-            for group in meeting_partitions(self._plan, self._topics.counts, topics)
-            if not is_loading or not self._load.keys().isdisjoint(group)
+            for group in all_groups
+            if any(starts[place] != latest[place] for place in group)
+            and (not is_loading or not self._load.keys().isdisjoint(group))
         ]
         idle = self._idling.waiting(ranges, groups, now_ms)
         going_on = [group for group in groups if idle.isdisjoint(group)]
-        ends = without(idle, self._aligned(ranges, going_on, head, now_ms), ranges, groups)
+        meeting = [place for group in groups for place in group]
+        aligned = self._aligned({place: ranges[place] for place in meeting}, going_on, head, now_ms)
+        ends.update(without(idle, aligned, ranges, groups))
         # A compaction that has not seen a manifest of ours may go further than we can: not beside it.
         beginning = self._where_stores_begin(
-            {place: (ranges[place][0], end) for place, end in ends.items()}, head
+            {place: (ranges[place][0], ends[place]) for place in meeting}, head
         )
         rewritten = being_rewritten(self._log, beginning, _SETTLE_MS)
-        ends = without(rewritten, ends, ranges, groups)
+        ends.update(without(rewritten, {place: ends[place] for place in meeting}, ranges, groups))
         self.enforced = self._idling.enforced(ranges, going_on, rewritten)
         self.is_idling = bool(idle)
         self.has_backlog = is_loading or any(
             ends[place] < ranges[place][2] for group in going_on for place in group
         )
         self.left_behind = frozenset(place for place, end in ends.items() if end < ranges[place][2])
-        cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
-        for place, (start, _, _) in ranges.items():
-            cut.setdefault(place.topic, {})[place.partition] = (start, ends[place])
+        cut: dict[str, dict[Partition, tuple[Offset, Offset]]] = {topic: {} for topic in topics}
+        for place, end in ends.items():
+            cut[place.topic][place.partition] = (starts[place], end)
         return cut
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for records; False if none came in time, or nobody tells of them."""
+        return self._ends.wait(timeout_s)
+
+    @property
+    def are_told(self) -> bool:
+        """The log tells of new records, so nobody has to look for them all the time."""
+        return self._ends.is_told
+
+    def close(self) -> None:
+        """Be told of records no more."""
+        self._ends.close()
+
+    def _places_of(
+        self, topics: Sequence[str]
+    ) -> tuple[Sequence[TopicPartition], Sequence[Sequence[TopicPartition]]]:
+        """The partitions of some topics, and those that meet: the same until topics grow."""
+        counts = self._topics.counts
+        if self._known_by != (topics, counts):
+            self._known_by = topics, dict(counts)
+            self._known_places = (
+                [TopicPartition(topic, Partition(at)) for topic in topics for at in range(counts[topic])],
+                meeting_partitions(self._plan, counts, topics),
+            )
+        return self._known_places
 
     def begin_loading(self, head: Manifest) -> None:
         """Note where global topics end: up to there they are read before anything else, at every start."""

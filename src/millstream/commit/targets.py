@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from millstream.commit.epoch_job import PlannedTask
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.topology.plan import Plan
+from millstream.types import Partition
 
 
 class Targets:
@@ -21,8 +22,12 @@ class Targets:
 
     def of(self, block: ShuffleBlock) -> PlannedTask | None:
         """The task that takes a block; None if no task of these does."""
-        reader = self._readers.get(block.topic)
-        return None if reader is None else self._tasks.get((reader, block.partition))
+        return self.at(block.topic, block.partition)
+
+    def at(self, topic: str, partition: Partition) -> PlannedTask | None:
+        """The task that reads a partition of a repartition; None if no task of these does."""
+        reader = self._readers.get(topic)
+        return None if reader is None else self._tasks.get((reader, partition))
 
     def by_task(self, blocks: Iterable[ShuffleBlock]) -> dict[str, list[ShuffleBlock]]:
         """The blocks of each task that takes any, in the order in which they came."""

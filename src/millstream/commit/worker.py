@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import msgspec
@@ -92,8 +93,8 @@ def run_task(
     sub, entry = run.sub, run.entry
     raws = run.raws()
     stages.ended("read")
-    if not raws and (not job.tick or sub.is_global):
-        return _idle(run)
+    if not raws and not (job.tick and sub.may_schedule):
+        return _idle(run), []
     # 3.
     check_timestamps(sub, worker.config)
     elsewhere = _wrong_instance(run)
@@ -352,9 +353,9 @@ def opened_stores(
 
 
 def is_known(worker: Worker, task_id: str, version: Version, digest: str) -> bool:
-    """Whether the manifest of a version names this very file of the task."""
+    """Whether the manifest of a version, with which the task has sealed, names this very file."""
     try:
-        entry = ManifestChain(worker.storage).read(Epoch(version)).tasks.get(task_id)
+        entry = ManifestChain(worker.storage).record(Epoch(version)).tasks.get(task_id)
     except FileNotFoundError:
         return False
     return entry is not None and entry.digest == digest
@@ -367,9 +368,9 @@ def _local_changes(
     chain = ManifestChain(worker.storage)
     changes: list[list[Entry]] = []
     for number in range(after + 1, to + 1):
-        manifest = chain.read(Epoch(number))
-        if task_id in manifest.sealed:
-            changes += _sealed_locally(worker, manifest.tasks[task_id], store)
+        record = chain.record(Epoch(number))
+        if task_id in record.sealed:
+            changes += _sealed_locally(worker, record.tasks[task_id], store)
     return changes
 
 
@@ -463,21 +464,15 @@ def _shuffle_blocks(
     rows: Mapping[tuple[str, Partition], Sequence[RawBatch]],
     inferred_types: tuple[tuple[str, str, str], ...],
 ) -> list[ShuffleBlock]:
-    """One block for every partition of every repartition that the task feeds, if only an empty one."""
-    blocks: list[ShuffleBlock] = []
-    task_id, internal = run.planned.task_id, run.worker.plan.repartition_topics
-    for topic in dict.fromkeys(sink.topic for sink in run.sub.sinks if sink.topic in internal):
-        assert topic is not None  # repartitions have static names
-        for number in range(run.job.partition_counts[topic]):
-            partition = Partition(number)
-            parts = rows.get((topic, partition), ())
-            blocks.append(shuffle_block_of(topic, partition, task_id, run.attempt, parts, inferred_types))
-    return blocks
+    """One block for every partition of a repartition that gets rows."""
+    return [
+        shuffle_block_of(topic, partition, run.planned.task_id, run.attempt, parts, inferred_types)
+        for (topic, partition), parts in sorted(rows.items(), key=itemgetter(0))
+    ]
 
 
-def _idle(run: _TaskRun) -> tuple[TaskReport, list[ShuffleBlock]]:
-    out = _shuffle_blocks(run, {}, run.job.inferred_types)
-    report = TaskReport(
+def _idle(run: _TaskRun) -> TaskReport:
+    return TaskReport(
         task_id=run.planned.task_id,
         attempt=run.attempt,
         instance=run.worker.directory.instance_id,
@@ -485,13 +480,12 @@ def _idle(run: _TaskRun) -> tuple[TaskReport, list[ShuffleBlock]]:
         state=_state(run.entry),
         changelog_counts={},
         repartitioned=run.repartitioned(),
-        sent={(block.topic, block.partition): block.sent() for block in out},
+        sent={},
         consumed=run.consumed(),
         inferred_types=run.job.inferred_types,
         records=0,
         commit_requested=False,
     )
-    return report, out
 
 
 def _state(entry: TaskEntry | None) -> TaskState:

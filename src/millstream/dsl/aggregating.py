@@ -13,11 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 from millstream.dsl.functions import Initializer, is_expression
-from millstream.dsl.given import check_functions
+from millstream.dsl.given import check_function, check_functions
 from millstream.dsl.graph import GraphNode
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_state import AggregateState
+from millstream.kafka_names import KafkaNames
 from millstream.processors.aggregations.aggregate import aggregate_by
 from millstream.processors.aggregations.aggregation import Aggregation
 from millstream.processors.aggregations.count import COUNT
@@ -123,7 +124,7 @@ def _typed_by_value(method: Callable[..., KTable[Any, Any]]) -> _ByValueOf:
     return cast("_ByValueOf", method)
 
 
-class Aggregating(Generic[K, V, RK]):
+class Aggregating(KafkaNames, Generic[K, V, RK]):
     """A stream whose records can be counted, reduced, added up and compared."""
 
     __slots__ = ()
@@ -270,6 +271,8 @@ class Aggregating(Generic[K, V, RK]):
         """A built-in aggregation in its tier."""
         if is_expression(of) or (of is None and self._prefers_columns):
             return self._in_columns(name, aggregation(None), of)
+        if of is not None:
+            check_function(f"{name}()", of, "value")
         return self._in_rows(aggregation(of))
 
     def _in_rows(self, aggregation: Aggregation) -> OperatorPlan:
@@ -341,8 +344,8 @@ def aggregation_table(
     operator = plan.spec if own.caching else replace(plan.spec, combine=None)
 
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        aggregation = partial(plan.make, own.name, caching=own.caching, send_old=state.sends_old)
-        topology.add_operator(table_name, aggregation, parents, operator)
+        aggregation = partial(plan.make, own.name, send_old=state.sends_old)
+        topology.add_table_operator(table_name, aggregation, parents, operator, caching=own.caching)
         topology.add_state_store(own.builder, table_name)
 
     parent, sources = grouped.repartitioned(own.name)

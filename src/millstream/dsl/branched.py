@@ -8,8 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from millstream.dsl.functions import is_expression
-from millstream.dsl.graph import GraphNode
+from millstream.dsl.given import check_function
+from millstream.dsl.graph import GraphNode, Handle
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames
 from millstream.processors.branch import Branch
 from millstream.processors.stateless import PassThrough
 from millstream.topology.operator_spec import CHAINED, COLUMNAR, PLAIN
@@ -32,8 +34,8 @@ class _Splitter:
     children: list[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BranchedKStream(Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BranchedKStream(Handle, KafkaNames, Generic[K, V]):
     """Branches so far. The result is a dict from splitter name + branch name to stream."""
 
     source: KStream[K, V]
@@ -69,6 +71,8 @@ class BranchedKStream(Generic[K, V]):
         >>> sorted(split.branch(lambda key, value: value < 0, name="bad").no_default_branch())
         ['n-bad']
         """
+        if not is_expression(predicate):
+            check_function("branch()", predicate, "key", "value")
         self.splitter.predicates.append(predicate)
         return self._with_branch(len(self.splitter.predicates), name, function, consumer)
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from millstream.dsl.given import check_extractor
+from millstream.dsl.frame_source import check_frame, frame_source
+from millstream.dsl.given import check_extractor, check_topics
 from millstream.dsl.graph import Graph, GraphNode, Handles, StreamSourceNode
 from millstream.dsl.grouped_table import KGroupedTable
 from millstream.dsl.kstream import KStream
@@ -16,12 +17,14 @@ from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.optimizations import chosen
 from millstream.dsl.table_state import SourceState, TableSourceNode
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames
 from millstream.offset_reset import OffsetReset
 from millstream.processors.api import Processor
 from millstream.processors.table_source import StoredTableSource
 from millstream.serdes import Serde
 from millstream.state.specs import StoreBuilder
 from millstream.topology.operator_spec import PLAIN
+from millstream.topology.refusals import refuse, store_builder_refusal
 from millstream.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ else:
     V = TypeVar("V")
 
 
-class StreamsBuilder:
+class StreamsBuilder(KafkaNames):
     """Builds a topology out of streams and tables.
 
     >>> from millstream import StreamsBuilder, serdes
@@ -53,6 +56,9 @@ class StreamsBuilder:
 
     def __init__(self) -> None:
         self._graph = Graph(Handles(KStream, KGroupedTable))
+
+    def __repr__(self) -> str:
+        return f"<StreamsBuilder with {len(self._graph.nodes)} operators>"
 
     def stream(
         self,
@@ -75,6 +81,7 @@ class StreamsBuilder:
         'KSTREAM-SOURCE-0000000000'
         """
         check_extractor(timestamp_extractor)
+        check_topics(topics)
         pattern = topics if isinstance(topics, re.Pattern) else None
         names: tuple[str, ...] = ()
         if isinstance(topics, str):
@@ -97,6 +104,57 @@ class StreamsBuilder:
         self._graph.add(node)
         return KStream(self._graph, node, key, value, frozenset({source}), False)
 
+    def stream_from(
+        self,
+        frame: Any,
+        *,
+        key: Any = None,
+        value: Any = None,
+        timestamp: Any = None,
+        topic: str | None = None,
+        partitions: int | None = None,
+        name: str | None = None,
+    ) -> KStream[Any, Any]:
+        """Read a streaming DataFrame of Spark as a stream: any source of Structured Streaming.
+
+        While the application runs, a streaming query writes the frame to a topic of the log, every batch
+        exactly once, and the stream reads that topic.
+
+        key, value
+            The name of a column, several names (a record of these), or an expression of Spark. Without a
+            key records have none; without a value it is a record of all columns. Serdes follow from the
+            types: records and lists are JSON.
+        timestamp
+            The column with the time of records (TIMESTAMP, or BIGINT of milliseconds); without one it is
+            the time at which they came into the log.
+        topic
+            The topic that the frame is written to, of this application alone; by default it is called after
+            the source.
+        partitions
+            How many the topic gets when it is made; by default as many as the application's own topics.
+
+        >>> from millstream import StreamsBuilder
+        >>> def program(spark):
+        ...     readings = spark.readStream.schema("sensor STRING, celsius DOUBLE, at TIMESTAMP").json("in/")
+        ...     builder = StreamsBuilder()
+        ...     stream = builder.stream_from(readings, key="sensor", value="celsius", timestamp="at")
+        ...     stream.group_by_key().max(store="hottest")
+        ...     return builder.build()
+        """
+        check_frame(frame)
+        source = self._graph.name_or_new(name, "KSTREAM-SOURCE-")
+        found, key_serde, value_serde = frame_source(
+            frame, topic or f"{source}-frame", key, value, timestamp, partitions
+        )
+
+        def write(topology: Topology, _parents: tuple[str, ...]) -> None:
+            topology.add_source(source, found.topic, key=key_serde, value=value_serde)
+            topology.graph.frames[found.topic] = found
+
+        node = StreamSourceNode(source, write, topics=(found.topic,), pattern=None, offset_reset=None)
+        self._graph.add(node)
+        return KStream(self._graph, node, key_serde, value_serde, frozenset({source}), False)
+
     def table(
         self,
         topic: str,
@@ -115,6 +173,7 @@ class StreamsBuilder:
         'users'
         """
         check_extractor(timestamp_extractor)
+        check_topics([topic])
         own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
         source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
         table = self._graph.name_or_new(name, "KTABLE-SOURCE-")
@@ -155,6 +214,7 @@ class StreamsBuilder:
         'rates'
         """
         check_extractor(timestamp_extractor)
+        check_topics([topic])
         own = Materialized.of(self._graph, as_store(store, key, value), f"{topic}-")
         if own.is_versioned:
             raise TopologyError(
@@ -184,6 +244,7 @@ class StreamsBuilder:
         ... ) is builder
         True
         """
+        refuse(store_builder_refusal(store))
 
         def write(topology: Topology, _parents: tuple[str, ...]) -> None:
             topology.add_state_store(store)
@@ -210,6 +271,8 @@ class StreamsBuilder:
         True
         """
         check_extractor(timestamp_extractor)
+        check_topics([topic])
+        refuse(store_builder_refusal(store))
         source = self._graph.suffixed_or_new(name, "-source", "KSTREAM-SOURCE-")
         processor = self._graph.name_or_new(name, "KTABLE-SOURCE-")
 

@@ -81,8 +81,8 @@ def _writer(
     name: str, planned: Callable[..., Operator], own: Materialized, state: TableState, spec: OperatorSpec
 ) -> Callable[[Topology, tuple[str, ...]], None]:
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
-        make = partial(planned, caching=own.caching, send_old=state.sends_old)
-        topology.add_operator(name, make, parents, spec)
+        make = partial(planned, send_old=state.sends_old)
+        topology.add_table_operator(name, make, parents, spec, caching=own.caching)
         topology.add_state_store(own.builder, name)
 
     return write

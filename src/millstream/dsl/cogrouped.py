@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_keys
 from millstream.dsl.functions import Initializer
 from millstream.dsl.given import check_functions, check_windows
-from millstream.dsl.graph import Graph
+from millstream.dsl.graph import Graph, Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.windowed_cogrouped import SessionWindowedCogroupedKStream, TimeWindowedCogroupedKStream
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames
 from millstream.processors.aggregations.keyed import KeyedAggregation
 from millstream.serdes import Serde
 from millstream.windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
@@ -26,8 +27,8 @@ V = TypeVar("V")
 VA = TypeVar("VA")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CogroupedKStream(Generic[K, VA]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CogroupedKStream(Handle, KafkaNames, Generic[K, VA]):
     """Grouped streams and their aggregators so far."""
 
     graph: Graph
@@ -44,6 +45,10 @@ class CogroupedKStream(Generic[K, VA]):
         >>> len(one.cogroup(lambda k, v, n: n + 1).cogroup(two, lambda k, v, n: n - 1).groups)
         2
         """
+        if not callable(getattr(grouped, "repartitioned", None)):
+            raise TopologyError(
+                f"cogroup() with {grouped!r}. Remedy: group the stream first: stream.group_by_key()"
+            )
         if grouped.graph is not self.graph:
             message = "cogroup() of streams from two StreamsBuilders: build both with the same one"
             raise TopologyError(message)

@@ -23,9 +23,10 @@ from millstream.processors.columns.expressions import Declared
 from millstream.processors.joins.column_joiner import ColumnJoiner
 from millstream.processors.operator import Operator
 from millstream.processors.windows.time_window_columns import ColumnTimeWindowAggregation
-from millstream.serdes import Serde, boolean, double, int64, json, string
+from millstream.serdes import Serde, boolean, double, int64, json, serde_name, string
 from millstream.serdes import bytes as raw_bytes
 from millstream.serdes.columns import codec_of
+from millstream.serdes.columns.refusals import without_columns
 from millstream.serdes.columns.types import canonical, is_json
 from millstream.windows import TimeWindows, UnlimitedWindows
 
@@ -145,8 +146,10 @@ def column_step(
     The serdes of its results write what `serdes.auto` would write. An expression that can't work on the types
     that are known is refused.
     """
+    for expression in expressions:
+        _check_serdes(operator, checked(expression, operator), key=key_serde, value=value_serde)
     declared = declared_by(key_serde, value_serde)
-    results = [_result_type(checked(expression, operator), declared, operator) for expression in expressions]
+    results = [_result_type(expression, declared, operator) for expression in expressions]
     if operator == "flat_map_values":
         results = [result.inner if isinstance(result, pl.List) else None for result in results]  # type: ignore[misc]
     make = partial(_OPERATORS[operator], *expressions, declared=declared)
@@ -160,7 +163,8 @@ def column_branch(predicates: tuple[Any, ...], key_serde: Any, value_serde: Any)
         raise TopologyError(message)
     declared = declared_by(key_serde, value_serde)
     for predicate in predicates:
-        _result_type(checked(predicate, "branch"), declared, "branch")
+        _check_serdes("branch", checked(predicate, "branch"), key=key_serde, value=value_serde)
+        _result_type(predicate, declared, "branch")
     return partial(stateless.ColumnBranch, predicates, declared=declared)
 
 
@@ -173,8 +177,10 @@ def column_aggregate(
     windows: TimeWindows | UnlimitedWindows | None = None,
 ) -> ColumnOperator:
     """An aggregation of the column tier; `of` says what of each record is folded, None its value."""
+    if of is not None:
+        _check_serdes(name, checked(of, name), key=key_serde, value=value_serde)
     declared = declared_by(key_serde, value_serde)
-    result = None if of is None else _result_type(checked(of, name), declared, name)
+    result = None if of is None else _result_type(of, declared, name)
     operator: Callable[..., Operator] = ColumnAggregation
     if windows is not None:
         operator = partial(ColumnTimeWindowAggregation, windows=windows)
@@ -189,25 +195,41 @@ def column_reduce(reducer: pl.Expr, key_serde: Any, value_serde: Any) -> ColumnO
             f"reduce: {reducer} does not make one value of several values. Remedy: an expression over value "
             "that does, for example value.max() or value.last()"
         )
+    _check_serdes("reduce", reducer, value=value_serde)
     declared = declared_by(key_serde, value_serde)
     result = _result_type(reducer, declared, "reduce")
     if result is not None and result != declared.value:
         raise TopologyError(f"reduce: {reducer} gives {result}, but values are {declared.value}")
-    aggregation = reduce_in_columns(reducer, declared.value)
+    codec = codec_of(value_serde)
+    aggregation = reduce_in_columns(reducer, declared.value, None if codec is None else codec.shown_as)
     make = partial(ColumnAggregation, aggregation=aggregation, of=None, declared=declared)
     return ColumnOperator(make, (value_serde,))
 
 
 def column_joiner(joiner: pl.Expr, operator: str, key_serde: Any, value: Any, other: Any) -> ColumnOperator:
     """A joiner of the column tier: what it makes of the record and of the `other` value, a row of a table."""
+    checked(joiner, operator, _COLUMNS_OF_JOINS)
+    _check_serdes(operator, joiner, key=key_serde, value=value, other=other)
     declared = replace(declared_by(key_serde, value), other=_dtype(other))
-    result = _result_type(checked(joiner, operator, _COLUMNS_OF_JOINS), declared, operator)
+    result = _result_type(joiner, declared, operator)
     return ColumnOperator(partial(ColumnJoiner, joiner, declared=declared), (_serde_of(result),))
 
 
 def declared_by(key_serde: Any, value_serde: Any) -> Declared:
     """The types that serdes tell."""
     return Declared(_dtype(key_serde), _dtype(value_serde))
+
+
+def _check_serdes(operator: str, expression: pl.Expr, **serdes: Any) -> None:
+    """Refuse an expression that looks at what can't be a column."""
+    for root in expression.meta.root_names():
+        found = without_columns(serdes.get(root))
+        if found is not None:
+            raise TopologyError(
+                f"{operator}: {expression} looks at the {root}, which is of {serde_name(serdes[root])}: "
+                f"{found} can't be a column. Remedy: give a function in place of the expression, or declare "
+                "str, int, float, bool, or lists, dataclasses or dicts of these"
+            )
 
 
 def _result_type(expression: pl.Expr, declared: Declared, operator: str) -> pl.DataType | None:
@@ -226,7 +248,10 @@ def _result_type(expression: pl.Expr, declared: Declared, operator: str) -> pl.D
         dtype = canonical(frame.select(found=expression).schema["found"])
     except pl.exceptions.PolarsError as error:
         types = ", ".join(f"{name} is {dtype}" for name, dtype in used.items())
-        raise TopologyError(f"{operator}: {expression} can't be computed: {error} ({types})") from error
+        raise TopologyError(
+            f"{operator}: {expression} can't be computed: {error} ({types}). Remedy: keep to the fields and "
+            "types that its serdes declare"
+        ) from None
     return _required(dtype, operator, expression)
 
 

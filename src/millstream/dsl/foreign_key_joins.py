@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from millstream.dsl.given import check_function, check_joiner
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.joins import JoinKind, check_same_graph, hand_on
 from millstream.dsl.materialized import Materialized, as_store
@@ -98,7 +99,7 @@ def join_by_foreign_key(
     joined: TableJoined,
 ) -> ForeignKeyResult:
     """Build the join of a table with the rows of another that its values refer to."""
-    _check(left, right, foreign_key, joiner, kind)
+    _check(left, right, foreign_key, joiner, kind, with_key=joined.with_key)
     graph = left.graph
     left.state.demand_old_values()
     graph.keep_row_serdes(left, right)
@@ -137,7 +138,15 @@ def join_by_foreign_key(
     return ForeignKeyResult(resolver, names.result, own, sources)
 
 
-def _check(left: KTable[Any, Any], right: Any, foreign_key: object, joiner: object, kind: JoinKind) -> None:
+def _check(
+    left: KTable[Any, Any],
+    right: Any,
+    foreign_key: object,
+    joiner: object,
+    kind: JoinKind,
+    *,
+    with_key: bool,
+) -> None:
     if not isinstance(right, type(left)):
         raise TopologyError(
             f"{kind.method}() with {right!r}. Remedy: join a table with a table; a stream becomes one by "
@@ -155,6 +164,8 @@ def _check(left: KTable[Any, Any], right: Any, foreign_key: object, joiner: obje
             f"{kind.method}() with the joiner {joiner!r}, which can't be called. Remedy: give a function of "
             "left and right value, or of key, left and right value with with_key=True"
         )
+    check_function("foreign_key", foreign_key, "key", "value")
+    check_joiner(kind.method, joiner, with_key=with_key)
 
 
 def _operator(name: str, make: Callable[[], Any], view: TableView | None = None) -> GraphNode:

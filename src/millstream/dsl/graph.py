@@ -26,7 +26,25 @@ if TYPE_CHECKING:
     from millstream.windows import Windows
 
 
-@dataclass(eq=False)
+class Handle:
+    """Mixed into what users hold: said in a few words, not with the whole graph behind it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        node = getattr(getattr(self, "grouped", self), "node", None)
+        words = [] if node is None else [repr(node.name)]
+        for name in ("queryable_store_name", "key_serde", "value_serde", "windows"):
+            found = getattr(self, name, None) if name in getattr(self, "__dataclass_fields__", {}) else None
+            if found is not None:
+                words.append(f"{_SAID.get(name, name)}={found!r}")
+        return f"{type(self).__name__}({', '.join(words)})"
+
+
+_SAID = {"queryable_store_name": "store", "key_serde": "key", "value_serde": "value"}
+
+
+@dataclass(eq=False, repr=False)
 class GraphNode:
     """An operator before `build()`. `write` adds it to the topology, behind the named parents."""
 
@@ -46,6 +64,9 @@ class GraphNode:
     """It groups anew, and its groups are no windows."""
     takes_null_keys: bool = False
     """It has a use for records without a key: no repartition above it leaves them out."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
 
     def attach(self, child: GraphNode) -> None:
         """Put a node behind this one, unless it is there."""
@@ -72,7 +93,7 @@ class GraphNode:
             child.parents.remove(self)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StreamSourceNode(GraphNode):
     """A stream's source: those that read the same topics become one at `build()`."""
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.aggregating import AGGREGATE, AggregatingFreely, OperatorPlan, aggregation_table
 from millstream.dsl.cogrouped import CogroupedKStream
-from millstream.dsl.given import check_windows
-from millstream.dsl.graph import Graph, GraphNode, first_given
+from millstream.dsl.given import check_serdes, check_windows
+from millstream.dsl.graph import Graph, GraphNode, Handle, first_given
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, as_store
 from millstream.dsl.repartition import repartition_node
@@ -30,8 +30,8 @@ V = TypeVar("V")
 VA = TypeVar("VA")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KGroupedStream(Handle, AggregatingFreely[K, V, K], Generic[K, V]):
     """A grouped stream. If its keys were changed, the aggregation repartitions it first."""
 
     graph: Graph
@@ -45,6 +45,9 @@ class KGroupedStream(AggregatingFreely[K, V, K], Generic[K, V]):
     """With a named group, the repartition that all its aggregations share."""
     in_columns: bool = False
     """Its records come out of an operator of the column tier."""
+
+    def __post_init__(self) -> None:
+        check_serdes(self.key_serde, self.value_serde)
 
     @overload
     def windowed_by(

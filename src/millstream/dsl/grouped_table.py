@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from millstream.dsl.functions import Initializer
-from millstream.dsl.given import check_functions
-from millstream.dsl.graph import Graph, GraphNode
+from millstream.dsl.given import check_functions, check_serdes
+from millstream.dsl.graph import Graph, GraphNode, Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import SUFFIX
 from millstream.dsl.table_state import AggregateState
+from millstream.kafka_names import KafkaNames
 from millstream.processors.aggregations.aggregate import aggregate_by
 from millstream.processors.aggregations.count import COUNT
 from millstream.processors.aggregations.reduce import reduce_by
@@ -31,8 +32,8 @@ AGGREGATE = "KTABLE-AGGREGATE-"
 REDUCE = "KTABLE-REDUCE-"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KGroupedTable(Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KGroupedTable(Handle, KafkaNames, Generic[K, V]):
     """A regrouped table on its way through a repartition."""
 
     graph: Graph
@@ -41,6 +42,9 @@ class KGroupedTable(Generic[K, V]):
     value_serde: Any
     name: str | None
     _shared_repartition: list[GraphNode] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        check_serdes(self.key_serde, self.value_serde)
 
     def count(
         self,
@@ -119,8 +123,8 @@ class KGroupedTable(Generic[K, V]):
         state = AggregateState(own)
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
-            operator = partial(make, own.name, caching=own.caching, send_old=state.sends_old)
-            topology.add_operator(table_name, operator, parents, PLAIN)
+            operator = partial(make, own.name, send_old=state.sends_old)
+            topology.add_table_operator(table_name, operator, parents, PLAIN, caching=own.caching)
             topology.add_state_store(own.builder, table_name)
 
         node = self.graph.add(GraphNode(table_name, write), repartition)

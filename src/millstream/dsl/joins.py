@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from millstream.dsl.given import check_functions
+from millstream.dsl.given import check_joiner
 from millstream.dsl.graph import Graph, GraphNode, first_given
 from millstream.dsl.repartition import repartition_node
 from millstream.errors import TopologyError
@@ -116,7 +116,7 @@ class _Names:
         )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StreamJoinNode(GraphNode):
     """A join of two streams in the graph."""
 
@@ -135,7 +135,7 @@ def join_streams(
 ) -> KStream[Any, Any]:
     """Build the join of two streams."""
     check_same_graph(kind.method, left.graph, right)
-    check_functions(kind.method, joiner=joiner)
+    check_joiner(kind.method, joiner, with_key=joined.with_key)
     if not isinstance(windows, JoinWindows):
         raise TopologyError(
             f"{kind.method}() of two streams with the windows {windows!r}. Remedy: say how far apart in time "

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TextIO, TypeVar, overlo
 
 from millstream.dsl.branched import BranchedKStream
 from millstream.dsl.functions import is_expression
-from millstream.dsl.graph import Graph, GraphNode, first_given
+from millstream.dsl.given import (
+    check_function,
+    check_partitioner,
+    check_serdes,
+    check_topics,
+    check_values_function,
+)
+from millstream.dsl.graph import Graph, GraphNode, Handle, first_given
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.join_dispatch import join_stream
 from millstream.dsl.joins import INNER, LEFT, OUTER, StreamJoined, join_streams
@@ -18,6 +25,7 @@ from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import repartition_node
 from millstream.dsl.typed_joins import typed_join
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames
 from millstream.processors import stateless
 from millstream.processors.api import FixedKeyProcessor, Processor
 from millstream.processors.operator import Operator
@@ -43,8 +51,8 @@ V2 = TypeVar("V2")
 VO = TypeVar("VO")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KStream(Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KStream(Handle, KafkaNames, Generic[K, V]):
     """A stream of records. Each operator returns a new handle; a handle never changes.
 
     Operators that may change the key mark the stream, and the next operator that needs records of one
@@ -60,6 +68,9 @@ class KStream(Generic[K, V]):
     needs_repartition: bool
     in_columns: bool = False
     """Its records come out of an operator of the column tier."""
+
+    def __post_init__(self) -> None:
+        check_serdes(self.key_serde, self.value_serde)
 
     def filter(
         self, predicate: Callable[[K, V], object] | pl.Expr, *, name: str | None = None
@@ -97,6 +108,7 @@ class KStream(Generic[K, V]):
         if isinstance(mapper, tuple):
             columns = self._in_columns("map", *mapper)
             return self._then(_NEW_KEY_IN_COLUMNS, columns.make, "KSTREAM-MAP-", name, *columns.serdes)
+        check_function("map()", mapper, "key", "value")
         return self._then(_NEW_KEY, partial(stateless.Map, mapper), "KSTREAM-MAP-", name, None, None)
 
     @overload
@@ -113,6 +125,7 @@ class KStream(Generic[K, V]):
         if is_expression(mapper):
             columns = self._in_columns("map_values", mapper)
             return self._new_values(COLUMNAR, columns.make, "KSTREAM-MAPVALUES-", name, *columns.serdes)
+        check_values_function("map_values", mapper)
         return self._new_values(CHAINED, partial(stateless.MapValues, mapper), "KSTREAM-MAPVALUES-", name)
 
     def map_values_with_key(self, mapper: Callable[[K, V], V2], *, name: str | None = None) -> KStream[K, V2]:
@@ -123,6 +136,7 @@ class KStream(Generic[K, V]):
         >>> stream.map_values_with_key(lambda key, value: f"{key}: {value}").needs_repartition
         False
         """
+        check_values_function("map_values_with_key", mapper)
         make = partial(stateless.MapValuesWithKey, mapper)
         return self._new_values(CHAINED, make, "KSTREAM-MAPVALUES-", name)
 
@@ -136,6 +150,7 @@ class KStream(Generic[K, V]):
         >>> stream.flat_map(lambda key, line: [(word, 1) for word in line.split()]).node.name
         'KSTREAM-FLATMAP-0000000001'
         """
+        check_function("flat_map()", mapper, "key", "value")
         make = partial(stateless.FlatMap, mapper)
         return self._then(_NEW_KEY_AND_ROWS, make, "KSTREAM-FLATMAP-", name, None, None)
 
@@ -155,6 +170,7 @@ class KStream(Generic[K, V]):
         if is_expression(mapper):
             columns = self._in_columns("flat_map_values", mapper)
             return self._new_values(COLUMNAR, columns.make, "KSTREAM-FLATMAPVALUES-", name, *columns.serdes)
+        check_values_function("flat_map_values", mapper)
         make = partial(stateless.FlatMapValues, mapper)
         return self._new_values(CHAIN_TAIL, make, "KSTREAM-FLATMAPVALUES-", name)
 
@@ -168,6 +184,7 @@ class KStream(Generic[K, V]):
         >>> stream.flat_map_values_with_key(lambda key, line: [key, line]).node.name
         'KSTREAM-FLATMAPVALUES-0000000001'
         """
+        check_values_function("flat_map_values_with_key", mapper)
         make = partial(stateless.FlatMapValuesWithKey, mapper)
         return self._new_values(CHAIN_TAIL, make, "KSTREAM-FLATMAPVALUES-", name)
 
@@ -191,6 +208,7 @@ class KStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").peek(print).node.name
         'KSTREAM-PEEK-0000000001'
         """
+        check_function("peek()", action, "key", "value")
         return self._same_types(CHAINED, partial(stateless.Peek, action), "KSTREAM-PEEK-", name)
 
     def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
@@ -199,6 +217,7 @@ class KStream(Generic[K, V]):
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("orders").foreach(print)
         """
+        check_function("foreach()", action, "key", "value")
         self._same_types(CHAIN_TAIL, partial(stateless.Foreach, action), "KSTREAM-FOREACH-", name)
 
     def print(
@@ -214,6 +233,8 @@ class KStream(Generic[K, V]):
         >>> from millstream import StreamsBuilder
         >>> StreamsBuilder().stream("orders").print(label="order")
         """
+        if mapper is not None:
+            check_function("print()", mapper, "key", "value")
         action = PrintLine(label if label is not None else self.node.name, file, mapper)
         self._same_types(CHAIN_TAIL, partial(stateless.Foreach, action), "KSTREAM-PRINTER-", name)
 
@@ -225,6 +246,8 @@ class KStream(Generic[K, V]):
         >>> builder.stream("web").merge(builder.stream("shop")).node.name
         'KSTREAM-MERGE-0000000002'
         """
+        if not isinstance(other, KStream):
+            raise TopologyError(f"merge() with {other!r}. Remedy: merge a stream with a stream")
         if other.graph is not self.graph:
             message = "merge() of streams from two StreamsBuilders: build both with the same one"
             raise TopologyError(message)
@@ -358,9 +381,12 @@ class KStream(Generic[K, V]):
         >>> StreamsBuilder().stream("orders").repartition(name="by-shop", partitions=8).node.name
         'by-shop-repartition-source'
         """
+        if partitions is not None and not isinstance(partitions, int):
+            raise TopologyError(f"repartition(partitions={partitions!r}). Remedy: give a whole number")
         if partitions is not None and partitions < 1:
             message = f"repartition(partitions={partitions}): a topic has at least one partition"
             raise TopologyError(message)
+        check_partitioner(partitioner)
         prefix = name if name is not None else self.graph.new_name("KSTREAM-REPARTITION-")
         value_serde = first_given(value, self.value_serde)
         node = repartition_node(
@@ -396,6 +422,12 @@ class KStream(Generic[K, V]):
         >>> from millstream import StreamsBuilder, serdes
         >>> StreamsBuilder().stream("lines").map_values(len).to("lengths", value=serdes.int64)
         """
+        check_serdes(key, value)
+        check_partitioner(partitioner)
+        if isinstance(topic, str):
+            check_topics(topic)
+        else:
+            check_function("to()", topic, "key", "value", "context")
         sink = self.graph.name_or_new(name, "KSTREAM-SINK-")
         key_serde = first_given(key, self.key_serde)
         value_serde = first_given(value, self.value_serde)
@@ -568,6 +600,7 @@ class KStream(Generic[K, V]):
         if is_expression(predicate):
             columns = self._in_columns(operator, predicate)
             return self._same_types(COLUMNAR, columns.make, "KSTREAM-FILTER-", name)
+        check_function(f"{operator}()", predicate, "key", "value")
         return self._same_types(CHAINED, partial(filtering, predicate), "KSTREAM-FILTER-", name)
 
     def _select_key(self, operator: str, mapper: Any, name: str | None) -> KStream[Any, V]:
@@ -576,6 +609,7 @@ class KStream(Generic[K, V]):
             columns = self._in_columns(operator, mapper)
             serde = columns.serdes[0]
             return self._then(_NEW_KEY_IN_COLUMNS, columns.make, prefix, name, serde, self.value_serde)
+        check_function(f"{operator}()", mapper, "key", "value")
         make = partial(stateless.SelectKey, mapper)
         return self._then(_NEW_KEY, make, prefix, name, None, self.value_serde)
 

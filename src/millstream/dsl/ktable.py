@@ -8,14 +8,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from millstream.dsl.foreign_key_joins import ForeignKeyResult, join_by_foreign_key
-from millstream.dsl.given import check_suppressed
-from millstream.dsl.graph import Graph, GraphNode, first_given
+from millstream.dsl.given import (
+    check_function,
+    check_serdes,
+    check_suppressed,
+    check_transformer,
+    check_values_function,
+)
+from millstream.dsl.graph import Graph, GraphNode, Handle, first_given
 from millstream.dsl.joins import FOREIGN_KEY, INNER, LEFT, LEFT_FOREIGN_KEY, OUTER
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.table_joins import TableJoined, join_tables
 from millstream.dsl.table_state import DerivedState, FilterState, SourceState, SuppressedState, TableState
 from millstream.dsl.window_grace import window_grace_ms
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames
 from millstream.processors.api import ValueTransformerWithKey
 from millstream.processors.joins.table_view import ComputedView, TransformedView
 from millstream.processors.suppress import Suppress
@@ -57,8 +64,8 @@ _NEW_KEY = OperatorSpec(changes_key=True)
 _TRANSFORMER = replace(PROCESSOR, changes_key=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KTable(Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KTable(Handle, KafkaNames, Generic[K, V]):
     """A table. Each operator returns a new handle; a handle never changes.
 
     Name the store (`store="..."`) of what you want to query or keep across changes of the program.
@@ -72,6 +79,9 @@ class KTable(Generic[K, V]):
     queryable_store_name: str | None
     """The name of the store to query, None if the table has none that was named."""
     state: TableState
+
+    def __post_init__(self) -> None:
+        check_serdes(self.key_serde, self.value_serde)
 
     def filter(
         self,
@@ -90,6 +100,7 @@ class KTable(Generic[K, V]):
         ... ).queryable_store_name
         'low'
         """
+        check_function("filter()", predicate, "key", "value")
         return self._filter(KeepIf(predicate), store, key, value, name)
 
     def filter_not(
@@ -107,6 +118,7 @@ class KTable(Generic[K, V]):
         >>> StreamsBuilder().table("stock").filter_not(lambda item, count: count == 0).node.name
         'KTABLE-FILTER-0000000003'
         """
+        check_function("filter_not()", predicate, "key", "value")
         return self._filter(KeepIfNot(predicate), store, key, value, name)
 
     def map_values(
@@ -124,6 +136,7 @@ class KTable(Generic[K, V]):
         >>> StreamsBuilder().table("names").map_values(str.upper).node.name
         'KTABLE-MAPVALUES-0000000003'
         """
+        check_values_function("map_values", mapper)
         return self._map(MapIfPresent(mapper), store, key, value, name)
 
     def map_values_with_key(
@@ -142,6 +155,7 @@ class KTable(Generic[K, V]):
         >>> table.map_values_with_key(lambda key, value: f"{key}={value}").node.name
         'KTABLE-MAPVALUES-0000000003'
         """
+        check_values_function("map_values_with_key", mapper)
         return self._map(MapWithKeyIfPresent(mapper), store, key, value, name)
 
     def transform_values(
@@ -165,6 +179,7 @@ class KTable(Generic[K, V]):
         >>> StreamsBuilder().table("names").transform_values(Length).node.name
         'KTABLE-TRANSFORMVALUES-0000000003'
         """
+        check_transformer(supplier)
         spec = as_store(store, first_given(key, self.key_serde), value)
         own = Materialized(spec.name, True, spec) if spec.name is not None else None
         table_name = self.graph.name_or_new(name, "KTABLE-TRANSFORMVALUES-")
@@ -175,14 +190,8 @@ class KTable(Generic[K, V]):
                 make = partial(TableTransformValues, supplier, send_old=state.sends_old)
                 topology.add_operator(table_name, make, parents, _TRANSFORMER)
             else:
-                stored = partial(
-                    StoredTableTransformValues,
-                    own.name,
-                    supplier,
-                    caching=own.caching,
-                    send_old=state.sends_old,
-                )
-                topology.add_operator(table_name, stored, parents, _TRANSFORMER)
+                stored = partial(StoredTableTransformValues, own.name, supplier, send_old=state.sends_old)
+                topology.add_table_operator(table_name, stored, parents, _TRANSFORMER, caching=own.caching)
                 topology.add_state_store(own.builder, table_name)
             topology.connect(table_name, stores)
 
@@ -233,6 +242,7 @@ class KTable(Generic[K, V]):
         >>> by_city.count(store="users-per-city").queryable_store_name
         'users-per-city'
         """
+        check_function("group_by()", mapper, "key", "value")
         select = self.graph.name_or_new(name, "KTABLE-SELECT-")
 
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
@@ -455,8 +465,8 @@ class KTable(Generic[K, V]):
             if own is None:
                 topology.add_operator(table_name, partial(TableValues, compute, **rule), parents, PLAIN)
                 return
-            make = partial(StoredTableValues, own.name, compute, caching=own.caching, **rule)
-            topology.add_operator(table_name, make, parents, PLAIN)
+            make = partial(StoredTableValues, own.name, compute, **rule)
+            topology.add_table_operator(table_name, make, parents, PLAIN, caching=own.caching)
             topology.add_state_store(own.builder, table_name)
 
         return self._derived(GraphNode(table_name, write), spec.key, spec.value, own, state)
@@ -469,8 +479,8 @@ class KTable(Generic[K, V]):
         return KTable(self.graph, node, key, value, self.source_names, queryable, state)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GlobalKTable(Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GlobalKTable(Handle, KafkaNames, Generic[K, V]):
     """A table of which every instance has a full copy. Made for joins and queries; it has no operators."""
 
     queryable_store_name: str
@@ -510,7 +520,7 @@ def write_table_source(
         topology.add_operator(name, TableSource, parents, PLAIN)
         return
     own = state.materialized
-    make = partial(StoredTableSource, own.name, caching=own.caching, send_old=state.sends_old)
-    topology.add_operator(name, make, parents, PLAIN)
+    make = partial(StoredTableSource, own.name, send_old=state.sends_old)
+    topology.add_table_operator(name, make, parents, PLAIN, caching=own.caching)
     store = own.builder if source_topic is None else replace(own.builder, source_topic=source_topic)
     topology.add_state_store(store, name)

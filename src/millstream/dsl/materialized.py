@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from millstream.clock import milliseconds
+from millstream.dsl.given import check_serdes
 from millstream.dsl.graph import Graph, first_given
 from millstream.errors import TopologyError
 from millstream.state.specs import Store, StoreBuilder, StoreKind
@@ -16,7 +17,16 @@ StoreLike = str | Store | None
 
 def as_store(store: StoreLike, key: Any = None, value: Any = None) -> Store:
     """`store=`, `key=` and `value=` as one description; the store's own serdes come first."""
+    if isinstance(store, StoreBuilder):
+        raise TopologyError(
+            f"store={store.name!r} is a StoreBuilder, which is for add_state_store() and processors. Remedy: "
+            f"store={store.name!r}, or Store({store.name!r}, ...) with what it should be like"
+        )
+    if store is not None and not isinstance(store, str | Store):
+        raise TopologyError(f"store={store!r}. Remedy: give the store's name, or Store(name, ...)")
     given = store if isinstance(store, Store) else Store(store)
+    check_serdes(given.key, given.value)
+    check_serdes(key, value)
     return replace(given, key=first_given(given.key, key), value=first_given(given.value, value))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from millstream.dsl.aggregating import AGGREGATE, OperatorPlan
 from millstream.dsl.functions import Initializer
 from millstream.dsl.given import check_functions, check_strategy
+from millstream.dsl.graph import Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import StoreLike, as_store
 from millstream.dsl.windowed import WindowedAggregating
@@ -30,8 +31,8 @@ VA = TypeVar("VA")
 Merger = Callable[[Any, Any, Any], Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SessionWindowedKStream(WindowedAggregating[K, V], Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SessionWindowedKStream(Handle, WindowedAggregating[K, V], Generic[K, V]):
     """A grouped stream in sessions. The keys of its tables are `Windowed`, with inclusive ends.
 
     >>> from millstream import SessionWindows, StreamsBuilder, serdes

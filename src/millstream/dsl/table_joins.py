@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.clock import milliseconds
 from millstream.dsl.functions import is_expression
-from millstream.dsl.given import check_functions
+from millstream.dsl.given import check_functions, check_joiner
 from millstream.dsl.graph import GraphNode, first_given
 from millstream.dsl.joins import (
     JoinKind,
@@ -144,8 +144,7 @@ def join_tables(
     joined: TableJoined,
 ) -> KTable[Any, Any]:
     """Build the join of two tables by their keys."""
-    check_same_graph(kind.method, left.graph, right)
-    check_functions(kind.method, joiner=joiner)
+    _check_tables(left, right, joiner, kind, joined)
     key = joined_key_serde(kind.method, joined.key, left.key_serde, right.key_serde)
     graph = left.graph
     own: Materialized | None = None
@@ -175,14 +174,12 @@ def join_tables(
         spec = OperatorSpec(ports=2, described_stores=() if own is None else (own.name,))
         for view in views:
             spec = reading(spec, view)
-        make: Callable[[], Operator]
         if own is None:
             make = partial(TableTableJoin, *views, join, send_old=state.sends_old)
+            topology.add_operator(merge, make, (this, other), spec)
         else:
-            make = partial(
-                StoredTableTableJoin, own.name, *views, join, caching=own.caching, send_old=state.sends_old
-            )
-        topology.add_operator(merge, make, (this, other), spec)
+            stored = partial(StoredTableTableJoin, own.name, *views, join, send_old=state.sends_old)
+            topology.add_table_operator(merge, stored, (this, other), spec, caching=own.caching)
         for view in views:
             connect(topology, merge, view)
         if own is not None:
@@ -201,6 +198,13 @@ def join_tables(
     )
 
 
+def _check_tables(left: Any, right: Any, joiner: Any, kind: JoinKind, joined: TableJoined) -> None:
+    if not isinstance(right, type(left)):
+        raise TopologyError(f"{kind.method}() of a table with {right!r}. Remedy: join it with a table")
+    check_same_graph(kind.method, left.graph, right)
+    check_joiner(kind.method, joiner, with_key=joined.with_key)
+
+
 def _joiner(
     joiner: Any,
     kind: JoinKind,
@@ -211,7 +215,7 @@ def _joiner(
 ) -> tuple[StreamTableJoiner, Any]:
     """What makes the values, a function or an expression, and their serde where it is known."""
     if not is_expression(joiner):
-        check_functions(kind.method, joiner=joiner)
+        check_joiner(kind.method, joiner, with_key=joined.with_key)
         return StreamTableJoiner(joiner, joined.with_key, kind.left, key_of), None
     from millstream.dsl.columns import column_joiner  # noqa: PLC0415 - imports Polars, which is there
 

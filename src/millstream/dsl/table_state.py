@@ -95,7 +95,7 @@ class SourceState(TableState):
         return StoreView(self.materialized.name, self.materialized.caching)
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class TableSourceNode(GraphNode):
     """The source of a table, as far as optimisations have to know it."""
 

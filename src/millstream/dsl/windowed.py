@@ -15,6 +15,7 @@ from millstream.dsl.aggregating import (
     aggregation_table,
 )
 from millstream.dsl.given import check_strategy
+from millstream.dsl.graph import Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import as_store
 from millstream.dsl.window_operators import aggregation_by
@@ -94,8 +95,10 @@ class WindowedAggregating(Aggregating[K, V, Windowed[K]]):
         return OperatorPlan(spec, operator, value)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TimeWindowedKStream(WindowedAggregating[K, V], AggregatingFreely[K, V, Windowed[K]], Generic[K, V]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TimeWindowedKStream(
+    Handle, WindowedAggregating[K, V], AggregatingFreely[K, V, Windowed[K]], Generic[K, V]
+):
     """A grouped stream in windows. The keys of its tables are `Windowed`.
 
     >>> from millstream import StreamsBuilder, TimeWindows, serdes

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from millstream.dsl.cogroup_table import AGGREGATE, cogroup_table, cogrouped_keys
 from millstream.dsl.functions import Initializer
 from millstream.dsl.given import check_functions
+from millstream.dsl.graph import Handle
 from millstream.dsl.ktable import KTable
 from millstream.dsl.materialized import StoreLike, as_store
 from millstream.dsl.window_operators import aggregation_by
 from millstream.dsl.windowed_store import windowed_keys, windowed_store
+from millstream.kafka_names import KafkaNames
 from millstream.processors.operator import Operator
 from millstream.processors.windows.session_windows import SessionAggregation
 from millstream.record import Windowed
@@ -34,8 +36,8 @@ K = TypeVar("K")
 VA = TypeVar("VA")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TimeWindowedCogroupedKStream(Generic[K, VA]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TimeWindowedCogroupedKStream(Handle, KafkaNames, Generic[K, VA]):
     """Cogrouped streams in windows of one size. The keys of the table are `Windowed`.
 
     >>> from millstream import SlidingWindows, StreamsBuilder, serdes
@@ -69,8 +71,8 @@ class TimeWindowedCogroupedKStream(Generic[K, VA]):
         return _table(self.cogrouped, self.windows, initializer, make, as_store(store, key, value), name)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SessionWindowedCogroupedKStream(Generic[K, VA]):
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class SessionWindowedCogroupedKStream(Handle, KafkaNames, Generic[K, VA]):
     """Cogrouped streams in sessions. The keys of the table are `Windowed`, with inclusive ends.
 
     >>> from millstream import SessionWindows, StreamsBuilder, serdes

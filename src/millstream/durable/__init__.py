@@ -23,6 +23,7 @@ from millstream.durable.actions import (
     write_all,
 )
 from millstream.durable.errors import (
+    AccessDeniedError,
     DamagedFileError,
     DiskFullError,
     DurableFileError,
@@ -31,7 +32,12 @@ from millstream.durable.errors import (
     UnsafeFolderError,
     UnsuitableStorageError,
 )
-from millstream.durable.folders import check_private_folder, check_storage, ensure_private_folder
+from millstream.durable.folders import (
+    check_place,
+    check_private_folder,
+    check_storage,
+    ensure_private_folder,
+)
 from millstream.durable.framing import FRAME_HEADER_BYTES, FrameKind, TruncatedFrameError, checksum
 from millstream.durable.layer import OS_FILES, Chunk, FileLayer
 from millstream.durable.locks import held_lock
@@ -40,6 +46,7 @@ from millstream.durable.removing import remove_in_steps, remove_tree_in_steps
 __all__ = [
     "FRAME_HEADER_BYTES",
     "OS_FILES",
+    "AccessDeniedError",
     "Chunk",
     "DamagedFileError",
     "DiskFullError",
@@ -51,6 +58,7 @@ __all__ = [
     "TruncatedFrameError",
     "UnsafeFolderError",
     "UnsuitableStorageError",
+    "check_place",
     "check_private_folder",
     "check_storage",
     "checksum",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from millstream import failpoints
-from millstream.durable.errors import DamagedFileError, DiskFullError
+from millstream.durable.errors import AccessDeniedError, DamagedFileError, DiskFullError
 from millstream.durable.layer import OS_FILES, Chunk, FileLayer
 from millstream.threads import repeated
 
@@ -27,6 +27,7 @@ _TEMPORARY: Final = ".tmp"
 SYNC_STEP_BYTES: Final = 4 << 20
 _SYNC_BREAK_S: Final = 0.005
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_NO_ACCESS: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 def create_exclusive(path: Path, chunks: Iterable[Chunk], *, files: FileLayer = OS_FILES) -> int:
@@ -124,7 +125,10 @@ def write_all(fd: int, chunks: Iterable[Chunk], position: int, *, files: FileLay
 @contextmanager
 def opened(path: Path, flags: int, *, files: FileLayer = OS_FILES) -> Iterator[int]:
     """Open a file for the length of a ``with`` block."""
-    fd = files.open(path, flags)
+    try:
+        fd = files.open(path, flags)
+    except PermissionError as error:
+        raise access_denied(path, error) from None
     try:
         yield fd
     finally:
@@ -133,10 +137,12 @@ def opened(path: Path, flags: int, *, files: FileLayer = OS_FILES) -> Iterator[i
 
 @contextmanager
 def disk_errors_named(path: Path) -> Iterator[None]:
-    """Turn "no space left" into :class:`DiskFullError`; let other errors pass."""
+    """Turn "no space left" and "no access" into errors of ours that say so; let other errors pass."""
     try:
         yield
     except OSError as error:
+        if error.errno in _NO_ACCESS:
+            raise access_denied(path, error) from None
         if error.errno not in _NO_SPACE:
             raise
         raise DiskFullError(
@@ -145,6 +151,26 @@ def disk_errors_named(path: Path) -> Iterator[None]:
             "Remedy: free space or move the folder to a larger volume, then start again; no repair is "
             "needed."
         ) from error
+
+
+def access_denied(path: Path, error: OSError) -> AccessDeniedError:
+    """The error to raise when the system refuses access to a path.
+
+    >>> print(access_denied(Path("/data"), OSError(errno.EROFS, "Read-only file system")))
+    /data can't be used: Read-only file system. Likely cause: the volume is mounted read-only. Remedy: ...
+    """
+    cause, remedy = (
+        "it belongs to another user, or its mode forbids it",
+        "give it to this user (chown, chmod)",
+    )
+    if error.errno == errno.EROFS:
+        cause, remedy = "the volume is mounted read-only", "mount it read-write"
+    if error.errno == errno.ENOTDIR:
+        cause, remedy = "a part of the path is a file", "move the file away"
+    return AccessDeniedError(
+        f"{error.filename or path} can't be used: {error.strerror}. Likely cause: {cause}. Remedy: {remedy}, "
+        "or name another folder."
+    )
 
 
 def temporary_name(path: Path) -> Path:
@@ -178,7 +204,7 @@ def _written_beside(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> It
     length = _write_new(temporary, chunks, files)
     try:
         yield temporary, length
-    except (OSError, DiskFullError):
+    except (OSError, DiskFullError, AccessDeniedError):
         with suppress(OSError):
             files.unlink(temporary)
         raise

@@ -13,6 +13,10 @@ class DiskFullError(DurableFileError):
     """No space or quota left. What was being written was not acknowledged and is not visible."""
 
 
+class AccessDeniedError(DurableFileError):
+    """The system refuses to read or write a file or folder: forbidden, read-only, or not a folder at all."""
+
+
 class UnsafeFolderError(DurableFileError):
     """The folder belongs to somebody else, or others may write into it."""
 

@@ -6,6 +6,7 @@ a folder that somebody else owns or may write into is refused rather than mended
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -19,7 +20,9 @@ from millstream.durable.layer import OS_FILES, FileLayer
 
 def ensure_private_folder(folder: Path, *, files: FileLayer = OS_FILES) -> None:
     """Make ``folder`` and its missing parents, durably and with mode 0700; refuse an unsafe one."""
-    if not folder.is_dir():
+    with disk_errors_named(folder):
+        is_there = folder.is_dir()
+    if not is_there:
         if not folder.parent.is_dir():
             ensure_private_folder(folder.parent, files=files)
         with suppress(FileExistsError), disk_errors_named(folder):
@@ -28,9 +31,32 @@ def ensure_private_folder(folder: Path, *, files: FileLayer = OS_FILES) -> None:
     check_private_folder(folder)
 
 
+def check_place(folder: Path) -> None:
+    """Refuse a place where a folder of ours can't be, or can't be made. Makes nothing.
+
+    >>> check_place(Path("/proc/version/state"))
+    Traceback (most recent call last):
+    millstream.durable.errors.AccessDeniedError: /proc/version can't be used: Not a directory. ...
+    """
+    nearest = folder.absolute()
+    with disk_errors_named(nearest):
+        while not nearest.exists() and nearest != nearest.parent:
+            nearest = nearest.parent
+        if not nearest.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(nearest))
+        effective = os.access in os.supports_effective_ids
+        if not os.access(nearest, os.W_OK | os.X_OK, effective_ids=effective):
+            writable = os.statvfs(nearest).f_flag & os.ST_RDONLY == 0
+            number = errno.EACCES if writable else errno.EROFS
+            raise OSError(number, os.strerror(number), str(nearest))
+    if nearest == folder.absolute():
+        check_private_folder(folder)
+
+
 def check_private_folder(folder: Path) -> None:
     """Refuse a folder that is not ours or that others may write into."""
-    status = folder.stat()
+    with disk_errors_named(folder):
+        status = folder.stat()
     if not stat.S_ISDIR(status.st_mode):
         raise UnsafeFolderError(
             f"{folder} is not a folder. Remedy: name another place, or move the file away."

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from millstream.durable.actions import disk_errors_named
 from millstream.durable.errors import LockTimeoutError, UnsuitableStorageError
 from millstream.durable.layer import FILE_MODE
 
@@ -27,7 +28,8 @@ _OWNER_BYTES: Final = 32
 @contextmanager
 def held_lock(path: Path, *, timeout_ms: int) -> Iterator[None]:
     """Hold the lock file ``path`` (created if missing) for the length of a ``with`` block."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    with disk_errors_named(path):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         _acquire(fd, path, timeout_ms)
         try:

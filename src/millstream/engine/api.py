@@ -32,8 +32,16 @@ class EpochFailedError(MillstreamError):
 class Engine(TaskRunner[EpochJob, TaskReport, Manifest], Protocol):
     """Runs the tasks of one application."""
 
+    def check(self) -> None:
+        """Refuse a program that can't be run here, before anything is opened or written."""
+        return
+
     def open(self) -> None:
         """Get ready to run tasks. Opening again does no harm."""
+
+    def expect_records(self, count: int) -> None:
+        """Say before `open` that the run will end after about so many records, if it will."""
+        del count
 
     def read_times(self, requests: Sequence[TimesRequest]) -> Sequence[array[int]]:
         """Extract the timestamps of records that an epoch may take, before it is planned."""

@@ -31,8 +31,9 @@ _LOCK_TIMEOUT_MS: Final = 600_000
 class LocalEngine(Engine):
     """Runs tasks here. There is nothing to open, to cancel or to close."""
 
-    def __init__(self, make_worker: Callable[[], Worker]) -> None:
+    def __init__(self, make_worker: Callable[[], Worker], check: Callable[[], None] = lambda: None) -> None:
         self._make_worker = make_worker
+        self.check = check  # type: ignore[method-assign]
         self.apply_after_commit = True
         """False: stores follow a commit when they are opened next, and not at once."""
         self._instances: dict[str, str] = {}
@@ -93,11 +94,13 @@ def run_level(
     blocks: Sequence[ShuffleBlock],
     next_attempt: Callable[[], Attempt],
 ) -> tuple[list[TaskReport | WrongInstance], list[ShuffleBlock]]:
-    """Run the tasks of one level on what the levels before sent."""
+    """Run the tasks of one level on what the levels before sent, if anything, and on their own input."""
     reports: list[TaskReport | WrongInstance] = []
     sent: list[ShuffleBlock] = []
     taken = Targets(worker.plan, planned).by_task(blocks)
     for task in planned:
+        if not task.has_input and task.task_id not in taken:
+            continue
         report, out = run_task(worker, job, task, taken.get(task.task_id, ()), next_attempt())
         clean_now_and_then(worker.directory, worker.config.state_cleanup_delay_ms, job)
         reports.append(report)

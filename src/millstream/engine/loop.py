@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -11,6 +12,8 @@ from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
 from millstream.commit.epoch import run_epoch
+from millstream.commit.epoch_job import PlannedTask
+from millstream.commit.planned_tasks import planned_task
 from millstream.commit.publisher import EmbeddedPublisher
 from millstream.config import StreamsConfig
 from millstream.engine.api import DurableEpoch, Engine
@@ -28,6 +31,10 @@ from millstream.maintenance.snapshots import pinned_epochs, storage_of
 from millstream.threads import with_timeout
 from millstream.topology.plan import Plan
 
+_LOOK_S: Final = 1.0
+"""How often an application looks for records of which the log would have told."""
+_SLICE_S: Final = 0.05
+"""How late at most it notices then that it shall end."""
 _LONGEST_WAIT_S: Final = 10.0
 """So long a storage of snapshots may take to answer, and maintenance at work is waited for in the end."""
 
@@ -80,13 +87,16 @@ class EpochLoop:
             while_waiting=self._kept_alive,
         )
 
-    def open(self) -> None:
+    def open(self, *, until_caught_up: bool = False) -> None:
         """Take the application over, and get the engine ready."""
+        self.engine.check()
         self.coordinator.open()
         self._loading.begin()
+        if until_caught_up:
+            self.engine.expect_records(sum(self.coordinator.lag().values()))
         self.engine.open()
         schedule = schedule_of(self._config, self._snapshot_storage, self.coordinator.head)
-        self._snapshots = None if schedule is None else Snapshots(self.engine, schedule)
+        self._snapshots = None if schedule is None else Snapshots(self.engine, schedule, self._task)
 
     @property
     def has_backlog(self) -> bool:
@@ -135,6 +145,22 @@ class EpochLoop:
             self._maintenance.nothing_to_do()
         return result
 
+    def wait_for_records(self, interval_s: float, longest_s: float, stop: threading.Event) -> None:
+        """Wait, with nothing to do, until records come, the clock shall tick, or it is time to look for them.
+
+        If the log tells of records, to look for them is a matter of caution, and rare.
+        """
+        coordinator = self.coordinator
+        is_waiting = coordinator.has_backlog or coordinator.is_idling  # for others than records
+        if is_waiting or not coordinator.is_told_of_records:
+            stop.wait(min(interval_s, longest_s))
+            return
+        longest_s = min(longest_s, max(interval_s, _LOOK_S), self._ticks.seconds_to_next())
+        deadline = time.monotonic() + longest_s
+        while not stop.is_set() and (left := deadline - time.monotonic()) > 0:
+            if coordinator.wait_for_records(min(left, _SLICE_S)):
+                return
+
     def release(self) -> None:
         """Release the lease; the engine stays, for the next `open`."""
         self._end(None)
@@ -155,6 +181,9 @@ class EpochLoop:
         """The epochs that snapshots need. First those at work: when they are done, they are listed."""
         since = None if self._snapshots is None else self._snapshots.at_work_since
         return PinnedEpochs(pinned_epochs(self._snapshot_storage, self._application_id), since)
+
+    def _task(self, task_id: str) -> PlannedTask | None:
+        return planned_task(self.coordinator.tasks, task_id)
 
     def _kept_alive(self) -> AbstractContextManager[None]:
         return self.coordinator.lease.kept_alive()

@@ -8,6 +8,7 @@ from pathlib import Path
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.worker import Worker
 from millstream.config import StreamsConfig
+from millstream.durable import check_place, disk_errors_named
 from millstream.engine.restore_notes import RestoreNotes
 from millstream.log import open_log
 from millstream.maintenance.snapshots import storage_of
@@ -40,6 +41,10 @@ class Program:
         storage = replace(storage, root=storage.root.resolve())
         return cls(topology, config, storage, log, config.state_dir.resolve(), config.backend)
 
+    def check_place(self) -> None:
+        """Refuse a state directory that can't be made or used on this host. Makes nothing."""
+        check_place(self.state_dir)
+
     @property
     def application_id(self) -> str:
         """Its app_id."""
@@ -48,14 +53,15 @@ class Program:
 
 def make_worker(program: Program) -> Worker:
     """The worker of a program, in this process."""
+    with disk_errors_named(program.state_dir):
+        directory = open_state_directory(program.state_dir)
+        note_log(directory, program.application_id, program.storage.root)
     return Worker(
         plan=program.topology.plan(),
         config=program.config,
         storage=program.storage,
         log=open_log(program.log),
-        directory=note_log(
-            open_state_directory(program.state_dir), program.application_id, program.storage.root
-        ),
+        directory=directory,
         backend=program.backend,
         metrics=Metrics(),
         listener=RestoreNotes(program.state_dir / program.application_id),

@@ -7,7 +7,7 @@ and becomes a warning of the coordinator's process.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -24,8 +24,11 @@ _PATIENCE_S: Final = 10.0
 class Snapshots:
     """Takes the snapshots of one application. A listener of the end of epochs."""
 
-    def __init__(self, engine: Engine, schedule: SnapshotSchedule) -> None:
+    def __init__(
+        self, engine: Engine, schedule: SnapshotSchedule, find_task: Callable[[str], PlannedTask | None]
+    ) -> None:
         self._engine = engine
+        self._find_task = find_task
         self._schedule = schedule
         self._is_given_up = threading.Event()
         self._last: DurableEpoch | None = None
@@ -54,14 +57,14 @@ class Snapshots:
     def _is_due(self) -> bool:
         """Asked when none is at work."""
         assert self._last is not None  # an epoch has ended
-        job, manifest = self._last.job, self._last.manifest
+        manifest = self._last.manifest
         due = self._schedule.due(manifest)
         self._schedule.tried(due, manifest.epoch)
         homes = {**self._engine.instances, **homes_after(self._last.reports)}
         tasks = [
             replace(task, expected_instance=homes.get(task.task_id))
-            for task in job.tasks
-            if task.task_id in due
+            for task in map(self._find_task, due)
+            if task is not None
         ]
         self._due = (self._last, tasks)
         self._oldest = min((manifest.tasks[task].version for task in due), default=0)

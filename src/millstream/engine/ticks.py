@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from millstream.clock import now_ms
 from millstream.engine.api import DurableEpoch
-from millstream.topology.nodes import ProcessorNode
 from millstream.topology.plan import Plan
 
 
@@ -19,14 +20,21 @@ class Ticks:
     def __init__(self, plan: Plan, tick_ms: int) -> None:
         self._tick_ms = tick_ms
         self._next = 0
-        self._may_want = _may_schedule(plan)
+        self._may_want = any(sub.may_schedule for sub in plan.subtopologies)
         self._opened = False
         self._wanting: set[str] = set()
 
     def due(self) -> bool:
         """Whether the next epoch should tick."""
-        wanted = self._may_want and (not self._opened or bool(self._wanting))
-        return wanted and now_ms() >= self._next
+        return self._is_wanted and now_ms() >= self._next
+
+    def seconds_to_next(self) -> float:
+        """How long until an epoch should tick, if there is none before."""
+        return max(0, self._next - now_ms()) / 1000 if self._is_wanted else inf
+
+    @property
+    def _is_wanted(self) -> bool:
+        return self._may_want and (not self._opened or bool(self._wanting))
 
     def epoch_ended(self, epoch: DurableEpoch) -> None:
         """Learn from an epoch which tasks want ticks. One that did not run has not changed its mind."""
@@ -38,11 +46,3 @@ class Ticks:
         if epoch.job.tick:
             self._opened = True
             self._next = now_ms() + self._tick_ms
-
-
-def _may_schedule(plan: Plan) -> bool:
-    return any(
-        isinstance(node, ProcessorNode) and node.spec.may_schedule
-        for sub in plan.subtopologies
-        for node in sub.nodes.values()
-    )

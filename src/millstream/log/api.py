@@ -11,9 +11,9 @@ log (:mod:`millstream.log.embedded.file_log`) is a :class:`SealedLog`; Kafka can
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -32,8 +32,7 @@ Beyond: TypeAlias = Literal["merge", "leave"]
 stay anyway and the rows can soon be compacted."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """One partition of a topic.
 
     >>> str(TopicPartition("orders", Partition(3)))
@@ -61,7 +60,7 @@ DELETE_RETENTION_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What a topic is created with; fixed for its life, but partitions may be added."""
+    """What a topic is created with. Partitions may be added, retention and compaction be changed later."""
 
     partitions: int = 1
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
@@ -301,6 +300,24 @@ class Log(Protocol):
 
     def wait(self, positions: Mapping[TopicPartition, Offset], timeout_ms: int) -> bool:
         """Wait until any partition has a record at or after its position; False if none came in time."""
+
+    def watch(self, topic_partitions: Sequence[TopicPartition]) -> LogWatch | None:
+        """Be told from now on which partitions are written to; None if this log can't tell."""
+        del topic_partitions
+        return None
+
+
+class LogWatch(Protocol):
+    """Tells which partitions were written to, if not what: who is told has to look."""
+
+    def changed(self) -> Collection[TopicPartition] | None:
+        """The partitions that were written to since the last question; None if nobody can tell any more."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until one was written to since the last question; False if none was in time."""
+
+    def close(self) -> None:
+        """Be told no more."""
 
 
 class SealedLog(Log, Protocol):

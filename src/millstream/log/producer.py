@@ -1,4 +1,4 @@
-"""A producer: records one by one in, whole batches out.
+"""A producer of bytes: records one by one, or columns of them, in; whole batches out.
 
 Records gather per topic until :meth:`Producer.flush` (or until a bound is reached); then each goes to the
 partition of its key, one durable append per partition. What :meth:`flush` has returned for is durable; a
@@ -7,10 +7,11 @@ crash before that may lose the records gathered, and never half of a partition's
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Self
 
 import polars as pl
+import pyarrow as pa
 
 from millstream.clock import now_ms
 from millstream.errors import InvalidTimestampError
@@ -20,8 +21,9 @@ from millstream.log.partitioner import partitions_for_keys
 from millstream.record import MAX_TIME, Headers
 from millstream.types import Partition
 
-_MAX_RECORDS: Final = 100_000
-_MAX_BYTES: Final = 16 << 20
+MAX_RECORDS: Final = 100_000
+MAX_BYTES: Final = 16 << 20
+"""How much is gathered at most."""
 
 
 class Producer:
@@ -35,8 +37,8 @@ class Producer:
         log: Log,
         topic: str,
         *,
-        max_records: int = _MAX_RECORDS,
-        max_bytes: int = _MAX_BYTES,
+        max_records: int = MAX_RECORDS,
+        max_bytes: int = MAX_BYTES,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._log = log
@@ -102,16 +104,27 @@ class Producer:
         batch = record_batch(
             self._keys, self._values, self._timestamps, self._headers if self._has_headers else None
         )
-        self._partitions = self._log.config(self._topic).partitions  # it may have been given more
-        where = partitions_for_keys(self._keys, self._partitions, null_keys_to=self._sticky)
-        if self._has_chosen:
-            where = pl.Series("chosen", self._chosen, dtype=pl.UInt32).fill_null(where)
+        chosen = pl.Series("chosen", self._chosen, dtype=pl.UInt32) if self._has_chosen else None
         self._clear()
-        self._sticky = (self._sticky + 1) % self._partitions
-        for number in sorted(where.unique()):
-            part = batch if self._partitions == 1 else batch.filter((where == number).to_arrow())
-            self._log.append(TopicPartition(self._topic, Partition(number)), part)
+        self._append(batch, chosen)
         return count
+
+    def send_batch(self, records: pa.RecordBatch, partitions: pl.Series | None = None) -> int:
+        """Append records that stand in the log's columns, behind those gathered; return how many.
+
+        ``partitions`` chooses where each goes; where it is null, the key decides.
+        """
+        self.flush()
+        for start in range(0, records.num_rows, self._max_records):
+            chosen = None if partitions is None else partitions.slice(start, self._max_records)
+            self._append(records.slice(start, self._max_records), chosen)
+        return int(records.num_rows)
+
+    def _append(self, batch: pa.RecordBatch, chosen: pl.Series | None) -> None:
+        self._partitions = self._log.config(self._topic).partitions  # it may have been given more
+        for number, part in by_partition(batch, self._partitions, self._sticky, chosen):
+            self._log.append(TopicPartition(self._topic, Partition(number)), part)
+        self._sticky = (self._sticky + 1) % self._partitions
 
     def __enter__(self) -> Self:
         return self
@@ -119,3 +132,20 @@ class Producer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.flush()
+
+
+def by_partition(
+    batch: pa.RecordBatch, partitions: int, null_keys_to: int, chosen: pl.Series | None = None
+) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    """The records of each partition, in their order: by ``chosen``, else by key.
+
+    >>> batch = record_batch([b"21", None, b"21"], [b"a", b"b", b"c"], [1, 2, 3])
+    >>> [(number, part.column(1).to_pylist()) for number, part in by_partition(batch, 4, null_keys_to=3)]
+    [(0, [b'a', b'c']), (3, [b'b'])]
+    """
+    where = partitions_for_keys(batch.column(0), partitions, null_keys_to=null_keys_to)
+    if chosen is not None:
+        where = chosen.fill_null(where)
+    for number in sorted(where.unique()):
+        part = batch if partitions == 1 else batch.filter((where == number).to_arrow())
+        yield Partition(number), part

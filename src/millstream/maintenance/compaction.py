@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.manifest import Manifest
+from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.source_changelog import compaction_bound
 from millstream.log.api import SealedLog, TopicPartition
 from millstream.maintenance.retention import retain
@@ -66,13 +66,14 @@ class Compaction:
         application_id = self.storage.application_id
         changelogs = {changelog_topic(application_id, name) for sub in subs for name in sub.stores}
         rewritten = 0
+        chains: dict[str, ManifestChain] = {}
         for topic in sorted(set(self.log.topics()) - changelogs):
             is_read = any(sub.source_of(topic) is not None for sub in subs)
             for number in range(self.log.config(topic).partitions):
                 place = TopicPartition(topic, Partition(number))
                 is_ours = self._publishes_to(place)
                 if is_read or is_ours:
-                    up_to = partial(compaction_bound, self.storage.root, place)
+                    up_to = partial(compaction_bound, self.storage.root, place, chains)
                     min_entries = self.min_entries_of_ours if is_ours else self.min_entries
                     rewritten += self.log.rewrite(place, min_entries=min_entries, up_to=up_to)
                     retain(self.log, place, head, is_read=is_read)

@@ -65,19 +65,22 @@ def maintain(
     *,
     min_entries: int | None = None,
     is_early: bool = False,
+    chain: ManifestChain | None = None,
+    collected_to: int = 0,
 ) -> MaintenanceReport:
     """Do all of it once.
 
     ``pinned`` are epochs whose manifests somebody else needs; None if nobody can tell: then all stay. If it
-    comes early, what was published is large: it is closed at once.
+    comes early, what was published is large: it is closed at once. ``chain`` and ``collected_to`` are of an
+    earlier run: what it has read, and the epoch up to which it has collected.
     """
-    chain = ManifestChain(storage)
+    chain = ManifestChain(storage) if chain is None else chain
     min_entries = MIN_ENTRIES if min_entries is None else min_entries
     compaction = Compaction(storage, log, plan, min_entries, 1 if is_early else min_entries)
     removed = 0 if pinned is None else chain.remove_unneeded(head, pinned)  # 1.
     oldest = chain.read(Epoch(head.oldest))
     rewritten = compaction.rewrite_changelogs(oldest) + compaction.rewrite_topics(head)  # 2.
-    return MaintenanceReport(removed, rewritten, collect(storage, log, chain, head))  # 3.
+    return MaintenanceReport(removed, rewritten, collect(storage, log, chain, head, collected_to))  # 3.
 
 
 class Maintenance:
@@ -95,6 +98,8 @@ class Maintenance:
         self._coordinator = coordinator
         self._log = log
         self._pinned = pinned
+        self._chain = ManifestChain(coordinator.storage)
+        self._collected_to = Epoch(0)
         self._has_warned = False
         """Of pins that nobody knows: once, until they are known again."""
 
@@ -118,11 +123,14 @@ class Maintenance:
                 self._pinned_epochs(),
                 min_entries=min_entries,
                 is_early=is_early,
+                chain=self._chain,
+                collected_to=self._collected_to,
             )
         except FileNotFoundError:
             coordinator.verify()  # another coordinator maintains this by now
             raise
         coordinator.retention.maintained(gone)
+        self._collected_to = head.epoch
         return report
 
     def _pinned_epochs(self) -> Container[int] | None:

@@ -39,7 +39,7 @@ def clean_now_and_then(directory: StateDirectory, delay_ms: int, job: EpochJob) 
 
     def may_go(task: str) -> bool:
         if task not in homes:
-            return task not in job.entries
+            return not job.has_task(task)
         return homes[task] not in (None, directory.instance_id)
 
     removed: list[str] = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from millstream.record import FixedKeyRecord, Headers, Record, RecordMetadata
 
@@ -172,6 +172,16 @@ class FixedKeyProcessorContext(_Context, Protocol[K_contra, VOut_contra]):
         """Send a record to all children, or to the named one."""
 
 
+def _missing(processor: object, name: str) -> AttributeError:
+    kind = type(processor).__name__
+    if name != "context":
+        return AttributeError(f"{kind!r} object has no attribute {name!r}")
+    return AttributeError(
+        f"{kind} has no context: its init() does not call super().init(context), which keeps it, or it was "
+        "not called yet. Remedy: call super().init(context) first of all in init()"
+    )
+
+
 class Processor(Generic[KIn, VIn, KOut, VOut]):
     """A node of your own, one record at a time.
 
@@ -182,6 +192,11 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
     """
 
     context: ProcessorContext[KOut, VOut]
+
+    if not TYPE_CHECKING:  # checkers of types refuse what is unknown
+
+        def __getattr__(self, name: str) -> Any:
+            raise _missing(self, name)
 
     def init(self, context: ProcessorContext[KOut, VOut]) -> None:
         """Called once before the first record. Overriding? Call `super().init(context)`.
@@ -231,6 +246,11 @@ class FixedKeyProcessor(Generic[K, VIn, VOut]):
     """
 
     context: FixedKeyProcessorContext[K, VOut]
+
+    if not TYPE_CHECKING:  # see `Processor`
+
+        def __getattr__(self, name: str) -> Any:
+            raise _missing(self, name)
 
     def init(self, context: FixedKeyProcessorContext[K, VOut]) -> None:
         """Called once before the first record. Overriding? Call `super().init(context)`.

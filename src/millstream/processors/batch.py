@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import merge as merge_sorted
 from typing import Any, TypeVar
 
 from millstream.processors.columns.column import Column
@@ -182,14 +181,8 @@ def interleave(batches: Sequence[Batch]) -> Batch:
     whole = concatenate(batches)
     if len(batches) == 1 or whole.order is None:
         return whole
-    starts = [0]
-    for batch in batches:
-        starts.append(starts[-1] + len(batch))
-    runs = [
-        zip(batch.order or (), range(start, start + len(batch)), strict=True)
-        for batch, start in zip(batches, starts, strict=False)
-    ]
-    return whole.take([row for _, row in merge_sorted(*runs)])
+    # Runs that are in order each: they are merged, not sorted. Of equal ones the first batch's come first.
+    return whole.take(sorted(range(len(whole)), key=whole.order.__getitem__))
 
 
 def _picked(entries: Sequence[T] | None, rows: Column) -> list[T] | None:

@@ -10,14 +10,18 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
+import pyarrow as pa
+
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.plan_changes import check_store
-from millstream.errors import UnknownStoreError
-from millstream.log.api import Log
+from millstream.errors import StoreError, UnknownStoreError
+from millstream.io.tables import Tabular
+from millstream.log import FileLog
+from millstream.query.store_frames import bound_to, store_frame_parts, store_targets
+from millstream.query.store_table import StoreTable
 from millstream.state.backends.memory import MemoryBackend
-from millstream.state.changelog.follow import StorePosition, Target, follow
-from millstream.state.changelog.source_changelog import target_of
+from millstream.state.changelog.follow import Target, follow
 from millstream.state.errors import ChangelogCompactedError, DamagedStoreError
 from millstream.state.specs import StoreBuilder, StoreKind
 from millstream.state.stores.factory import open_store
@@ -32,20 +36,27 @@ from millstream.state.stores.views import (
     plain,
     plain_pairs,
 )
-from millstream.task.serde_book import SerdeBook
 from millstream.topology.plan import Plan, SubTopology
 from millstream.topology.stored_types import types_of
-from millstream.types import Epoch, Offset, Partition, Version
+from millstream.types import Epoch
 
 
-class Replica(View):
+class Replica(View, Tabular):
     """One store over all its partitions, at the last commit. Its kind decides what it can be asked."""
 
     kinds: ClassVar[frozenset[StoreKind]]
     """Of which kinds of stores it can be a replica."""
 
-    def __init__(self, storage: ApplicationStorage, log: Log, plan: Plan, store: str) -> None:
+    def __init__(
+        self,
+        storage: ApplicationStorage,
+        log: FileLog,
+        plan: Plan,
+        store: str,
+        frame_of_parts: Callable[..., Any] | None = None,
+    ) -> None:
         self._storage = storage
+        self._frame_of_parts = frame_of_parts
         self._log = log
         self._chain = ManifestChain(storage)
         self._sub, self._spec = _find(plan, store)
@@ -53,12 +64,63 @@ class Replica(View):
             method = _METHODS.get(self._spec.kind)
             remedy = f"ask with {method}({store!r})" if method else "it belongs to its operator alone"
             raise UnknownStoreError(f"store {store!r} is a {self._spec.kind.value} store: {remedy}")
+        self.name = store
         self._types = types_of(self._spec)
         self._backends: dict[int, MemoryBackend] = {}
         self._stores: list[Any] = []
         self._answering = threading.Lock()
         self.version = Epoch(0)
         """The commit that the last answer comes from."""
+        self._head: Manifest | None = None
+
+    def to_arrow(self, epoch: int | None = None) -> pa.Table:  # type: ignore[override] # its only option
+        """The store as an Arrow table: at the last commit, or as it was at an epoch that is retained.
+
+        Its columns are `partition`, `key` and `value`; stores of windows have `start` and `end`, and those
+        that keep timestamps `timestamp`. Of a versioned store it is the latest version of each key.
+        """
+        with self._answering:
+            if epoch is None:
+                self._refresh()
+                head, backends = self._head, self._backends
+            else:
+                head = self._retained(epoch)
+                backends = {}
+                for partition, target in self._targets(head):
+                    backends[partition] = MemoryBackend()
+                    follow(backends[partition], target, self._log)
+            table = StoreTable(bound_to(self._spec, head))
+            parts = [table.of(number, table.rows_of(backends[number])) for number in sorted(backends)]
+        filled = [part for part in parts if len(part)] or parts[:1] or [table.of(0, ())]
+        return pa.concat_tables(filled, promote_options="permissive")
+
+    def to_spark(self, spark: Any, epoch: int | None = None) -> Any:
+        """The same as a Spark frame: lazy, a task per partition, each of which reads the changelog itself.
+
+        `serdes.json` without a schema is shown as text, and what has no column form at all as bytes.
+        """
+        head = self._published() if epoch is None else self._retained(epoch)
+        application_id = self._storage.application_id
+        schema, parts = store_frame_parts(self._log.address, application_id, self._sub, self._spec, head)
+        if self._frame_of_parts is None:
+            raise StoreError("to_spark() is for stores that Streams gives: app.store(...).to_spark(spark)")
+        return self._frame_of_parts(spark, schema, parts)
+
+    def _retained(self, epoch: int) -> Manifest:
+        """The manifest of an epoch that can still be read."""
+        head = self._published()
+        if head is None or not head.oldest <= epoch <= head.epoch:
+            kept = "none yet" if head is None else f"{head.oldest} to {head.epoch}"
+            raise StoreError(
+                f"store {self._spec.name!r} can't be shown as it was at epoch {epoch}: the epochs that are "
+                f"retained are {kept}. Likely cause: maintenance has removed it, or it is still to come. "
+                "Remedy: choose one of these, or none for the last commit."
+            )
+        return self._chain.read(Epoch(epoch))
+
+    def __repr__(self) -> str:
+        application = self._storage.application_id
+        return f"<{type(self).__name__} {self.name!r} of {application!r} at epoch {self.version}>"
 
     def _one(self, ask: Callable[[Any], Any]) -> Any:
         # The partitions in turn: a key is in one of them only.
@@ -94,6 +156,7 @@ class Replica(View):
             else:
                 self._stores = _opened(self._spec, self._backends, head)
                 self.version = head.epoch
+                self._head = head
 
     def _published(self) -> Manifest | None:
         """The last commit that the changelogs show: the very last may be on its way, those before are not."""
@@ -117,16 +180,7 @@ class Replica(View):
 
     def _targets(self, head: Manifest) -> list[tuple[int, Target]]:
         """Where the copy of each partition has to get to."""
-        name, application_id = self._spec.name, self._storage.application_id
-        targets: list[tuple[int, Target]] = []
-        for task_id, entry in head.tasks.items():
-            number, partition = (int(part) for part in task_id.split("_"))
-            if number == self._sub.number and (self._spec.has_changelog or name in entry.origins):
-                position = StorePosition(Version(entry.version), entry.changelogs.get(name, Offset(0)))
-                origin = entry.origins.get(name)
-                target = target_of(self._spec, application_id, Partition(partition), position, origin)
-                targets.append((partition, target))
-        return targets
+        return store_targets(self._storage.application_id, self._sub, self._spec, head)
 
     def _follow(self, partition: int, target: Target) -> None:
         try:
@@ -184,10 +238,8 @@ _METHODS: Final = {
 
 
 def _opened(spec: StoreBuilder, backends: dict[int, MemoryBackend], head: Manifest) -> list[StateStore[Any]]:
-    book = SerdeBook()
-    book.restore({(name, part): kind for name, part, kind in head.inferred_types})  # type: ignore[misc]
-    key, value = book.bound(spec.name, "key", spec.key), book.bound(spec.name, "value", spec.value)
-    return [open_store(spec, backends[partition], key, value) for partition in sorted(backends)]
+    bound = bound_to(spec, head)
+    return [open_store(spec, backends[partition], bound.key, bound.value) for partition in sorted(backends)]
 
 
 def _find(plan: Plan, store: str) -> tuple[SubTopology, StoreBuilder]:

@@ -127,9 +127,15 @@ _FOR_TYPE = {
     "list": "serdes.json",
 }
 
+_NAMES = frozenset(
+    ["string", "bytes", "int16", "int32", "int64", "float32", "double", "boolean", "uuid", "json", "auto"]
+)
+
 
 def _not_a_serde(candidate: object, missing: list[str]) -> str:
     lacks = " and ".join(f"no {name}()" for name in missing)
+    if isinstance(candidate, str) and candidate in _NAMES:
+        return f"{candidate!r} is not a serde, but the name of one. Remedy: give serdes.{candidate} itself."
     if not isinstance(candidate, type):
         return (
             f"{candidate!r} is not a serde: it has {lacks}. Remedy: give one of millstream.serdes, or "

@@ -30,7 +30,7 @@ def encoded(serde: Serde[Any], column: Column) -> Column | None:
     if column.null_count == len(column):
         return Column.of_series(pl.Series([None], dtype=pl.Binary).new_from_index(0, len(column)))
     codec = codec_to_write(serde, series.dtype)
-    if codec is None or codec.shown_as is not column.shown_as:
+    if codec is None or not codec.takes(column.shown_as):
         return None
     try:
         written = codec.encode(series)

@@ -180,7 +180,10 @@ class Sink:
         if not self._node.carries_changes:
             return news
         olds = self._column(topic, "value", serde, batch.olds or Column([None] * len(batch)))
-        return Column(list(map(encode_change, news, olds)))
+        pairs = zip(news, olds, strict=True)
+        return Column(
+            [None if new is None and old is None else encode_change(new, old) for new, old in pairs]
+        )
 
     def _column(self, topic: str, part: Any, serde: Serde[Any], column: Column) -> Column:
         if column.in_arrow:

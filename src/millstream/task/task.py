@@ -37,6 +37,7 @@ from millstream.task.punctuation import Punctuations, Schedule, ScheduleKey
 from millstream.task.records import OutputBatch, RawBatch
 from millstream.task.serde_book import Part, SerdeBook
 from millstream.task.sources import SourceReader
+from millstream.topology.nodes import SourceNode
 from millstream.topology.plan import SubTopology
 
 STREAM_TIME, WALL_CLOCK_TIME = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME
@@ -116,6 +117,7 @@ class Task:
         self._rows_at_work = 0
         self._failures = Failures(environment.config, self.task_id, environment.metrics)
         self._outputs = Outputs()
+        self._sources: dict[str, SourceNode | None] = {}
         self._readers = {node.name: self._reader(node) for node in sub.sources}
         self._pipeline = Pipeline(sub, self, {node.name: self._sink(node) for node in sub.sinks})
         self._pipeline.open()
@@ -316,7 +318,9 @@ class Task:
         }
 
     def _read(self, raw: RawBatch) -> Any:
-        source = self._sub.source_of(raw.topic)
+        if raw.topic not in self._sources:  # once per topic: a repartition has a batch of every sender
+            self._sources[raw.topic] = self._sub.source_of(raw.topic)
+        source = self._sources[raw.topic]
         assert source is not None  # the engine reads only topics of the sub-topology
         place = (raw.topic, raw.partition)
         before = self._partition_times.get(place, UNKNOWN_TIME)

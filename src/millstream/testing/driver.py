@@ -13,9 +13,10 @@ from datetime import timedelta
 from typing import Any, Self, TypeVar
 
 from millstream.clock import milliseconds
-from millstream.config import StreamsConfig
+from millstream.config import StreamsConfig, check_config
 from millstream.engine.memory import MemoryApplication, MemoryRecord, RecordQueue
 from millstream.errors import DriverClosedError, InvalidTimestampError, MillstreamError, UnknownStoreError
+from millstream.kafka_names import KafkaNames
 from millstream.record import MAX_TIME, Headers
 from millstream.serdes import Serde
 from millstream.state.stores.key_value import TimestampedKeyValueStore
@@ -26,6 +27,7 @@ from millstream.state.stores.window import TimestampedWindowStore, WindowStore
 from millstream.task.records import RawBatch
 from millstream.testing.stores import PlainValues, PlainWindows
 from millstream.testing.topics import TestInputTopic, TestOutputTopic
+from millstream.topology.configured import as_configured
 from millstream.topology.topology import Topology
 
 K = TypeVar("K")
@@ -71,7 +73,7 @@ class _OldestFirst(RecordQueue):
         self._waiting.clear()
 
 
-class TopologyTestDriver:
+class TopologyTestDriver(KafkaNames):
     """Runs a topology without Spark, JVM or disk.
 
     start_ms
@@ -105,6 +107,8 @@ class TopologyTestDriver:
         application_id: str = "test",
         fresh_tasks: bool = False,
     ) -> None:
+        config = check_config(config)
+        topology = as_configured(topology, config, "TopologyTestDriver")
         self._now = start_ms
         self._closed = False
         self._queue = _OldestFirst()

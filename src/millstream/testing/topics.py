@@ -8,6 +8,7 @@ from typing import Generic, TypeVar, cast
 
 from millstream.engine.memory import MemoryRecord
 from millstream.errors import MillstreamError
+from millstream.notebook import Shown, ShownAsTable
 from millstream.record import Headers, Record
 from millstream.serdes import Serde, serde_failure
 
@@ -64,6 +65,9 @@ class TestInputTopic(Generic[K, V]):
         self._auto_advance_ms = auto_advance_ms
         self._next_ms: int | None = None
 
+    def __repr__(self) -> str:
+        return f"<TestInputTopic {self.name!r}>"
+
     def pipe(
         self, key: K | None, value: V | None, timestamp: int | None = None, headers: Headers = ()
     ) -> None:
@@ -104,7 +108,7 @@ class TestInputTopic(Generic[K, V]):
         self._next_ms = now + by_ms
 
 
-class TestOutputTopic(Generic[K, V]):
+class TestOutputTopic(ShownAsTable, Generic[K, V]):
     """A topic to read results from. Made by `TopologyTestDriver.output_topic`.
 
     >>> from millstream import StreamsBuilder, serdes
@@ -136,6 +140,14 @@ class TestOutputTopic(Generic[K, V]):
         self._key = key
         self._value = value
         self._records = records
+
+    def __repr__(self) -> str:
+        return f"<TestOutputTopic {self.name!r} with {len(self)} records to read>"
+
+    def _shown(self) -> Shown:
+        """For notebooks: what was not read yet. Nothing is taken out."""
+        records = map(self._decode, list(self._records()))
+        return ("key", "value", "timestamp"), ((one.key, one.value, one.timestamp) for one in records)
 
     def read(self) -> Record[K, V]:
         """The next record."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from millstream.state.specs import StoreBuilder
 from millstream.topology.copartition import Copartition
+from millstream.topology.frame_sources import FrameSource
 from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 
 
@@ -31,6 +32,8 @@ class TopologyGraph:
     """Repartition topics and their explicit number of partitions, if they have one."""
     copartition_groups: list[Copartition] = field(default_factory=list)
     """Sources that need the same number of partitions."""
+    frames: dict[str, FrameSource] = field(default_factory=dict)
+    """Streaming frames of Spark, by the topic that they feed."""
     row_serdes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Of nodes whose rows may have to go to a later step: the serdes of keys and values, where known."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millstream.offset_reset import OffsetReset
@@ -47,6 +47,15 @@ class ProcessorNode:
     make: Callable[[], Operator]
     spec: OperatorSpec
     site: str
+    make_uncached: Callable[[], Operator] | None = None
+    """If it has a cache: makes it without one, so that every update goes on."""
+
+    def without_cache(self) -> ProcessorNode:
+        """The same without a cache: nor are rows combined that are updates of their own."""
+        if self.make_uncached is None:
+            return self
+        spec = replace(self.spec, combine=None)
+        return replace(self, make=self.make_uncached, spec=spec, make_uncached=None)
 
 
 @dataclass(frozen=True, slots=True)

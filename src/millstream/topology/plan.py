@@ -65,6 +65,11 @@ class SubTopology:
         nodes = self.nodes.values()
         return {node.name: node.spec.stores for node in nodes if isinstance(node, ProcessorNode)}
 
+    @cached_property
+    def may_schedule(self) -> bool:
+        """Whether an operator may wait for the wall clock: a processor of the user's, or a window's close."""
+        return any(isinstance(node, ProcessorNode) and node.spec.may_schedule for node in self.nodes.values())
+
     def store_name(self, asked_for: str) -> str:
         """The store that an operator means by a name: a copy, where an earlier step writes the store."""
         return self._copy_names.get(asked_for, asked_for)

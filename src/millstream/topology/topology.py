@@ -13,10 +13,13 @@ from functools import partial
 from typing import Any, NoReturn, Self
 
 from millstream.errors import TopologyError
+from millstream.kafka_names import KafkaNames
+from millstream.names import HOW_TO_NAME, is_topic_name
 from millstream.offset_reset import OffsetReset, how_to_reset, is_offset_reset
 from millstream.processors.api import FixedKeyProcessor, Processor
 from millstream.processors.operator import Operator
 from millstream.processors.user import UserFixedKeyProcessor, UserProcessor
+from millstream.serdes.api import short_repr
 from millstream.state.specs import StoreBuilder
 from millstream.timestamps import HOW_TO_EXTRACT
 from millstream.topology.blame import call_site
@@ -26,12 +29,23 @@ from millstream.topology.graph import TopologyGraph
 from millstream.topology.mermaid import mermaid
 from millstream.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from millstream.topology.operator_spec import PROCESSOR, OperatorSpec
+from millstream.topology.picture import picture
 from millstream.topology.plan import Plan, make_plan, make_undivided_plan
+from millstream.topology.refusals import (
+    Refusal,
+    function_refusal,
+    partitioner_refusal,
+    refuse,
+    serde_refusal,
+    store_builder_refusal,
+    supplier_refusal,
+    topic_refusal,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
-class Topology:
+class Topology(KafkaNames):
     """A graph of sources, processors, sinks and state stores.
 
     >>> from millstream import Processor, Topology, serdes
@@ -98,6 +112,7 @@ class Topology:
         >>> from millstream import Topology
         >>> _ = Topology().add_source("in", "a").add_sink("out", "b", "in")
         """
+        self._refuse(f"sink {name!r}", partitioner_refusal(partitioner))
         self.add_sink_node(name, topic, parents, key, value, partitioner)
         return self
 
@@ -107,6 +122,7 @@ class Topology:
         >>> from millstream import Topology, stores
         >>> _ = Topology().add_state_store(stores.key_value("seen"))
         """
+        self._refuse("", store_builder_refusal(store))
         known = self.graph.stores.get(store.name)
         self._check_store_name(store.name)
         if store.name in self.graph.global_stores or (known is not None and known is not store):
@@ -174,6 +190,42 @@ class Topology:
         """
         return mermaid(self.graph)
 
+    def without_caching(self) -> Topology:
+        """The same topology with no table cached, whatever its store says: every update goes on.
+
+        >>> from millstream import StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.stream("words").group_by_key().count(store="counts")
+        >>> builder.build().without_caching().graph.stores["counts"].caching
+        False
+        """
+        uncached = Topology()
+        graph = self.graph
+        uncached.graph = replace(
+            graph,
+            nodes={
+                name: node.without_cache() if isinstance(node, ProcessorNode) else node
+                for name, node in graph.nodes.items()
+            },
+            stores={name: replace(store, caching=False) for name, store in graph.stores.items()},
+        )
+        return uncached
+
+    def __repr__(self) -> str:
+        graph = self.graph
+        topics = [
+            topic for node in graph.nodes.values() if isinstance(node, SourceNode) for topic in node.topics
+        ]
+        read = ", ".join(sorted(set(topics) - graph.internal_topics.keys())) or "nothing"
+        stores = ", ".join(sorted({**graph.stores, **graph.global_stores})) or "none"
+        return f"<Topology of {len(graph.nodes)} nodes, reads {read}, stores {stores}>"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """For notebooks: a picture, and the description for those who show none."""
+        del include, exclude
+        shown = {"text/plain": self.describe() if self.graph.nodes else repr(self)}
+        return {**shown, "image/svg+xml": picture(self.graph)} if self.graph.nodes else shown
+
     def plan(self) -> Plan:
         """Sub-topologies, levels and stores, checked as a whole.
 
@@ -195,7 +247,12 @@ class Topology:
     # What the DSL calls: operators instead of a user's processors, repartition topics.
 
     def add_operator(
-        self, name: str, make: Callable[[], Operator], parents: Iterable[str], spec: OperatorSpec
+        self,
+        name: str,
+        make: Callable[[], Operator],
+        parents: Iterable[str],
+        spec: OperatorSpec,
+        make_uncached: Callable[[], Operator] | None = None,
     ) -> None:
         """Add a node that runs an operator, and declare what it is."""
         self._check_name(name)
@@ -206,7 +263,20 @@ class Topology:
                 [],
                 "give it a parent of its own for each port",
             )
-        self.graph.nodes[name] = ProcessorNode(name, known, make, spec, call_site())
+        self.graph.nodes[name] = ProcessorNode(name, known, make, spec, call_site(), make_uncached)
+
+    def add_table_operator(
+        self,
+        name: str,
+        make: Callable[..., Operator],
+        parents: Iterable[str],
+        spec: OperatorSpec,
+        *,
+        caching: bool,
+    ) -> None:
+        """Add a node whose operator writes a table, with a cache or without. `make` takes `caching`."""
+        uncached = partial(make, caching=False) if caching else None
+        self.add_operator(name, partial(make, caching=caching), parents, spec, uncached)
 
     def add_repartition_source(
         self, name: str, topic: str, key: Any, value: Any, *, carries_changes: bool
@@ -228,16 +298,18 @@ class Topology:
         """Write to a topic."""
         self._check_name(name)
         known = self._check_parents(name, tuple(parents))
-        if isinstance(topic, str) and not _NAME.fullmatch(topic):
+        if isinstance(topic, str) and not is_topic_name(topic):
             self._clash(
-                f"sink {name!r} writes to {topic!r}, which can't be the name of a topic",
-                [],
-                "use letters, digits, '.', '_' and '-', at most 249 of them",
+                f"sink {name!r} writes to {topic!r}, which can't be the name of a topic", [], HOW_TO_NAME
             )
         if not isinstance(topic, str) and not callable(topic):
             self._clash(
                 f"sink {name!r} writes to {topic!r}", [], "give a topic's name, or a function that does"
             )
+        if not isinstance(topic, str):
+            refusal = function_refusal("to()", topic, "key", "value", "context")
+            self._refuse(f"sink {name!r}", refusal)
+        self._check_serdes(f"sink {name!r}", key, value)
         static = topic if isinstance(topic, str) else None
         extractor = None if isinstance(topic, str) else topic
         self.graph.nodes[name] = SinkNode(
@@ -263,6 +335,7 @@ class Topology:
             self._clash(
                 f"source and processor of a global store are both called {source!r}", [], "rename one"
             )
+        self._refuse("", store_builder_refusal(store))
         self._check_store_name(store.name)
         if store.name in self.graph.stores or store.name in self.graph.global_stores:
             self._clash(
@@ -301,6 +374,10 @@ class Topology:
         carries_changes: bool = False,
     ) -> None:
         self._check_name(name)
+        for topic in topics:
+            if not isinstance(topic, re.Pattern):
+                self._refuse(f"source {name!r}", topic_refusal(topic))
+        self._check_serdes(f"source {name!r}", key, value)
         names = tuple(topic for topic in topics if isinstance(topic, str))
         patterns = [topic for topic in topics if not isinstance(topic, str)]
         if len(topics) == 0 or (patterns and len(topics) > 1):
@@ -339,7 +416,7 @@ class Topology:
                 )
 
     def _check_name(self, name: str) -> None:
-        if not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             self._clash(
                 f"{name!r} can't be a name",
                 [],
@@ -353,11 +430,11 @@ class Topology:
             )
 
     def _check_store_name(self, name: str) -> None:
-        if not _NAME.fullmatch(name):
+        if not is_topic_name(name):
             self._clash(
                 f"{name!r} can't be the name of a state store: it names a folder and a topic",
                 [],
-                "use letters, digits, '.', '_' and '-', at most 249 of them",
+                HOW_TO_NAME,
             )
 
     def _check_parents(self, name: str, parents: tuple[str, ...]) -> tuple[str, ...]:
@@ -381,7 +458,22 @@ class Topology:
                 )
         return tuple(dict.fromkeys(parents))
 
+    def _refuse(self, where: str, refusal: Refusal | None) -> None:
+        if refusal is not None:
+            self._clash(f"{where}: {refusal[0]}" if where else refusal[0], [], refusal[1])
+
+    def _check_serdes(self, where: str, key: Any, value: Any) -> None:
+        self._refuse(where, serde_refusal("key", key))
+        self._refuse(where, serde_refusal("value", value))
+
     def _connect(self, processor: str, store: str) -> None:
+        if not isinstance(store, str):
+            name = getattr(store, "name", None)
+            self._clash(
+                f"processor {processor!r} is to be connected with {short_repr(store)}, which is no name",
+                [],
+                f"give the store's name{f', {name!r},' if name else ''} and add it with add_state_store",
+            )
         if store in self.graph.global_stores:
             self._clash(
                 f"store {store!r} is global and can't be connected with {processor!r}",
@@ -415,9 +507,10 @@ def operator_of(
     """Makes the operator that runs what the supplier supplies."""
     if not callable(supplier):
         raise TopologyError(
-            f"{supplier!r} is not a supplier. Each task needs a processor of its own: pass the class, or a "
-            "function that makes a new instance, not an instance"
+            f"{supplier!r} is not a supplier: each task needs one of its own. Remedy: pass the class, "
+            "or a function that makes a new instance, not an instance"
         )
+    refuse(supplier_refusal(supplier))
     if supplier() is supplier():
         raise TopologyError(
             f"{supplier!r} supplies the same processor twice. Each task needs one of its own: return a new "

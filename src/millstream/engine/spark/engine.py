@@ -23,9 +23,11 @@ from millstream.engine.program import Program
 from millstream.engine.spark.failures import SparkGoneError, given_up, not_started
 from millstream.engine.spark.job import run_epoch_job
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
+from millstream.engine.spark.packing import pack
 from millstream.engine.spark.program_broadcast import broadcast
 from millstream.engine.spark.session import (
     check_context,
+    check_settings,
     context_of,
     forget_dead_context,
     is_alive,
@@ -50,6 +52,8 @@ _RUN_AGAIN: Final = (
 )
 """Failures of the machinery: the same epoch may well succeed when it is run again."""
 _POOL: Final = "millstream-background"
+_FEW_RECORDS: Final = 1_000_000
+"""A run that ends after so many has no use for a JVM that takes its time to become fast."""
 
 
 class SparkEngine(Engine):
@@ -62,9 +66,11 @@ class SparkEngine(Engine):
         self._spark = spark
         self._background = f"millstream-{program.application_id}-background"
         self._instances: dict[str, str] = {}
+        self._is_short_run = False
         self._context: SparkContext | None = None
         self._slots: Slots | None = None
         self._make_worker: Any = None
+        self._packed = b""
 
     @property
     def instances(self) -> Mapping[str, str]:
@@ -74,6 +80,20 @@ class SparkEngine(Engine):
     def make_worker(self) -> MakeWorker:
         """Makes the worker of this application in any process of it."""
         return self._running()[2]
+
+    def check(self) -> None:
+        """See `Engine.check`: a program that can't be sent to workers is found before Spark is started."""
+        if self._context is not None:
+            return
+        self._packed = pack(self._program)
+        if self._spark is None:
+            check_settings(self._config.spark_settings)
+            self._program.check_place()
+        else:
+            context_of(self._spark)
+
+    def expect_records(self, count: int) -> None:
+        self._is_short_run = count <= _FEW_RECORDS
 
     def open(self) -> None:
         """Get Spark ready: session, slots, warm workers."""
@@ -93,7 +113,8 @@ class SparkEngine(Engine):
         if self._context is None:
             self._context = self._get_context()
             self._slots = Slots(self._context, self._context.defaultParallelism)
-            self._make_worker = broadcast(self._context, self._program)
+            self._make_worker = broadcast(self._context, self._packed or pack(self._program))
+            self._packed = b""
             warm_up(self._context, self._slots, self._make_worker, self._application_id)
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
@@ -140,7 +161,8 @@ class SparkEngine(Engine):
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """A job with a single task: background work never takes more than one core from the epochs."""
         context, slots, make_worker = self._running()
-        slot = assign(job.tasks, slots.count)[planned.task_id]
+        del job
+        slot = assign((planned,), slots.count)[planned.task_id]
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         context.setJobGroup(self._background, f"{work.__name__}, task {planned.task_id}")
         done: list[T] = context.runJob(slots.rows, _Work(work, planned, entry, make_worker), [slot])
@@ -170,7 +192,8 @@ class SparkEngine(Engine):
 
     def _get_context(self) -> SparkContext:
         if self._spark is None:
-            return make_context(self._application_id, self._config.spark_settings)
+            settings = self._config.spark_settings
+            return make_context(self._application_id, settings, is_short_run=self._is_short_run)
         log_jvm_loss_at_debug()
         context = context_of(self._spark)
         if not is_alive(context):

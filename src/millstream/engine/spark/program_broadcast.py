@@ -1,8 +1,4 @@
-"""How the program gets to the workers: once per application, as a broadcast variable.
-
-User functions are lambdas and closures, which only Spark's own serializer takes. They travel in Spark's
-closures and broadcasts and are never stored.
-"""
+"""How the program gets to the workers: once per application, packed, as a broadcast variable."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.serializers import CloudPickleSerializer
 
 from millstream.commit.worker import Worker
-from millstream.engine.program import Program, make_worker
+from millstream.engine.program import make_worker
+from millstream.engine.spark.packing import unpack
 from millstream.task.metrics import Metrics
 
 _MOST_WORKERS = 16
@@ -51,18 +47,6 @@ def _collect_less_often() -> None:
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
 
 
-def pack(program: Program) -> bytes:
-    """A program as Spark moves it."""
-    packed: bytes = CloudPickleSerializer().dumps(program)
-    return packed
-
-
-def unpack(packed: bytes) -> Program:
-    """The program again. Only ever called on what this application's own driver has packed."""
-    program: Program = CloudPickleSerializer().loads(packed)
-    return program
-
-
-def broadcast(context: SparkContext, program: Program) -> _MakeWorker:
-    """Broadcast the program; the result makes its worker wherever it is called."""
-    return _MakeWorker(secrets.token_hex(8), context.broadcast(pack(program)))
+def broadcast(context: SparkContext, packed: bytes) -> _MakeWorker:
+    """Broadcast the packed program; the result makes its worker wherever it is called."""
+    return _MakeWorker(secrets.token_hex(8), context.broadcast(packed))

@@ -14,11 +14,18 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
+from millstream.engine.spark.class_archive import archive_options
 from millstream.engine.spark.failures import not_started
-from millstream.engine.spark.java import ensure_java, environment_variable
+from millstream.engine.spark.java import (
+    ensure_java,
+    environment_variable,
+    find_java,
+    quick_start_options,
+)
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.scratch import java_options, scratch_settings
 from millstream.errors import ConfigError
+from millstream.stop_signals import kept_handlers
 
 SETTINGS: dict[str, str] = {
     # A task that is killed and run again must not meet its old self in the task's directory.
@@ -30,13 +37,18 @@ SETTINGS: dict[str, str] = {
     "spark.shuffle.reduceLocality.enabled": "false",
     "spark.locality.wait": "3s",
 }
-"""Settings that an application needs, whoever makes the session."""
+"""Settings that are good for an application, whoever makes the session.
+
+A given session may leave them out: then a guarantee holds as well, but a task that was killed may be waited
+for, or state be moved between hosts. It may not contradict them.
+"""
 
 _FREE = {"spark.locality.wait", "spark.task.reaper.killTimeout"}
 """Settings that may have another value."""
 
 _LOGGER = logging.getLogger("millstream")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_WORKER_PATH = files("millstream.engine.spark") / "worker_path"
 
 EMBEDDED: dict[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -44,6 +56,8 @@ EMBEDDED: dict[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
+    # PySpark's own says how it was interrupted whenever Spark ends.
+    "spark.python.daemon.module": "millstream_worker_daemon",
     "spark.rdd.compress": "false",
     # What Spark remembers of past jobs. Its usual thousand is gone through in minutes, and of no use.
     "spark.ui.retainedJobs": "100",
@@ -53,7 +67,9 @@ EMBEDDED: dict[str, str] = {
 """Settings of the session that is made when none is given."""
 
 
-def make_context(application_id: str, settings: Mapping[str, str]) -> SparkContext:
+def make_context(
+    application_id: str, settings: Mapping[str, str], *, is_short_run: bool = False
+) -> SparkContext:
     """A Spark of our own: all cores of this machine, four tries per task, quiet, on loopback only.
 
     A JVM that dies meanwhile is told as a `SparkGoneError`; the next call starts another one.
@@ -61,7 +77,7 @@ def make_context(application_id: str, settings: Mapping[str, str]) -> SparkConte
     log_jvm_loss_at_debug()
     _forget_dead_jvm()
     try:
-        return _start(application_id, settings)
+        return _start(application_id, settings, is_short_run=is_short_run)
     except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
         if not _never_answered(error) and not _forget_dead_jvm():
             raise
@@ -76,22 +92,35 @@ def _never_answered(error: Exception) -> bool:
     return SparkContext._gateway is None  # noqa: SLF001 - it is set when the JVM has answered
 
 
-def _start(application_id: str, settings: Mapping[str, str]) -> SparkContext:
+def check_settings(settings: Mapping[str, str]) -> None:
+    """Refuse what `make_context` would refuse, without starting anything."""
+    _refuse_unfit(_wanted(settings), "config.spark_settings")
+    find_java()
+
+
+def _wanted(settings: Mapping[str, str]) -> dict[str, str]:
+    return {"spark.master": "local[*,4]", **SETTINGS, **EMBEDDED, **settings}
+
+
+def _start(application_id: str, settings: Mapping[str, str], *, is_short_run: bool) -> SparkContext:
+    _refuse_unfit(_wanted(settings), "config.spark_settings")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    conf = SparkConf().setMaster("local[*,4]").setAppName(application_id)
-    for name, value in {**SETTINGS, **EMBEDDED, **scratch_settings(), **settings}.items():
+    conf = SparkConf().setAppName(application_id)
+    for name, value in {**_wanted({}), **scratch_settings(), **settings}.items():
         conf.set(name, value)
     log_settings = f'"-Dlog4j2.configurationFile={files("millstream.engine.spark") / "log4j2.properties"}"'
     given = settings.get(_JAVA_OPTIONS, "")
-    conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {given}".strip())
-    _refuse(_complaints(conf), "config.spark_settings")
     # What the program could import, its workers can.
     environment = {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, str(_WORKER_PATH)])),
         # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
         "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "1"),
     }
-    with ensure_java(), environment_variable("PYSPARK_PYTHON", sys.executable):
+    java = find_java()
+    with ensure_java(java) as home, environment_variable("PYSPARK_PYTHON", sys.executable), kept_handlers():
+        quick = quick_start_options(given, settings.get("spark.driver.memory"), is_short_run=is_short_run)
+        archive = archive_options(home, java, given, is_short_run=is_short_run)
+        conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {quick} {archive} {given}".strip())
         return SparkContext(conf=conf, environment=environment)
 
 
@@ -144,32 +173,80 @@ def context_of(spark: Any) -> SparkContext:
     """The context of a session, or a context itself."""
     context = getattr(spark, "sparkContext", spark)
     if not isinstance(context, SparkContext):
-        raise ConfigError(f"spark={spark!r} is neither a SparkSession nor a SparkContext")
+        raise ConfigError(
+            f"spark={spark!r} is neither a SparkSession nor a SparkContext. Remedy: pass one, or leave "
+            "spark= out"
+        )
     return context
 
 
+def use_our_python(context: SparkContext) -> None:
+    """Let workers on this machine run the Python of this program, and import what it can.
+
+    PySpark takes `python3` of the PATH, unless PYSPARK_PYTHON or spark.pyspark.python says another one: then
+    it is left alone, and so are clusters, whose hosts may have it elsewhere.
+    """
+    conf = context.getConf()
+    is_chosen = "PYSPARK_PYTHON" in os.environ or conf.get("spark.pyspark.python") is not None
+    if (conf.get("spark.master") or "").startswith("local") and not is_chosen:
+        context.pythonExec = sys.executable
+        context.environment.setdefault("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+
+
+def session_settings() -> dict[str, str]:
+    """The settings that a session of yours should have, for `SparkSession.builder.config(map=...)`.
+
+    >>> from millstream import spark
+    >>> sorted(spark.session_settings())[0]
+    'spark.locality.wait'
+    """
+    return dict(SETTINGS)
+
+
 def check_context(context: SparkContext) -> None:
-    """Refuse a session whose settings would lose a guarantee, and say which and how to set them."""
-    _refuse(_complaints(context.getConf()), "the given Spark session")
+    """Refuse a session whose settings contradict ours, and say which and how to set them.
+
+    What is only missing is told: it can't be set in a session that runs.
+    """
+    conf = dict(context.getConf().getAll())
+    _refuse_unfit(conf, "the given Spark session")
+    use_our_python(context)
+    advice = _advice(conf)
+    if advice:
+        _LOGGER.info(
+            "The given Spark session would be better off with other settings: %s. See docs/data.md.",
+            "; ".join(advice),
+        )
 
 
-def _complaints(conf: SparkConf) -> list[str]:
-    wrong = [
-        f"  {name} is {conf.get(name)!r}; set .config({name!r}, {value!r})"
+def _complaints(conf: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name} is {conf.get(name)!r}; set .config({name!r}, {value!r})"
         for name, value in SETTINGS.items()
-        if name not in _FREE and conf.get(name, "") != value
+        if name not in _FREE and conf.get(name, value) != value
+    ]
+
+
+def _advice(conf: Mapping[str, str]) -> list[str]:
+    """What an application does without, at the price of a second try of a whole epoch, or of waiting."""
+    missing = [
+        f"{name} is not set; set .config({name!r}, {value!r})"
+        for name, value in SETTINGS.items()
+        if name.startswith("spark.task.reaper.enabled") and conf.get(name) is None
     ]
     master = conf.get("spark.master") or ""
     if master.startswith("local") and "," not in master:
-        wrong.append(
-            f'  the master is {master!r}, which never runs a failed task again; set .master("local[*,4]")'
+        missing.append(
+            f'the master is {master!r}, which never runs a failed task again; set .master("local[*,4]")'
         )
-    return wrong
+    return missing
 
 
-def _refuse(complaints: list[str], where: str) -> None:
+def _refuse_unfit(conf: Mapping[str, str], where: str) -> None:
+    complaints = _complaints(conf)
     if complaints:
+        lines = "\n".join(f"  {line}" for line in [*complaints, *_advice(conf)])
         raise ConfigError(
-            f"Millstream can't run with {where}:\n" + "\n".join(complaints) + "\n"
+            f"Millstream can't run with {where}:\n{lines}\n"
             "Remedy: set these before the session is made, or pass no session and let Millstream make one."
         )

@@ -38,8 +38,8 @@ MakeWorker = Callable[[], Worker]
 
 
 def assign(tasks: tuple[PlannedTask, ...], slots: int) -> dict[str, int]:
-    """A slot for each task: spread evenly, and always the same."""
-    return {task.task_id: number % slots for number, task in enumerate(tasks)}
+    """A slot for each task: spread evenly, and always the same, whichever others an epoch plans."""
+    return {task.task_id: task.number % slots for task in tasks}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,9 @@ class Stage:
         targets = Targets(worker.plan, self.job.tasks)
         taken = targets.by_task(blocks)
         for task in self.job.tasks:
-            if task.level == self.level and self.slots[task.task_id] == slot:
+            if task.level != self.level or self.slots[task.task_id] != slot:
+                continue
+            if task.has_input or task.task_id in taken:
                 yield from self._run(worker, task, slot, taken.get(task.task_id, []), targets)
         # A block for a later level is passed on.
         for block in blocks:

@@ -33,7 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -56,6 +56,7 @@ from millstream.log.api import (
     Compacted,
     Expired,
     LogRecordBatch,
+    LogWatch,
     PartitionDescription,
     Publication,
     PublishResult,
@@ -67,14 +68,19 @@ from millstream.log.api import (
     UpTo,
 )
 from millstream.log.embedded.compaction import MIN_DIRTY_RATIO, Compaction
+from millstream.log.embedded.file_watch import FileWatch
+from millstream.log.embedded.high_watermark import NAME as WATERMARK
 from millstream.log.embedded.index import PartitionInfo
+from millstream.log.embedded.index_memory import IndexMemory
 from millstream.log.embedded.log_cleaner import LogCleaner
 from millstream.log.embedded.partition import Limits, PartitionFiles
 from millstream.log.embedded.reader import PartitionReader
 from millstream.log.embedded.sealed import check_sealed
-from millstream.log.embedded.topics import Topic, TopicFolder
+from millstream.log.embedded.topics import Topic, TopicFolder, check_topic
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.types import Offset, Partition
+
+T = TypeVar("T")
 
 _FEW_WORKS: Final = 2
 _MOST_THREADS: Final = 8
@@ -118,6 +124,7 @@ class FileLog(SealedLog):
         self._topics = TopicFolder(self.root / TOPICS, files, self._limits.lock_timeout_ms)
         self._found: dict[str, Topic] = {}
         self._partitions: dict[TopicPartition, PartitionFiles] = {}
+        self._memory = IndexMemory()
         self._synced: set[str] = set()
         self._is_checked = False
         self._mutex = threading.Lock()
@@ -135,6 +142,7 @@ class FileLog(SealedLog):
 
     def create_topic(self, topic: str, config: TopicConfig | None = None) -> None:
         """Create a topic (and, before the first one, the log itself)."""
+        check_topic(topic, config or TopicConfig())  # before a folder is made for it
         self._ensure_log()
         self._topics.create(topic, config or TopicConfig())
 
@@ -146,15 +154,22 @@ class FileLog(SealedLog):
         self._check_log()
         self._topics.add_partitions(topic, partitions)
 
+    def alter_topic(self, topic: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
+        """Give a topic another retention or compaction: from what it has to what it gets.
+
+        Records that are there already are treated so from the next maintenance on.
+        """
+        self._check_log()
+        return self._topics.alter(topic, change)
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records. Whoever still reads it is told that there is no such topic."""
         self._check_log()
         self._topics.delete(topic)
         with self._mutex:
             self._found.pop(topic, None)
-            self._partitions = {
-                place: found for place, found in self._partitions.items() if place.topic != topic
-            }
+            for place in [place for place in self._partitions if place.topic == topic]:
+                self._memory.released(self._partitions.pop(place))
             self._synced.discard(topic)
 
     def config(self, topic: str) -> TopicConfig:
@@ -198,8 +213,11 @@ class FileLog(SealedLog):
         works = [partial(self._writable(place).publish, rows) for place, rows in by_partition.items()]
         if len(works) < _FEW_WORKS or self._files is not OS_FILES:
             return [work() for work in works]
-        with ThreadPoolExecutor(min(len(works), _MOST_THREADS), "millstream-publish") as threads:
-            return [done.result() for done in [threads.submit(work) for work in works]]
+        count = min(len(works), _MOST_THREADS)
+        with ThreadPoolExecutor(count, "millstream-publish") as threads:
+            shares = [threads.submit(_each_of, works[first::count]) for first in range(count)]
+            done = [iter(share.result()) for share in shares]
+        return [next(done[number % count]) for number in range(len(works))]
 
     def delete_before(self, topic_partition: TopicPartition, offset: Offset) -> None:
         """Remove the records before ``offset`` for good. Reading them is an error from then on."""
@@ -248,6 +266,12 @@ class FileLog(SealedLog):
             pause = min(pause * 2, _LONGEST_WAIT_S)
         return True
 
+    def watch(self, topic_partitions: Sequence[TopicPartition]) -> LogWatch | None:
+        if self._files is not OS_FILES:  # somebody else stands in for the operating system
+            return None
+        marks = {place: self._partition(place).info.folder / WATERMARK for place in topic_partitions}
+        return FileWatch.of(marks)
+
     def follow(
         self, topic_partition: TopicPartition, start: Offset, *, idle_timeout_ms: int | None = None
     ) -> Iterator[LogRecordBatch]:
@@ -278,7 +302,7 @@ class FileLog(SealedLog):
     # What keeps topics small ----------------------------------------------------------------------------
 
     def raw_size(self, topic_partition: TopicPartition) -> int:
-        return sum(entry.raw_bytes for entry in self._reader(topic_partition).all_entries())
+        return self._reader(topic_partition).raw_size()
 
     def retain(self, topic_partition: TopicPartition, spare: Offset | None = None) -> Offset:
         """Let whole segments go, oldest first, and never the one that is written to; see SealedLog."""
@@ -338,7 +362,9 @@ class FileLog(SealedLog):
             )
         folder = self._topics.path(topic.name) / str(topic_partition.partition)
         info = PartitionInfo(self.root, folder, topic_partition, topic.id, topic.timestamp_type)
-        made = PartitionFiles(info, files=self._files, limits=self._limits, now_ms=self._now_ms)
+        made = PartitionFiles(
+            info, files=self._files, limits=self._limits, now_ms=self._now_ms, memory=self._memory
+        )
         with self._mutex:
             return self._partitions.setdefault(topic_partition, made)
 
@@ -395,3 +421,7 @@ class FileLog(SealedLog):
         check_private_folder(self.root)
         _MARKER.decode(read_bounded(path, _MARKER.max_bytes, files=self._files), _Marker, str(path))
         self._is_checked = True
+
+
+def _each_of(works: Iterable[Callable[[], T]]) -> list[T]:
+    return [work() for work in works]

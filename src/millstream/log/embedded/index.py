@@ -71,8 +71,13 @@ class SegmentIndex:
         self.path = info.folder / name.file_name
         self._files = files
         self.header, self.end = read_header(self.path, files)
+        self._header_end = self.end
         self.base = self.next_offset = name.base
-        self.entries: list[Located] = []
+        self.count = 0
+        """How many entries it has."""
+        self._held: list[Located] = []
+        self._held_from = self.base
+        """The entries from this offset on are in memory."""
         self.bytes = self.raw_bytes = 0
         """The length of the blocks as they stand in files, wherever they are, and uncompressed."""
         self.max_timestamp = -1
@@ -90,8 +95,9 @@ class SegmentIndex:
         with ReadBuffer(self.path, self._files) as window:
             size = window.size(at_least=end or 0)
             new = list(scan(window, self.end, size if end is None else end, self.next_offset))
+        self._held += new
+        self.count += len(new)
         for located in new:
-            self.entries.append(located)
             self.end, self.next_offset = located.end, located.entry.next_offset
             self.bytes += located.entry.length
             self.raw_bytes += located.entry.raw_bytes
@@ -103,11 +109,34 @@ class SegmentIndex:
         """Where that begins which was never compacted; the end if there is nothing of it."""
         return max(self.base, self.header.clean_to)
 
+    @property
+    def entries(self) -> list[Located]:
+        """All entries, as far as they have been read."""
+        return self._entries_from(self.base)
+
+    @property
+    def held(self) -> int:
+        """How many entries are in memory."""
+        return len(self._held)
+
     def between(self, start: int, end: int) -> list[Located]:
         """Return the entries that hold any offset of the range."""
-        first = max(0, bisect_right(self.entries, start, key=lambda at: at.entry.base_offset) - 1)
-        last = bisect_right(self.entries, end - 1, key=lambda at: at.entry.base_offset)
-        return [located for located in self.entries[first:last] if located.entry.next_offset > start]
+        entries = self._entries_from(start)
+        first = max(0, bisect_right(entries, start, key=lambda at: at.entry.base_offset) - 1)
+        last = bisect_right(entries, end - 1, key=lambda at: at.entry.base_offset)
+        return [located for located in entries[first:last] if located.entry.next_offset > start]
+
+    def forget_entries(self) -> None:
+        """Hold no entry in memory but those that are read from now on."""
+        self._held, self._held_from = [], self.next_offset
+
+    def _entries_from(self, start: int) -> list[Located]:
+        """The entries in memory, after those from an offset on were read again if they were forgotten."""
+        if start < self._held_from:
+            with ReadBuffer(self.path, self._files) as window:
+                self._held = list(scan(window, self._header_end, self.end, self.base))
+            self._held_from = self.base
+        return self._held
 
 
 class PartitionIndex:
@@ -156,6 +185,17 @@ class PartitionIndex:
                 yield self.active
                 return
             yield self._load(name, -1 if following is None else following.base)
+
+    @property
+    def held(self) -> int:
+        """How many entries are in memory."""
+        active = 0 if self._active is None else self._active.held
+        return active + sum(segment.held for segment in self._older.values())
+
+    def forget_entries(self) -> None:
+        """Hold no entries in memory until somebody asks for them; what is known of segments stays."""
+        for segment in (*self._older.values(), *filter(None, (self._active,))):
+            segment.forget_entries()
 
     def closed_segments(self, start: int = 0) -> list[SegmentIndex]:
         """Return the segments from ``start`` on that are no longer written to."""

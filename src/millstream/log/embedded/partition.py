@@ -50,6 +50,7 @@ from millstream.log.api import (
 from millstream.log.blocks import encode_blocks, summary
 from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark
 from millstream.log.embedded.index import PartitionIndex, PartitionInfo, current_segments, replaced_segments
+from millstream.log.embedded.index_memory import IndexMemory
 from millstream.log.embedded.recovery import is_unclean, recover
 from millstream.log.embedded.segment import (
     ENTRY,
@@ -81,12 +82,19 @@ class PartitionFiles:
     """The files of one partition. Safe to share between threads."""
 
     def __init__(
-        self, info: PartitionInfo, *, files: FileLayer, limits: Limits, now_ms: Callable[[], int]
+        self,
+        info: PartitionInfo,
+        *,
+        files: FileLayer,
+        limits: Limits,
+        now_ms: Callable[[], int],
+        memory: IndexMemory,
     ) -> None:
         self.info = info
         self.files = files
         self.limits = limits
         self._now_ms = now_ms
+        self._memory = memory
         self._index = PartitionIndex(info, files)
         self._mutex = threading.RLock()
         self._compacted: tuple[tuple[SegmentName, ...], Compacted] = (), Compacted(Offset(0), Offset(0))
@@ -101,7 +109,20 @@ class PartitionFiles:
                 with self._locked():
                     mark = recover(folder, self.files)
             self._refresh_index(mark)
-            yield self._index
+            try:
+                yield self._index
+            finally:
+                self._memory.used(self, self._index.held)
+
+    def forget_entries(self) -> bool:
+        """Hold no index entries in memory, unless somebody is at them just now; return whether."""
+        if not self._mutex.acquire(blocking=False):
+            return False
+        try:
+            self._index.forget_entries()
+        finally:
+            self._mutex.release()
+        return True
 
     def bounds(self) -> tuple[Offset, Offset]:
         """Return the first offset and the next one."""
@@ -170,7 +191,7 @@ class PartitionFiles:
                     "that range."
                 )
             # 1
-            is_last = offset == seen.next_offset and self._index.active.entries
+            is_last = offset == seen.next_offset and self._index.active.count
             mark = self._roll(seen) if is_last else seen
             # 2
             write_watermark(folder, replace(mark, start_offset=offset), self.files, durably=True)
@@ -223,7 +244,7 @@ class PartitionFiles:
         """
         with self._writing() as mark:
             self._remove_replaced()
-            if len(self._index.active.entries) >= min_entries:
+            if self._index.active.count >= min_entries:
                 self._roll(mark)
 
     def replace_segments(self, temporary: Path, name: SegmentName) -> None:
@@ -263,6 +284,7 @@ class PartitionFiles:
                 mark = recover(folder, self.files)
             self._refresh_index(mark)
             yield mark
+            self._memory.used(self, self._index.held)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -340,8 +362,8 @@ class PartitionFiles:
 
     def _is_full(self) -> bool:
         active = self._index.active
-        return len(active.entries) >= self.limits.segment_entries or (
-            active.end >= self.limits.segment_bytes and bool(active.entries)
+        return active.count >= self.limits.segment_entries or (
+            active.end >= self.limits.segment_bytes and bool(active.count)
         )
 
     def _roll(self, mark: Watermark) -> Watermark:

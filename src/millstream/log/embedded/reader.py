@@ -215,6 +215,20 @@ class PartitionReader:
         """Return the entries from the partition's first offset on."""
         return [located.entry for _, located in self._entries(*self._partition.bounds())]
 
+    @_again_if_replaced
+    def raw_size(self) -> int:
+        """Return how many bytes the records from the partition's first offset on take uncompressed."""
+        size = 0
+        with self._partition.index() as index, _gone_if_missing():
+            assert index.mark is not None
+            start, end = index.mark.start_offset, index.mark.next_offset
+            for segment in index.segments(start):
+                if segment.base >= start:
+                    size += segment.raw_bytes
+                else:
+                    size += sum(located.entry.raw_bytes for located in segment.between(start, end))
+        return size
+
     def _checked(self, start: int, end: int | None) -> Offset:
         earliest, latest = self._partition.bounds()
         if end is None:

@@ -1,4 +1,4 @@
-"""The folder of topics: create, list, find, give more partitions.
+"""The folder of topics: create, list, find, give more partitions or another configuration.
 
 A topic is a folder with its configuration and one folder per partition. It is built under a temporary name
 and renamed when it is complete and durable, so a topic is there as a whole or not at all. Creations exclude
@@ -7,9 +7,9 @@ each other by a lock; looking needs none.
 
 from __future__ import annotations
 
-import re
 import shutil
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
@@ -34,12 +34,12 @@ from millstream.log.api import DELETE_RETENTION_MS, TimestampType, TopicConfig
 from millstream.log.embedded.high_watermark import Watermark, create_watermark
 from millstream.log.embedded.segment import HEADER, SegmentHeader, segment_name
 from millstream.log.errors import InvalidTopicError, TopicExistsError, UnknownTopicError
+from millstream.names import is_topic_name
 
 MAX_PARTITIONS: Final = 4096
 _TOPIC: Final = FrameKind(b"MSTP", version=1, max_bytes=4096)
 _CONFIG: Final = "topic"
 _LOCK: Final = "lock"
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -110,18 +110,7 @@ class TopicFolder:
         3. Sync the folder of topics.
         """
         target = self.path(name)
-        if not 1 <= config.partitions <= MAX_PARTITIONS:
-            raise InvalidTopicError(
-                f"Topic {name!r} can't have {config.partitions} partitions. Remedy: choose 1 to "
-                f"{MAX_PARTITIONS}."
-            )
-        for what in ("retention_ms", "retention_bytes", "delete_retention_ms"):
-            bound = getattr(config, what)
-            if bound is not None and bound < 0:
-                raise InvalidTopicError(
-                    f"Topic {name!r} can't have {what}={bound}. Remedy: choose 0 or more, or None for no "
-                    "bound."
-                )
+        check_topic(name, config)
         with held_lock(self._folder / _LOCK, timeout_ms=self._lock_timeout_ms):
             for path in list(self._folder.iterdir()):
                 if is_temporary(path.name):  # a creation died halfway; we hold the lock, so nobody is at it
@@ -178,6 +167,23 @@ class TopicFolder:
             replace_durably(folder / _CONFIG, [_TOPIC.encode(grown)], files=self._files)
             failpoints.hit("log.partitions_counted")
 
+    def alter(self, name: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
+        """Give a topic another retention or compaction, all at once; returns what it has now."""
+        with held_lock(self._folder / _LOCK, timeout_ms=self._lock_timeout_ms):
+            topic = self.find(name)
+            before = topic.config()
+            config = change(before)
+            fixed = (before.partitions, before.timestamp_type)
+            if (config.partitions, config.timestamp_type) != fixed:
+                raise InvalidTopicError(
+                    f"Topic {name!r} keeps its timestamp type, and gets partitions by add_partitions. "
+                    "Nothing was changed."
+                )
+            check_topic(name, config)
+            altered = replace(topic, **asdict(config))
+            replace_durably(self.path(name) / _CONFIG, [_TOPIC.encode(altered)], files=self._files)
+            return config
+
     def delete(self, name: str) -> None:
         """Delete a topic and its records.
 
@@ -206,13 +212,28 @@ class TopicFolder:
                 create_watermark(at, Watermark(0, len(header), 0, 0), files)
 
 
+def check_topic(name: str, config: TopicConfig) -> None:
+    """Refuse a topic that can't be. Looks at nothing on disk."""
+    check_name(name)
+    if not 1 <= config.partitions <= MAX_PARTITIONS:
+        raise InvalidTopicError(
+            f"Topic {name!r} can't have {config.partitions} partitions. Remedy: choose 1 to {MAX_PARTITIONS}."
+        )
+    for what in ("retention_ms", "retention_bytes", "delete_retention_ms"):
+        bound = getattr(config, what)
+        if bound is not None and bound < 0:
+            raise InvalidTopicError(
+                f"Topic {name!r} can't have {what}={bound}. Remedy: choose 0 or more, or None for no bound."
+            )
+
+
 def check_name(name: str) -> str:
     """Return the name if a topic may be called so (Kafka's rule).
 
     >>> check_name("word-counts")
     'word-counts'
     """
-    if _NAME.fullmatch(name) and name not in (".", "..") and not name.startswith("."):
+    if is_topic_name(name):
         return name
     raise InvalidTopicError(
         f"A topic can't be called {name!r}. Remedy: use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' "

@@ -8,7 +8,7 @@ A form keeps nothing: it is asked with frames whose columns are `row`, `key` (by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ class ColumnForm:
     looks_at_values = True
     has_each = True
     """Whether it can give the aggregate after every row."""
+    shown_as: Callable[[Any], Any] | None = None
+    """What Python is shown of an aggregate, if not what the column has."""
     state: tuple[str, ...] = ()
     """Columns besides `new` that the aggregate consists of."""
 

@@ -109,7 +109,7 @@ def encoded_keys(serde: Any, keys: Column, declared: pl.DataType | None) -> pl.S
     """Keys as bytes. Raises if they have to be encoded one by one."""
     series = keys.series(declared)
     codec = codec_to_write(serde, series.dtype)
-    if codec is None or codec.shown_as is not keys.shown_as:
+    if codec is None or not codec.takes(keys.shown_as):
         raise CannotError(f"keys of {series.dtype}")
     data = codec.encode(series)
     learn(serde, series.dtype)
@@ -206,7 +206,8 @@ class ColumnGroups:
         values = self._form.values_of(last)
         changed = batch.take(Column.of_series(last["row"]))
         if not isinstance(values, pl.Series) or values.dtype.is_nested() or values.null_count():
-            table.hold_back(changed, _updates(keys, list(values), last["time"]))
+            shown = values if self._form.shown_as is None else map(self._form.shown_as, values)
+            table.hold_back(changed, _updates(keys, list(shown), last["time"]))
             return
         held = replace(
             changed,

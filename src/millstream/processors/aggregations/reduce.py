@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from millstream.processors.aggregations.aggregation import Aggregation, Combiner
 from millstream.processors.aggregations.column_form import ColumnForm
+from millstream.processors.columns.column import Column
+from millstream.serdes.records import ShownAs, is_record_class
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,17 +59,24 @@ def reduce_by(
     )
 
 
-def reduce_in_columns(expression: pl.Expr, dtype: pl.DataType | None) -> Aggregation:
-    """Combine values by an expression; `dtype` is their type, where serdes tell it."""
+def reduce_in_columns(
+    expression: pl.Expr, dtype: pl.DataType | None, shown_as: Callable[[Any], Any] | None = None
+) -> Aggregation:
+    """Combine values by an expression; `dtype` is their type, where serdes tell it.
+
+    `shown_as` is what Python is shown of them, if not what the column has.
+    """
 
     def of_two(so_far: Any, new: Any) -> Any:
         from millstream.processors.columns.python_types import column_type  # noqa: PLC0415 - imports Polars
 
         known = column_type(new) if dtype is None else dtype
-        both = pl.DataFrame({"value": pl.Series([so_far, new], dtype=known, strict=True)})
-        return _checked(both.select(new=expression), known)["new"].item()
+        both = pl.DataFrame({"value": Column([so_far, new]).series(known)})
+        found = _checked(both.select(new=expression), known)["new"].item()
+        show = ShownAs(type(new)) if shown_as is None and is_record_class(type(new)) else shown_as
+        return found if show is None else show(found)
 
-    return replace(reduce_by(of_two), columns=ReduceColumns(expression))
+    return replace(reduce_by(of_two), columns=ReduceColumns(expression, shown_as))
 
 
 class ReduceColumns(ColumnForm):
@@ -75,8 +84,9 @@ class ReduceColumns(ColumnForm):
 
     has_each = False
 
-    def __init__(self, expression: pl.Expr) -> None:
+    def __init__(self, expression: pl.Expr, shown_as: Callable[[Any], Any] | None = None) -> None:
         self._expression = expression
+        self.shown_as = shown_as
 
     def grouped(self, frame: pl.DataFrame) -> pl.DataFrame:
         """See `ColumnForm.grouped`."""

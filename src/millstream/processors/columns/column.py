@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 import pyarrow as pa
 
 from millstream.record import Windowed
+from millstream.serdes.records import ShownAs, is_record_class, plain_records
 from millstream.serdes.windowed import as_record, of_record
 
 if TYPE_CHECKING:
@@ -117,11 +118,13 @@ class Column(Sequence[Any]):
             from millstream.processors.columns.python_types import column_type  # noqa: PLC0415 - imports Polars
 
             kinds = self.kinds()
-            if len(kinds) != 1 or kinds & {dict, list, type(None)}:
+            if len(kinds) != 1 or kinds & {dict, list, type(None)} or self._record_class():
                 raise TypeError("values of several types")
             declared = column_type(rows[0])
         if isinstance(declared, pl.Struct) and self.shows(Windowed):
             rows = list(map(as_record, rows))
+        if declared.is_nested():
+            rows = plain_records(rows)
         return pl.Series(rows, dtype=declared, strict=True)
 
     def arrow(self) -> Any:
@@ -141,7 +144,10 @@ class Column(Sequence[Any]):
         if self.in_arrow:
             return self
         series = self.series(declared)
-        shown_as = of_record if isinstance(series.dtype, pl.Struct) and self.shows(Windowed) else None
+        shown_as: Callable[[Any], Any] | None = None
+        if isinstance(series.dtype, pl.Struct):
+            kind = self._record_class()
+            shown_as = of_record if self.shows(Windowed) else None if kind is None else ShownAs(kind)
         return Column(self._rows, series, None, shown_as)
 
     def packed(self) -> Column:
@@ -175,6 +181,11 @@ class Column(Sequence[Any]):
             shown = self.shown_as
             kinds.add(shown if isinstance(shown, type) else _KINDS.get(str(self.dtype()), object))
         return kinds | ({type(None)} if self.null_count else set())
+
+    def _record_class(self) -> type | None:
+        """The dataclass of the user's that all entries are of, if there is one."""
+        kinds = self.kinds() - {type(None), Windowed}
+        return kinds.pop() if len(kinds) == 1 and all(map(is_record_class, kinds)) else None
 
     def shows(self, kind: type) -> bool:
         """Whether some entry is of a type of our own: those in Arrow are only if `shown_as` makes them so."""

@@ -7,12 +7,14 @@ So rows are put together by type, and None, which has none, stands alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import polars as pl
 
 from millstream.record import Windowed
 from millstream.serdes.columns.windowed_codecs import windowed_type
+from millstream.serdes.records import is_record_class
 
 __all__ = ["column_type"]
 
@@ -41,9 +43,11 @@ def column_type(value: Any) -> pl.DataType:
         return pl.List(_inner_type(value))
     if isinstance(value, Windowed):
         return windowed_type(column_type(value.key))
+    if is_record_class(type(value)):
+        return column_type({field.name: getattr(value, field.name) for field in fields(value)})
     raise TypeError(
         f"a {type(value).__name__} has no column type, so no expression can look at it. Remedy: turn it into "
-        "str, int, float, bool, bytes, or a dict or list of these before"
+        "str, int, float, bool, bytes, or a dict, list or dataclass of these before"
     )
 
 

@@ -87,8 +87,8 @@ def learn(serde: Any, dtype: Any) -> None:
 
 def _around(serde: Any, inner: Codec | None) -> WindowedCodec | None:
     """The codec of keys and windows, from that of the keys."""
-    if inner is None:
-        return None
+    if inner is None or inner.shown_as is not None:
+        return None  # Python is shown a key's own class only where it stands alone
     if isinstance(serde, TimeWindowedSerde):
         return TimeWindowedCodec(inner, serde.window_size_ms)
     return SessionWindowedCodec(inner)

@@ -25,6 +25,10 @@ class Codec:
         """What Python is shown of an entry of the series, if not the entry itself."""
         return None
 
+    def takes(self, shown_as: Callable[[Any], Any] | None) -> bool:
+        """Whether the serde writes what Python is shown of a column in that way."""
+        return shown_as == self.shown_as
+
     def decode(self, data: pl.Series) -> pl.Series:
         """Bytes into values. Raises, whatever it likes, if the serde would refuse any of them."""
         raise NotImplementedError

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import polars as pl
@@ -21,6 +21,7 @@ from millstream.serdes.columns.codec import CannotError, Codec, require
 from millstream.serdes.columns.flat_json import FlatPattern
 from millstream.serdes.columns.types import canonical, is_json
 from millstream.serdes.json_serde import JsonSerde, TypedJsonSerde, decode_json
+from millstream.serdes.records import ShownAs, is_record_class, plain_records
 
 _PYTHON: dict[Any, pl.DataType] = {
     str: pl.String(),
@@ -41,6 +42,8 @@ class _Shape:
     bounds: tuple[int, int] | None = None
     fields: Mapping[str, _Shape] | None = None
     inner: _Shape | None = None
+    of_class: bool = False
+    """It is a dataclass, or there is one inside."""
 
 
 class JsonCodec(Codec):
@@ -48,10 +51,20 @@ class JsonCodec(Codec):
 
     dtype: pl.DataType
 
-    def __init__(self, serde: BaseSerde[Any], shape: _Shape) -> None:
+    def __init__(self, serde: TypedJsonSerde[Any], shape: _Shape) -> None:
         self._serde = serde
         self._shape = shape
         self.dtype = shape.dtype
+        self._shown_as = ShownAs(serde.schema) if shape.of_class else None
+
+    @property
+    def shown_as(self) -> Callable[[Any], Any] | None:
+        """See `Codec.shown_as`."""
+        return self._shown_as
+
+    def takes(self, shown_as: Callable[[Any], Any] | None) -> bool:
+        """See `Codec.takes`: a plain record may stand for a dataclass."""
+        return shown_as is None or shown_as == self._shown_as
 
     def decode(self, data: pl.Series) -> pl.Series:
         text = data.cast(pl.String, strict=True)
@@ -76,6 +89,8 @@ class JsonCodec(Codec):
         values = [None if one is None else self._serde.deserialize(one) for one in data.to_list()]
         if values.count(None) > data.null_count():
             raise CannotError("null where a record is expected")
+        if self._shape.of_class:
+            values = plain_records(values)
         return pl.Series(values, dtype=self.dtype, strict=True)
 
     def encode(self, values: pl.Series) -> pl.Series:
@@ -101,9 +116,9 @@ class AnyJsonCodec(Codec):
 
 
 def typed_json_codec(serde: TypedJsonSerde[Any]) -> JsonCodec | None:
-    """The codec of a declared shape; None for one that columns don't have (a dataclass, a date)."""
-    shape = _shape_of(serde.schema) if isinstance(serde.schema, Mapping) else None
-    return None if shape is None else JsonCodec(serde, shape)
+    """The codec of a declared shape; None for one that columns don't have (a number alone, a date)."""
+    shape = _shape_of(serde.schema)
+    return None if shape is None or shape.fields is None else JsonCodec(serde, shape)
 
 
 def encode_json(values: pl.Series, serde: BaseSerde[Any]) -> pl.Series:
@@ -198,43 +213,65 @@ def _same_fields(one: Any, other: Any) -> bool:
     return are_records and dict(one.to_schema()) == dict(other.to_schema())
 
 
-def _shape_of(schema: Any) -> _Shape | None:
+def _shape_of(schema: Any, above: frozenset[type] = frozenset()) -> _Shape | None:
+    """The shape of a schema inside of some classes; None if columns don't have it."""
     if isinstance(schema, Mapping):
-        return _record(schema, nullable=False)
+        return _record(schema, above, nullable=False)
     if schema in _PYTHON:
         return _Shape(_PYTHON[schema], nullable=False)
     if isinstance(schema, types.UnionType) or typing.get_origin(schema) is typing.Union:
-        return _optional(typing.get_args(schema))
+        return _optional(typing.get_args(schema), above)
     if typing.get_origin(schema) is list:
-        return _list(_shape_of(typing.get_args(schema)[0]), nullable=False)
+        return _list(_shape_of(typing.get_args(schema)[0], above), nullable=False)
     if isinstance(schema, pl.DataType) or (isinstance(schema, type) and issubclass(schema, pl.DataType)):
         return _polars(schema)
-    return None
+    return _class(schema, above) if isinstance(schema, type) and schema not in above else None
 
 
-def _optional(kinds: tuple[Any, ...]) -> _Shape | None:
+def _class(schema: Any, above: frozenset[type]) -> _Shape | None:
+    """The shape of a dataclass or a TypedDict, if its fields are all that there is to it."""
+    is_dict = typing.is_typeddict(schema) and not schema.__optional_keys__
+    is_plain = (
+        is_record_class(schema)
+        and not hasattr(schema, "__post_init__")
+        and all(field.init for field in fields(schema))
+    )
+    if not is_dict and not is_plain:
+        return None
+    try:
+        hints = typing.get_type_hints(schema, include_extras=True)
+    except (NameError, TypeError):  # names that only a function knows
+        return None
+    names = hints if is_dict else [field.name for field in fields(schema)]
+    shape = _record({name: hints[name] for name in names}, above | {schema}, nullable=False)
+    return None if shape is None else replace(shape, of_class=shape.of_class or is_plain)
+
+
+def _optional(kinds: tuple[Any, ...], above: frozenset[type]) -> _Shape | None:
     inner = [kind for kind in kinds if kind is not type(None)]
-    shape = _shape_of(inner[0]) if len(inner) == 1 else None
+    shape = _shape_of(inner[0], above) if len(inner) == 1 else None
     return None if shape is None else replace(shape, nullable=True)
 
 
-def _record(schema: Mapping[str, Any], *, nullable: bool) -> _Shape | None:
-    fields = {name: _shape_of(kind) for name, kind in schema.items()}
-    known = {name: shape for name, shape in fields.items() if shape is not None}
-    if len(known) < len(fields) or not known:
+def _record(schema: Mapping[str, Any], above: frozenset[type], *, nullable: bool) -> _Shape | None:
+    shapes = {name: _shape_of(kind, above) for name, kind in schema.items()}
+    known = {name: shape for name, shape in shapes.items() if shape is not None}
+    if len(known) < len(shapes) or not known:
         return None
     dtype = pl.Struct({name: shape.dtype for name, shape in known.items()})
-    return _Shape(dtype, nullable, fields=known)
+    return _Shape(dtype, nullable, fields=known, of_class=any(one.of_class for one in known.values()))
 
 
 def _list(inner: _Shape | None, *, nullable: bool) -> _Shape | None:
-    return None if inner is None else _Shape(pl.List(inner.dtype), nullable, inner=inner)
+    if inner is None:
+        return None
+    return _Shape(pl.List(inner.dtype), nullable, inner=inner, of_class=inner.of_class)
 
 
 def _polars(dtype: Any) -> _Shape | None:
     dtype = dtype if isinstance(dtype, pl.DataType) else dtype()
     if isinstance(dtype, pl.Struct):
-        return _record({field.name: field.dtype for field in dtype.fields}, nullable=True)
+        return _record({field.name: field.dtype for field in dtype.fields}, frozenset(), nullable=True)
     if isinstance(dtype, pl.List):
         return _list(_polars(dtype.inner), nullable=True)
     if dtype in {pl.String(), pl.Boolean(), pl.Float64(), pl.Int64()}:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
+from millstream.config import BACKENDS, check_backend
 from millstream.errors import ConfigError
 from millstream.state.backends.api import Backend, BackendSupplier, Entry, KeyRange, Row, StoreSize
 from millstream.state.backends.config_setter import config_setter
@@ -20,7 +21,7 @@ _SUPPLIERS: Final = {
     "memory": "MemorySupplier",
     "rocksdb": "RocksDbSupplier",
 }
-NAMES: Final = tuple(_SUPPLIERS)
+NAMES: Final = BACKENDS
 """The backends that can be chosen by name; each lives in the module of that name."""
 
 
@@ -43,11 +44,7 @@ def supplier(choice: str | BackendSupplier, *, rocksdb_config_setter: object = N
                 "millstream.state.backends.BackendSupplier says."
             )
         return choice
-    if choice not in _SUPPLIERS:
-        raise ConfigError(
-            f"There is no state backend {choice!r}. Remedy: use one of {', '.join(NAMES)}, or pass a "
-            "supplier object."
-        )
+    check_backend(choice)
     settings = {"config_setter": config_setter(rocksdb_config_setter)} if choice == "rocksdb" else {}
     try:
         module = import_module(f"{__name__}.{choice}")

@@ -398,11 +398,17 @@ def _owner_named_in(path: Path) -> str:
 
 
 def _this_process() -> LockOwner:
-    return LockOwner(os.getpid(), socket.gethostname(), _utc(_process_start()), _utc(time.time()))
+    pid = os.getpid()
+    return LockOwner(pid, socket.gethostname(), _utc(_process_start(pid)), _utc(time.time()))
 
 
-def _process_start() -> float:
-    """When this process was started, in seconds since 1970; where the system does not say, now."""
+@lru_cache(maxsize=1)
+def _process_start(pid: int) -> float:
+    """When this process was started, in seconds since 1970; where the system does not say, now.
+
+    Asked once, and again in a process that was forked: the answer does not change, and costs a little.
+    """
+    del pid
     try:
         ticks = int(
             Path("/proc/self/stat")

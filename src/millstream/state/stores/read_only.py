@@ -8,8 +8,10 @@ Every query that answers with many has a backward variant: the same, the last on
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar, overload
+from collections.abc import Iterator
+from typing import Any, Final, Generic, TypeVar, overload
 
+from millstream.notebook import Shown, ShownAsTable
 from millstream.record import MAX_TIME, VersionedRecord, Windowed
 from millstream.serdes import Serde
 from millstream.state.stores.key_value_iterator import KeyValueIterator
@@ -18,8 +20,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 P = TypeVar("P")
 
+_BY_WINDOW: Final = ("key", "start", "end", "value")
 
-class ReadOnlyKeyValueStore(ABC, Generic[K, V]):
+
+class ReadOnlyKeyValueStore(ShownAsTable, ABC, Generic[K, V]):
     """Values by key. Keys are in the order of their bytes.
 
     >>> from millstream import serdes, stores
@@ -63,6 +67,9 @@ class ReadOnlyKeyValueStore(ABC, Generic[K, V]):
         RocksDB counts a pair again for each time that it was overwritten, until it is compacted.
         """
 
+    def _shown(self) -> Shown:
+        return ("key", "value"), self.all()
+
     def all(self) -> KeyValueIterator[K, V]:
         """All pairs."""
         return self.range(None, None)
@@ -72,7 +79,7 @@ class ReadOnlyKeyValueStore(ABC, Generic[K, V]):
         return self.reverse_range(None, None)
 
 
-class ReadOnlyWindowStore(ABC, Generic[K, V]):
+class ReadOnlyWindowStore(ShownAsTable, ABC, Generic[K, V]):
     """Values by key and window, for as long as the retention says. A window is known by its start.
 
     Results of one key come in the order of time; those of several keys come segment by segment, within a
@@ -142,6 +149,9 @@ class ReadOnlyWindowStore(ABC, Generic[K, V]):
         """The same windows, the last one first."""
         return self.backward_fetch_range(None, None, time_from, time_to)
 
+    def _shown(self) -> Shown:
+        return _BY_WINDOW, _rows_of(self.all())
+
     def all(self) -> KeyValueIterator[Windowed[K], V]:
         """All windows that have not expired."""
         return self.fetch_all(0, MAX_TIME)
@@ -151,7 +161,7 @@ class ReadOnlyWindowStore(ABC, Generic[K, V]):
         return self.backward_fetch_all(0, MAX_TIME)
 
 
-class ReadOnlySessionStore(ABC, Generic[K, V]):
+class ReadOnlySessionStore(ShownAsTable, ABC, Generic[K, V]):
     """Values by key and session, for as long as the retention says. A session's end is inclusive.
 
     Results of one key come in the order of ends, then of starts; those of several keys come segment by
@@ -182,6 +192,9 @@ class ReadOnlySessionStore(ABC, Generic[K, V]):
     >>> [value for _, value in store.backward_fetch_range("b", None)]
     [3]
     """
+
+    def _shown(self) -> Shown:
+        return _BY_WINDOW, _rows_of(self.fetch_range(None, None))
 
     @abstractmethod
     def fetch_session(self, key: K, start: int, end: int) -> V | None:
@@ -226,7 +239,7 @@ class ReadOnlySessionStore(ABC, Generic[K, V]):
         return self.backward_find_sessions_range(key_from, key_to, 0, MAX_TIME)
 
 
-class ReadOnlyVersionedKeyValueStore(ABC, Generic[K, V]):
+class ReadOnlyVersionedKeyValueStore(ShownAsTable, ABC, Generic[K, V]):
     """Values by key and time.
 
     >>> from millstream import serdes, stores
@@ -246,6 +259,10 @@ class ReadOnlyVersionedKeyValueStore(ABC, Generic[K, V]):
     [('bread', 30)]
     """
 
+    def _shown(self) -> Shown:
+        rows = ((key, record.value, record.timestamp) for key, record in self.all())
+        return ("key", "value", "timestamp"), rows
+
     @abstractmethod
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
         """The latest version of a key, or the one that was valid at a time; None if there is none.
@@ -260,3 +277,8 @@ class ReadOnlyVersionedKeyValueStore(ABC, Generic[K, V]):
     @abstractmethod
     def all(self) -> KeyValueIterator[K, VersionedRecord[V]]:
         """The latest version of every key."""
+
+
+def _rows_of(pairs: KeyValueIterator[Windowed[Any], Any]) -> Iterator[tuple[Any, int, int, Any]]:
+    for key, value in pairs:
+        yield key.key, key.window.start, key.window.end, value

@@ -75,7 +75,8 @@ class WindowStore(WindowedStore[K], ReadOnlyWindowStore[K, V]):
         entries: list[Entry] = []
         pack = self.numbers.pack if isinstance(self._rows, RowsByKey) else None
         for key, start, data in rows:
-            observed = max(observed, start)
+            if start > observed:  # noqa: PLR1730 - a call of max for each row takes longer
+                observed = start
             number = (number + 1) & HIGHEST_NUMBER
             if start <= observed - retention:
                 self.expired_puts += 1
