@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -213,6 +214,39 @@ def killed_when(folder: Path, condition: Callable[[], bool]) -> None:
     finally:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
+
+
+def test_the_blocks_of_the_document_run(
+    session: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of docs/data.md that need a session, in a folder with the topics and files that they read."""
+    monkeypatch.chdir(folder)
+    log = folder / "millstream-data"
+    Producer(log, "payments", partitions=1)
+    with Producer(log, "orders", key=serdes.string, value=serdes.json, partitions=1) as orders:
+        orders.send("ann", {"shop": "north", "amount": 3})
+    builder = StreamsBuilder()
+    builder.stream("orders", key=serdes.string).group_by_key().count(store="orders-of-shops")
+    config = StreamsConfig(state_dir=folder / "state")
+    with Streams(builder.build(), app_id="shops", log=log, engine="local", config=config) as app:
+        app.run(until="caught-up")
+    (folder / "readings").mkdir()
+    reading = {"sensor": "a", "celsius": 21.5, "at": "2026-01-31T08:00:00Z"}
+    (folder / "readings" / "1.json").write_text(json.dumps(reading))
+
+    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"^```python no-run\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        # Spark was started elsewhere, and a relative folder means one there.
+        here = block.replace("file:./millstream-data", f"file:{log}").replace(
+            "readings/", f"{folder}/readings/"
+        )
+        exec(compile(here, "docs/data.md", "exec"), names)  # noqa: S102 - our own document
+    assert [(row.key, row.value) for row in names["counts"].collect()] == [("ann", 1)]
+    payments = Consumer(log, "payments", key=serdes.string, value=serdes.json)
+    assert [(one.key, one.value) for one in payments] == [("ann", {"amount": 5})]
+    readings = Consumer(log, "readings-frame", key=serdes.string, value=serdes.double)
+    assert [(one.key, one.value) for one in readings] == [("a", 21.5)]
 
 
 def test_a_frame_that_is_no_stream_is_refused(session: SparkSession) -> None:

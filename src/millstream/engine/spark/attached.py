@@ -38,6 +38,9 @@ RUN_AGAIN: Final = (
 )
 """Failures of the machinery: the same epoch may well succeed when it is run again."""
 
+_FEW_RECORDS: Final = 1_000_000
+"""A run that ends after so many has no use for a JVM that takes its time to become fast."""
+
 
 class AttachedSpark:
     """A SparkContext for the life of an engine. If `spark` is None, it makes one and ends it."""
@@ -45,6 +48,7 @@ class AttachedSpark:
     def __init__(self, program: Program, spark: Any) -> None:
         self._program = program
         self._packed = b""
+        self._is_short_run = False
         self._application_id = program.application_id
         self._config = program.config
         self._spark = spark
@@ -72,6 +76,10 @@ class AttachedSpark:
         else:
             context_of(self._spark)
 
+    def expect_records(self, count: int) -> None:
+        """See `Engine.expect_records`."""
+        self._is_short_run = count <= _FEW_RECORDS
+
     def broadcast(self) -> WorkerBroadcast:
         """Send the program to wherever there are workers."""
         packed, self._packed = self._packed or pack(self._program), b""
@@ -84,7 +92,8 @@ class AttachedSpark:
         if self._context is not None:
             return False
         if self._spark is None:
-            self._context = make_context(self._application_id, self._config.spark_settings)
+            settings = self._config.spark_settings
+            self._context = make_context(self._application_id, settings, is_short_run=self._is_short_run)
             return True
         log_jvm_loss_at_debug()
         context = context_of(self._spark)

@@ -52,6 +52,9 @@ class SparkEngine(Engine):
     def check(self) -> None:
         self._spark.check()
 
+    def expect_records(self, count: int) -> None:
+        self._spark.expect_records(count)
+
     def open(self) -> None:
         """Get Spark ready: session, slots, warm workers."""
         self._instances.clear()

@@ -64,6 +64,9 @@ class ResidentSparkEngine(Engine):
     def check(self) -> None:
         self._spark.check()
 
+    def expect_records(self, count: int) -> None:
+        self._spark.expect_records(count)
+
     def open(self) -> None:
         """Get Spark ready, and slots that stay."""
         try:
