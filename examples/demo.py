@@ -57,7 +57,7 @@ def application() -> Streams:
         default_partitions=PARTITIONS,
         spark_settings={"spark.ui.enabled": "false"},
     )
-    return Streams(build(), app_id="wordcount", log=FOLDER / "log", config=config)
+    return Streams(build(), app_id="wordcount", log=FOLDER / "log", config=config, quiet=True)
 
 
 def run_child() -> None:

@@ -144,7 +144,7 @@ FUNCTIONS: dict[str, tuple[Callable[[], object], str]] = {
     "a reducer of three": (lambda: grouped().reduce(lambda k, a, b: a), "reduce() calls its function"),
     "an initializer that is a value": (
         lambda: grouped().aggregate(0, lambda k, v, n: n),
-        "aggregate() takes a function of (), but it got 0",
+        "initializer of aggregate() is 0, which can't be called. Remedy: a function",
     ),
     "an aggregator of two": (
         lambda: grouped().aggregate(lambda: 0, lambda v, n: n),

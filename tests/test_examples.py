@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.example_programs import EXAMPLES, FOLDER, Example
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -18,6 +21,7 @@ EXAMPLE = ROOT / "examples" / "wordcount.py"
 TEXT = ROOT / "examples" / "river.txt"
 
 MOST_LINES = 15
+MOST_EXAMPLE_LINES = 40
 
 Program = list[ast.stmt]
 
@@ -91,6 +95,26 @@ def test_each_minute_that_was_too_hot_raises_one_alarm() -> None:
     assert "1 reading came too late" in printed
 
 
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_gives_what_it_promises(example: Example) -> None:
+    assert example.run_by_the_driver() == {topic: dict(rows) for topic, rows in example.expected.items()}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_an_example_is_short_and_prints_its_results(
+    example: Example, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = FOLDER / f"{example.name}.py"
+    text = path.read_text(encoding="utf-8").splitlines()
+    program = [
+        one for one in ast.parse("\n".join(text)).body[1:] if not isinstance(one, ast.Import | ast.ImportFrom)
+    ]
+    lines = [line for one in program for line in text[one.lineno - 1 : one.end_lineno] if line.strip()]
+    assert 15 <= len(lines) <= MOST_EXAMPLE_LINES
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out.strip()
+
+
 @pytest.mark.parametrize(
     ("example", "printed"),
     [
@@ -132,3 +156,10 @@ def test_make_knows_the_commands_that_the_readme_names() -> None:
     named = set(re.findall(r"^make (\w+)", README.read_text(encoding="utf-8"), re.MULTILINE))
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert {"demo", "test"} <= named <= targets
+
+
+def test_the_notebook_has_the_outputs_that_its_cells_give() -> None:
+    notebook = json.loads((FOLDER / "shops.ipynb").read_text(encoding="utf-8"))
+    cells = runpy.run_path(str(FOLDER / "run_notebook.py"))["executed"](notebook)["cells"]
+    assert [cell.get("outputs") for cell in cells] == [cell.get("outputs") for cell in notebook["cells"]]
+    assert sum(bool(cell.get("outputs")) for cell in cells) == 4

@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "base": set(),
     "serdes": {"base"},
     "console": {"base"},
+    "run_screen": {"base", "console"},
     "durable": {"base"},
     "log": {"base", "serdes", "durable"},
     "io": {"base", "serdes", "log"},
@@ -76,6 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": {
         "base",
         "console",
+        "run_screen",
         "serdes",
         "durable",
         "log",
@@ -105,6 +107,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 EVERYTHING = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = EVERYTHING
+MAY_IMPORT["__main__"] = {"cli"}
 MAY_IMPORT["testing"] = EVERYTHING  # and nothing imports it
 
 # Of some layers only a part may be seen.

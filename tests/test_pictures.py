@@ -25,6 +25,7 @@ def script(name: str) -> ModuleType:
 
 
 WINDOWS, JOINS = script("windows"), script("joins")
+RECORDING = script("kill_and_resume")
 
 
 @pytest.mark.parametrize("picture", WINDOWS.PICTURES, ids=lambda picture: str(picture.name))
@@ -56,3 +57,29 @@ def test_a_record_that_is_late_is_in_no_window() -> None:
     found = WINDOWS.outcome(tumbling)
     assert found.late == {"f"}
     assert all("f" not in records for records in found.windows.values())
+
+
+def test_the_recording_of_the_readme_ends_with_nothing_lost() -> None:
+    recorded = (PICTURES / "kill_and_resume.svg").read_text(encoding="utf-8")
+    assert "lost 0, counted twice 0" in recorded
+    assert "kill -9" in recorded
+    readme = (PICTURES.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert "docs/pictures/kill_and_resume.svg" in readme
+
+
+def test_lines_of_a_recording_appear_one_after_the_other() -> None:
+    svg = RECORDING.drawn([(0.0, "typed", "$ a <b>"), (1.5, "good", "done")])
+    assert svg.count("<text ") == 2
+    assert "$ a &lt;b&gt;" in svg
+    assert "shown 0.05s 1.5s forwards" in svg
+
+
+def test_of_a_long_run_a_few_lines_are_shown() -> None:
+    lines = [
+        (0.0, "typed", "$ run"),
+        *((1.0 + at, "figures", f"line {at}") for at in range(31)),
+        (32.0, "good", "done"),
+    ]
+    shown = RECORDING.shortened(lines)
+    assert [text for _, _, text in shown] == ["$ run", "line 0", "line 10", "line 20", "line 30", "done"]
+    assert [moment for moment, _, _ in shown] == [0.0, 1.0, 2.2, 3.4, 4.6, 5.6]

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from enum import Enum
 from functools import partial
@@ -35,6 +35,7 @@ from millstream.kafka_names import KafkaNames
 from millstream.log import open_log
 from millstream.notebook import table_bundle
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
+from millstream.run_screen import RunScreen
 from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.local.cleaning import clean
@@ -82,6 +83,9 @@ class Streams(KafkaNames):
     engine
         "spark", or "local": all tasks one after the other in this process, with the same commit and the same
         state, without Spark and Java. For small data, and to step through a program with a debugger.
+    quiet
+        True: `run()` shows nothing in a terminal. Elsewhere it never does; start, takeover and stop are told
+        at INFO by the logger "millstream".
 
     >>> from millstream import Answer, Streams, StreamsBuilder
     >>> builder = StreamsBuilder()
@@ -115,6 +119,7 @@ class Streams(KafkaNames):
         spark: Any = None,
         engine: Literal["spark", "local"] = "spark",
         config: StreamsConfig | None = None,
+        quiet: bool = False,
     ) -> None:
         self.app_id = check_application_id(app_id)
         self._config = check_config(config)
@@ -137,6 +142,8 @@ class Streams(KafkaNames):
             self._config,
             listeners=(self._totals.note, self._tell),
         )
+        self._quiet = quiet
+        self._engine_name = {"spark": "Spark"}.get(engine, f"the {engine} engine")
         self._state = State.CREATED
         self._changing = threading.RLock()
         self._stop = threading.Event()
@@ -206,7 +213,7 @@ class Streams(KafkaNames):
         self._check_state(State.CREATED, State.RUNNING)
         if self._thread is not None:
             raise MillstreamError(f"application {self.app_id!r} runs in the background already")
-        with StopSignals(self.app_id, self._stop) as signals:
+        with StopSignals(self.app_id, self._stop) as signals, self._screen():
             self._signals = signals
             self._run(until, seconds)
 
@@ -226,6 +233,7 @@ class Streams(KafkaNames):
             if not was_created:
                 self._stop_frames()
                 self._close_loop()
+                _LOGGER.info("Application %r has stopped after %d epochs", self.app_id, self._totals.epochs)
         self._change(State.NOT_RUNNING)
 
     def cleanup(self) -> None:
@@ -375,6 +383,12 @@ class Streams(KafkaNames):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _screen(self) -> AbstractContextManager[object]:
+        """What shows a run: nothing, unless there is a terminal."""
+        if self._quiet or not RunScreen.is_seen():
+            return nullcontext()
+        return RunScreen(self.figures, what_starts=self._engine_name)
+
     def _replica(self, kind: type[R], name: str) -> R:
         replica = self._replicas.get(name)
         if not isinstance(replica, kind):
@@ -403,7 +417,7 @@ class Streams(KafkaNames):
             epochs = self._totals.epochs
             try:
                 with disk_errors_named(self._log.root):
-                    self._open()
+                    self._open(until_caught_up=until == "caught-up")
                     self._read_frames(until)
                     with restores_told(self._state_folder, self._restore_listeners):
                         self._run_epochs(until, deadline)
@@ -416,18 +430,30 @@ class Streams(KafkaNames):
             else:
                 return
 
-    def _open(self) -> None:
+    def _open(self, *, until_caught_up: bool) -> None:
         if self._state is State.RUNNING:
             return
         with self._changing:
             if self._state is State.CREATED:
                 self._change(State.REBALANCING)
+        _LOGGER.info("Application %r starts on %s", self.app_id, self._engine_name)
         if self._frames is not None:
             self._frames.create_topics()
-        self._loop.open()
+        self._loop.open(until_caught_up=until_caught_up)
+        self._tell_start()
         with self._changing:
             if self._state is State.REBALANCING:
                 self._change(State.RUNNING)
+
+    def _tell_start(self) -> None:
+        lease, head = self._loop.coordinator.lease, self._loop.coordinator.head
+        if lease.predecessor is not None:
+            _LOGGER.info(
+                "Application %r is taken over from %s, which ended without letting go",
+                self.app_id,
+                lease.predecessor,
+            )
+        _LOGGER.info("Application %r runs from epoch %d on (term %d)", self.app_id, head.epoch, lease.term)
 
     def _read_frames(self, until: Until) -> None:
         """Let what Spark streams come into its topics: what is there now, or beside the epochs."""

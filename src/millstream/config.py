@@ -23,8 +23,8 @@ _APPLICATION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 _PREFIX = "MILLSTREAM_"
 BACKENDS = ("lmdb", "memory", "rocksdb")
 """The store backends that can be chosen by name."""
-_NOT_SETTINGS = {"MILLSTREAM_FAILPOINTS", "MILLSTREAM_SOAK"}
-"""For tests: see `millstream.failpoints` and the Makefile."""
+_NOT_SETTINGS = {"MILLSTREAM_LOG", "MILLSTREAM_FAILPOINTS", "MILLSTREAM_SOAK"}
+"""For the command line, and for tests: see `millstream.failpoints` and the Makefile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

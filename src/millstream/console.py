@@ -51,6 +51,12 @@ class Watcher:
         self._clock = clock
         self._live: Live | None = None
         self._last_line = float("-inf")
+        self._last_text = ""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it draws a table, or writes lines."""
+        return self._console.is_terminal
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -65,6 +71,7 @@ class Watcher:
             with repeated(lambda: self.show(figures()), _FOLLOW_EVERY_S, "watcher"):
                 yield
         finally:
+            self._last_line = float("-inf")  # how it ended is shown, however soon that was
             self.show(figures())
 
     def __exit__(self, *_: object) -> None:
@@ -72,12 +79,15 @@ class Watcher:
             self._live.stop()
 
     def show(self, figures: Figures) -> None:
-        """Show the figures: the table is drawn anew, a line is written at most once a second."""
+        """Show the figures: the table is drawn anew, a line is written once a second if it is a new one."""
         if self._live is not None:
             self._live.update(table_of(figures))
         elif self._clock() - self._last_line >= _PLAIN_EVERY_S:
             self._last_line = self._clock()
-            self._console.print(line_of(figures), highlight=False, soft_wrap=True)
+            line = line_of(figures)
+            if line != self._last_text:  # nothing has happened since
+                self._last_text = line
+                self._console.print(line, highlight=False, soft_wrap=True)
 
 
 def table_of(figures: Figures) -> Table:

@@ -63,7 +63,11 @@ class TimeWindows(KafkaNames, metaclass=KafkaNamesOfClass):
         return [Window(start, start + self.size_ms) for start in self.starts_of(timestamp)]
 
     def starts_of(self, timestamp: int) -> range:
-        """Where these windows start."""
+        """Where these windows start.
+
+        >>> list(TimeWindows(10, advance=5).starts_of(12))
+        [5, 10]
+        """
         first = max(0, timestamp - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
         return range(first, timestamp + 1, self.advance_ms)
 

@@ -1,4 +1,4 @@
-"""Joins of streams when every life ends at a step of the commit: what waits leaves once, pairs come once."""
+"""Joins when every life ends at a step of the commit: what waits leaves once, pairs and updates come once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from typing import Any, Final
 import pytest
 from tests.simulation.executor import InProcessExecutor
 
-from millstream import JoinWindows, StreamsBuilder, Topology, failpoints, serdes
+from millstream import JoinWindows, Store, StreamsBuilder, Topology, failpoints, serdes
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.types import Offset, Partition
 
 STEPS = [name for name in failpoints.REGISTRY if name.startswith("commit.")]
-KINDS: Final = ["left_join", "outer_join"]
+OF_STREAMS: Final = ["left_join", "outer_join"]
+WITH_TABLES: Final = ["a table", "a versioned table, later", "a global table", "two tables", "cached tables"]
+KINDS: Final = [*OF_STREAMS, *WITH_TABLES]
+TEXT: Final[dict[str, Any]] = {"key": serdes.string, "value": serdes.string}
 LIVES: Final = 5
 RECORDS_OF_AN_EPOCH: Final = 8
 
@@ -28,18 +31,35 @@ RECORDS_OF_AN_EPOCH: Final = 8
 def program(kind: str) -> Topology:
     """Orders, by a new key, and their payments."""
     builder = StreamsBuilder()
-    orders: Any = builder.stream("orders", key=serdes.string, value=serdes.string)
-    payments: Any = builder.stream("payments", key=serdes.string, value=serdes.string)
+    orders: Any = builder.stream("orders", **TEXT)
     rekeyed = orders.select_key(lambda key, _: key and key.lower())
-    joined = getattr(rekeyed, kind)(
-        payments,
-        lambda order, payment: f"{order}+{payment}",
-        JoinWindows(10, grace=3),
-        name="paid",
-        store="paid",
-    )
-    joined.to("out", key=serdes.string, value=serdes.string)
+    if kind in OF_STREAMS:
+        windows = JoinWindows(10, grace=3)
+        payments: Any = builder.stream("payments", **TEXT)
+        joined = getattr(rekeyed, kind)(payments, _pair, windows, name="paid", store="paid")
+    else:
+        joined = _with_table(kind, builder, rekeyed)
+    joined.to("out", **TEXT)
     return builder.build()
+
+
+def _with_table(kind: str, builder: StreamsBuilder, orders: Any) -> Any:
+    """The payments are a table, in which the last one of each key stands."""
+    if kind == "a global table":
+        return orders.left_join(builder.global_table("payments", **TEXT), _pair, key_of=lambda key, _: key)
+    if kind == "a versioned table, later":
+        payments = builder.table("payments", store=Store("payments", versioned=1_000, **TEXT), **TEXT)
+        return orders.left_join(payments, _pair, grace=12, name="paid")
+    caching = kind == "cached tables"
+    payments = builder.table("payments", store=Store("payments", caching=caching, **TEXT), **TEXT)
+    if kind == "a table":
+        return orders.left_join(payments, _pair, name="paid")
+    table = orders.to_table(store=Store("orders", caching=caching, **TEXT))
+    return table.outer_join(payments, _pair, store=Store("paid", caching=caching, **TEXT)).to_stream()
+
+
+def _pair(order: str | None, payment: str | None) -> str:
+    return f"{order}+{payment}"
 
 
 @dataclass
@@ -94,7 +114,14 @@ def unharmed(kind: str) -> dict[str, list[tuple[Any, ...]]]:
         return Application(Path(folder), kind).finish()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WITH_TABLES)
+def test_the_input_has_rows_for_some_orders_and_not_for_others(kind: str) -> None:
+    values = [value.decode() for _, value, _ in unharmed(kind)["out"]]
+    assert any("None" not in value for value in values)
+    assert any("None" in value for value in values)
+
+
+@pytest.mark.parametrize("kind", OF_STREAMS)
 def test_the_input_has_pairs_and_records_without_a_partner_each_once(kind: str) -> None:
     values = [value.decode() for _, value, _ in unharmed(kind)["out"]]
     assert max(Counter(values).values()) == 1

@@ -24,7 +24,7 @@ from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.maintenance.maintenance import Maintenance
 from millstream.types import Epoch, Partition
 
-PARTITIONS = 150
+PARTITIONS = 40
 HOSTS = 10
 
 
@@ -85,7 +85,8 @@ class Many:
 
 
 @pytest.fixture
-def many(tmp_path: Path) -> Iterator[Many]:
+def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Many]:
+    monkeypatch.setattr(manifests, "MIN_BYTES_FOR_DELTAS", 0)
     many = Many(tmp_path / "log")
     yield many
     many.coordinator.close()
@@ -103,14 +104,23 @@ def test_only_tasks_with_records_are_planned_and_told_of(many: Many) -> None:
         many.slots.instances["1_1"],
         many.slots.instances["0_4"],
     }
-    assert job.has_task("0_149")
-    assert not job.has_task("0_150")
+    assert job.has_task("0_39")
+    assert not job.has_task("0_40")
+
+
+def test_a_slot_is_sent_what_its_own_tasks_need(many: Many) -> None:
+    many.epoch(range(2 * PARTITIONS))
+    job = many.epoch([3, 8]).job
+    share = job.share({"1_1"})
+    assert set(share.entries) == {"1_1"}
+    assert share.cut == {"in-0": {4: (1, 2)}, "in-1": {1: (1, 2)}}
+    assert share.tasks == job.tasks
 
 
 def test_a_task_keeps_its_number_whichever_others_are_planned(many: Many) -> None:
     every = {task.task_id: task.number for task in many.epoch(range(2 * PARTITIONS)).job.tasks}
     assert sorted(every.values()) == list(range(2 * PARTITIONS))
-    few = {task.task_id: task.number for task in many.epoch([5, 77, 200]).job.tasks}
+    few = {task.task_id: task.number for task in many.epoch([5, 27, 60]).job.tasks}
     assert few == {task_id: every[task_id] for task_id in few}
 
 
@@ -118,9 +128,9 @@ def test_a_manifest_is_as_large_as_what_was_active(many: Many, monkeypatch: pyte
     monkeypatch.setattr(manifests, "MOST_DELTAS", 1_000)
     many.epoch(range(2 * PARTITIONS))
     many.epoch(range(2 * PARTITIONS))
-    one, ten, most = (many.bytes_of(many.epoch(range(active)).manifest) for active in (1, 10, 250))
+    one, ten, most = (many.bytes_of(many.epoch(range(active)).manifest) for active in (1, 10, 60))
     assert 5 * one < ten < 12 * one
-    assert 100 * one < most
+    assert 25 * one < most
 
 
 def test_no_topic_is_opened_for_the_sake_of_idle_tasks(many: Many) -> None:

@@ -85,3 +85,11 @@ def test_there_is_no_watch_where_others_write_unseen(tmp_path: Path, monkeypatch
 
 def test_there_is_no_watch_of_what_is_not_there(tmp_path: Path) -> None:
     assert FileWatch.of({1: tmp_path / "folder" / "end"}) is None
+
+
+def test_a_watch_that_is_forgotten_leaves_no_descriptor(log: FileLog) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    watches = [log.watch(PLACES) for _ in range(5)]
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 5
+    watches.clear()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=200, help="how many cases")
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--minutes", type=float, help="stop after so long")
+    parser.add_argument("--only", help="play cases that have an operator with this in its name: join")
     parser.add_argument("--case", type=Path, help="play this case, as a report printed it, instead")
     parser.add_argument("--keep-going", action="store_true", help="print a difference and go on")
     parser.add_argument("--shrink-seconds", type=float, default=60, help="look for a smaller case so long")
@@ -44,6 +45,9 @@ def _play_seeds(options: argparse.Namespace, kafka: Kafka) -> int:
     differences = 0
     for seed in range(options.seed, options.seed + options.n):
         case = random_case(seed)
+        seen["seeds"] += 1
+        if options.only and not any(options.only in op for op in case.ops()):
+            continue
         if options.show:
             print(f"seed {seed}\n{described(case)}", flush=True)
         try:
@@ -62,7 +66,7 @@ def _play_seeds(options: argparse.Namespace, kafka: Kafka) -> int:
             print(f"... {seen['cases']} cases, {differences} differences, seed {seed}", flush=True)
         if options.minutes is not None and now - started > options.minutes * 60:
             break
-    last = options.seed + seen["cases"] - 1
+    last = options.seed + seen.pop("seeds") - 1
     seeds = f"seeds {options.seed} to {last}"
     print(f"{differences} differences in {seen['cases']} cases, {seeds}: {_summary(seen)}")
     return bool(differences)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.oracle_fuzz import expressions
+from tests.oracle_fuzz import build_joins, expressions
 from tests.oracle_fuzz.functions import Function, fold, holds, new_key, new_value, number, several
 from tests.oracle_fuzz.spec import Case, Step
 from tests.oracle_fuzz.types import serde
@@ -30,6 +30,7 @@ from millstream import (
 _IN_COLUMNS = ["string", "int64"]
 _COLUMN_WINDOWS = {"time", "unlimited"}
 _COLUMN_OPERATORS = {"filter", "filter_not", "map", "map_values", "flat_map_values", "select_key", "group_by"}
+_COLUMN_JOINS = {"stream_table_join", "global_table_join"}
 
 Seen = Callable[[str, Any, Any], None]
 """Told what every `peek` sees: its name, key and value."""
@@ -48,8 +49,18 @@ def build_in_columns(case: Case, seen: Seen) -> Topology:
 def has_columns(case: Case) -> bool:
     """Whether any of a case's operators has an expression."""
     return any(
-        step.get("from") == _IN_COLUMNS and (step["op"] in _COLUMN_OPERATORS or _sums_columns(step))
+        step.get("from") == _IN_COLUMNS
+        and (step["op"] in _COLUMN_OPERATORS or _sums_columns(step) or _joins_columns(step))
         for step in case.steps
+    )
+
+
+def _joins_columns(step: Step) -> bool:
+    """Whether a stream of numbers is joined with a table of numbers, and gives numbers."""
+    return (
+        step["op"] in _COLUMN_JOINS
+        and step["from"] == _IN_COLUMNS
+        and step["types"][2] == step["joiner"]["type"] == "int64"
     )
 
 
@@ -76,6 +87,9 @@ class Building:
 
     def parent(self, step: Step, position: int = 0) -> Any:
         return self.handles[step["of"][position]]
+
+    def parents(self, step: Step) -> list[Any]:
+        return [self.handles[parent] for parent in step["of"]]
 
     def predicate(self, f: Function) -> Any:
         return lambda key, value: holds(f, key, value)
@@ -263,6 +277,32 @@ class Building:
         when_full = {} if step["max_records"] is None else {"when_full": step["when_full"]}
         return self.parent(step).suppress(suppressed.until_time_limit(step["until"], **bound, **when_full))
 
+    # Joins.
+
+    def stream_join(self, step: Step) -> Any:
+        return build_joins.stream_join(*self.parents(step), step)
+
+    def stream_table_join(self, step: Step) -> Any:
+        return build_joins.stream_table_join(*self.parents(step), step, self.joiner(step))
+
+    def global_table(self, step: Step) -> Any:
+        store = f"s{step['id']}" if step["named"] else None
+        return self.builder.global_table(step["topic"], store=store, **self.types(step))
+
+    def global_table_join(self, step: Step) -> Any:
+        key_of = self.new_key(step["key_of"])
+        return build_joins.global_table_join(*self.parents(step), step, self.joiner(step), key_of)
+
+    def table_join(self, step: Step) -> Any:
+        return build_joins.table_join(*self.parents(step), step, self.store(step))
+
+    def foreign_key_join(self, step: Step) -> Any:
+        foreign_key = self.new_key(step["foreign_key"])
+        return build_joins.foreign_key_join(*self.parents(step), step, foreign_key, self.store(step))
+
+    def joiner(self, step: Step) -> Any:
+        return build_joins.joiner(step)
+
 
 class ColumnBuilding(Building):
     """Expressions instead of functions, where values are numbers and keys are strings."""
@@ -312,6 +352,11 @@ class ColumnBuilding(Building):
 
     def numbers(self, f: Function) -> Any:
         return expressions.new_value(f) if f.get("expression") else super().numbers(f)
+
+    def joiner(self, step: Step) -> Any:
+        if not _joins_columns(step):
+            return super().joiner(step)
+        return expressions.joined(step["joiner"], with_key=step["with_key"])
 
 
 def _aggregator(f: Function) -> Any:

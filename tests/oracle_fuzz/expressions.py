@@ -6,6 +6,8 @@ import polars as pl
 from tests.oracle_fuzz.functions import MODULUS, Function
 from tests.properties.column_build import key_number, number
 
+from millstream import other
+
 
 def holds(f: Function) -> pl.Expr:
     """A predicate: true for some keys and values."""
@@ -29,6 +31,12 @@ def several(f: Function) -> pl.Expr:
     """No value, or some."""
     copies = [(number() * 3 + copy) % MODULUS for copy in range(f["mod"])]
     return pl.concat_list(copies).list.head(number() % f["mod"])
+
+
+def joined(f: Function, *, with_key: bool) -> pl.Expr:
+    """A joiner; the record has a value, the table may have none."""
+    made = (number() * f["a"] + other.fill_null(11) * f["b"] + _key({"key": with_key})) % MODULUS
+    return pl.when(made % 5 != f["null"]).then(made)
 
 
 def _key(f: Function) -> pl.Expr:

@@ -75,6 +75,18 @@ def several(f: Function, value: Any) -> list[Any]:
     return [(found * 3 + copy) % MODULUS for copy in copies]
 
 
+def joined(f: Function, key: Any, left: Any, right: Any) -> Any:
+    """A joiner, and with a key of None one that has none. None if `null` is hit.
+
+    >>> joined({"type": "string", "a": 1, "b": 2, "null": -1}, None, 5, None)
+    '5&~'
+    """
+    made = (_or(left, 7) * f["a"] + _or(right, 11) * f["b"] + number(key)) % MODULUS
+    if made % 5 == f["null"]:
+        return None
+    return _tail(f"{_text(left)}&{_text(right)}") if f["type"] == "string" else made
+
+
 def fold(f: Function, key: Any, value: Any, aggregate: Any) -> Any:
     """An aggregator, and with a key of None a reducer. None if `null` is hit.
 
@@ -105,6 +117,10 @@ def _folded(f: Function, key: Any, value: Any, aggregate: Any) -> Any:
         case "mix":
             return (before * f["a"] + now + number(key)) % MODULUS
     raise ValueError(f"no function {f}")
+
+
+def _or(value: Any, other: int) -> int:
+    return other if value is None else number(value)
 
 
 def _text(value: Any) -> str:

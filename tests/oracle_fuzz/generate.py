@@ -7,10 +7,10 @@ A new operator is a method `add_...` here, and a line in `_WEIGHTS`.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from typing import Any
 
-from tests.oracle_fuzz.functions import Function
+from tests.oracle_fuzz.draws import Handle
+from tests.oracle_fuzz.generate_joins import JoinDraws
 from tests.oracle_fuzz.inputs import random_actions
 from tests.oracle_fuzz.known import is_open
 from tests.oracle_fuzz.spec import Case, Step
@@ -34,6 +34,11 @@ _WEIGHTS = {
     "table_aggregation": 4,
     "to_stream": 3,
     "suppress": 2,
+    "stream_join": 3,
+    "stream_table_join": 3,
+    "global_table_join": 2,
+    "table_join": 3,
+    "foreign_key_join": 3,
 }
 _THEMES: dict[str, dict[str, int]] = {
     "streams": {},
@@ -45,6 +50,8 @@ _THEMES: dict[str, dict[str, int]] = {
         "to_table": 2,
     },
     "windows": {"aggregation": 8, "cogroup": 4, "suppress": 5},
+    "joins": {"stream_join": 8, "stream_table_join": 6, "global_table_join": 3, "table_join": 8},
+    "foreign keys": {"foreign_key_join": 12, "table_join": 2, "stream_table_join": 2},
 }
 """What a case is about: how many times more often some operators are drawn."""
 _STREAM_SHARE = 0.65
@@ -52,26 +59,6 @@ _KINDS = (*["time"] * 4, *["sliding"] * 3, *["session"] * 4, "unlimited")
 _DAY_MS = 86_400_000
 OWN = {"sum", "min", "max"}
 """Kafka has no such aggregations; ours do not look at records without a value, in windows either."""
-INT_FOLDS = ("sum", "mix", "mix", "max", "min", "last", "minus")
-
-
-@dataclass(frozen=True, slots=True)
-class _Handle:
-    """The result of a step that others can stand behind."""
-
-    id: int
-    types: tuple[str, str]
-    windowed: bool = False
-    """Its windows have an end that suppression can wait for."""
-    versioned: bool = False
-
-    @property
-    def key(self) -> str:
-        return self.types[0]
-
-    @property
-    def value(self) -> str:
-        return self.types[1]
 
 
 def random_case(seed: int) -> Case:
@@ -91,21 +78,19 @@ def _drawn(rng: random.Random) -> Case:
     return Case(tuple(steps), random_actions(rng, inputs, generator.durations), optimization).tidied()
 
 
-class _Generator:
+class _Generator(JoinDraws):
+    """Draws everything else, too."""
+
     def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self.steps: list[Step] = []
-        self.streams: list[_Handle] = []
-        self.groups: list[_Handle] = []
-        self.tables: list[_Handle] = []
-        self.table_groups: list[_Handle] = []
-        self.durations: set[int] = {10}
-        self.theme = rng.choice(("streams", "tables", "windows", "windows"))
+        super().__init__(rng)
+        self.theme = rng.choice(("streams", "tables", "windows", "windows", *["joins"] * 3, "foreign keys"))
         self.windows_share = 0.95 if self.theme == "windows" else 0.3
+        self.versions_share = 0.3 if self.theme == "joins" else 0.15
 
     def draw(self) -> list[Step]:
-        for number in range(self.rng.choice((1, 1, 1, 2, 2, 3))):
-            self.add_source(number)
+        joins = self.theme in {"joins", "foreign keys"}
+        for _ in range(self.rng.choice((2, 2, 3) if joins else (1, 1, 1, 2, 2, 3))):
+            self.add_source()
         more = _THEMES[self.theme]
         weights = [
             weight * more.get(name, 1) * self.rng.choice((0, 1, 1, 3)) for name, weight in _WEIGHTS.items()
@@ -116,78 +101,19 @@ class _Generator:
         self.add_sinks()
         return self.steps
 
-    # Drawing.
-
-    def chance(self, probability: float) -> bool:
-        return self.rng.random() < probability
-
-    def add(self, op: str, *parents: int, **parameters: Any) -> int:
-        number = len(self.steps)
-        given = {name: list(what) if isinstance(what, tuple) else what for name, what in parameters.items()}
-        self.steps.append({"id": number, "op": op, "of": list(parents), **given})
-        return number
-
-    def one_of(self, handles: list[_Handle]) -> _Handle | None:
-        """One of the last ones, mostly."""
-        return self.rng.choice(handles[-2:] if self.chance(0.7) else handles) if handles else None
-
-    def value_type(self) -> str:
-        return "int64" if self.chance(0.7) else "string"
-
-    def predicate(self) -> Function:
-        mod = self.rng.randint(2, 5)
-        return {"mod": mod, "below": self.rng.randint(1, mod - 1), "key": self.chance(0.4)}
-
-    def new_key(self) -> Function:
-        null = self.rng.choice((-1, -1, -1, 0, 1))
-        return {"mod": self.rng.randint(1, 4), "null": null, "key": self.chance(0.3)}
-
-    def new_value(self, value: str, *, null: float = 0.25) -> Function:
-        return {
-            "type": value,
-            "a": self.rng.choice((0, 1, 1, 3)),
-            "b": self.rng.randint(0, 5),
-            "null": self.rng.randrange(5) if self.chance(null) else -1,
-            "key": self.chance(0.3),
-        }
-
-    def several(self, value: str) -> Function:
-        return {"type": value, "mod": self.rng.randint(2, 4)}
-
-    def fold(self, value: str, *, subtracting: bool = False) -> Function:
-        init: str | int | None
-        if value == "string":
-            kind, init = ("uncat" if subtracting else "concat"), self.rng.choice(("", "i", None))
-        elif subtracting:
-            kind, init = self.rng.choice(("minus", "minus", "mix", "last")), None
-        else:
-            kind, init = self.rng.choice(INT_FOLDS), self.rng.choice((0, 0, 1, None))
-        null = self.rng.randrange(7) if self.chance(0.15) else -1
-        return {"kind": kind, "init": init, "a": self.rng.choice((1, 2, 3)), "null": null}
-
-    def store(self, *, optional: bool = False, versions: bool = False) -> dict[str, Any] | None:
-        if optional and self.chance(0.5):
-            return None
-        versioned = self.rng.choice((0, 5, 20, 100, 10_000)) if versions and self.chance(0.15) else None
-        return {
-            "named": self.chance(0.6),
-            "cached": self.chance(0.6),
-            "retention": None,
-            "versioned": versioned,
-        }
-
     # Sources and streams.
 
-    def add_source(self, number: int) -> None:
+    def add_source(self) -> None:
+        topic = self.next_topic()
         types = ("string", self.value_type())
-        if self.chance(_STREAM_SHARE):
-            self.streams.append(_Handle(self.add("stream", topic=f"in{number}", types=types), types))
+        if self.chance(0.2 if self.theme == "foreign keys" else _STREAM_SHARE):
+            self.streams.append(Handle(self.add("stream", topic=topic, types=types), types))
         else:
             store = self.store(optional=True, versions=True)
-            step = self.add("table", topic=f"in{number}", types=types, store=store)
-            self.tables.append(_Handle(step, types, versioned=_is_versioned(store)))
+            step = self.add("table", topic=topic, types=types, store=store)
+            self.tables.append(Handle(step, types, versioned=_is_versioned(store)))
 
-    def stream(self) -> _Handle:
+    def stream(self) -> Handle:
         """A stream that is there, or the updates of a table."""
         if not self.streams or (self.tables and self.chance(0.2)):
             self.add_to_stream()
@@ -195,9 +121,9 @@ class _Generator:
         assert found is not None
         return found
 
-    def next_stream(self, op: str, parent: _Handle, made: tuple[str, str], **parameters: Any) -> None:
+    def next_stream(self, op: str, parent: Handle, made: tuple[str, str], **parameters: Any) -> None:
         step = self.add(op, parent.id, **{"from": parent.types}, **parameters)
-        self.streams.append(_Handle(step, made))
+        self.streams.append(Handle(step, made))
 
     def add_filter(self) -> None:
         stream = self.stream()
@@ -235,7 +161,7 @@ class _Generator:
         others = [other for other in self.streams if other.types == one.types and other.id != one.id]
         if others:
             step = self.add("merge", one.id, self.rng.choice(others).id)
-            self.streams.append(_Handle(step, one.types))
+            self.streams.append(Handle(step, one.types))
 
     def add_split(self) -> None:
         stream = self.stream()
@@ -245,7 +171,7 @@ class _Generator:
         for number in range(len(ifs) + default):
             if self.chance(0.8):
                 branch = self.add("branch", step, number=number)
-                self.streams.append(_Handle(branch, stream.types))
+                self.streams.append(Handle(branch, stream.types))
 
     def add_repartition(self) -> None:
         stream = self.stream()
@@ -259,23 +185,21 @@ class _Generator:
 
     # Aggregations of streams.
 
-    def group(self) -> _Handle:
+    def group(self) -> Handle:
         if not self.groups or self.chance(0.7):
             self.groups.append(self.grouped(self.stream()))
         found = self.one_of(self.groups)
         assert found is not None
         return found
 
-    def grouped(self, stream: _Handle) -> _Handle:
+    def grouped(self, stream: Handle) -> Handle:
         parameters: dict[str, Any] = {"from": stream.types, "named": self.chance(0.6)}
         if self.chance(0.5):
-            return _Handle(
-                self.add("group_by_key", stream.id, types=stream.types, **parameters), stream.types
-            )
+            return Handle(self.add("group_by_key", stream.id, types=stream.types, **parameters), stream.types)
         types, key = ("string", stream.value), self.new_key()
-        return _Handle(self.add("group_by", stream.id, types=types, key=key, **parameters), types)
+        return Handle(self.add("group_by", stream.id, types=types, key=key, **parameters), types)
 
-    def group_of_values(self) -> _Handle:
+    def group_of_values(self) -> Handle:
         """A grouped stream without None among its values."""
         stream, value = self.stream(), self.value_type()
         self.next_stream("map_values", stream, (stream.key, value), value=self.new_value(value, null=0))
@@ -323,14 +247,14 @@ class _Generator:
     def add_table(self, step: int, key: str, value: str, windows: dict[str, Any] | None) -> None:
         store = self.steps[step]["store"]
         if windows is None:
-            self.tables.append(_Handle(step, (key, value), versioned=_is_versioned(store)))
+            self.tables.append(Handle(step, (key, value), versioned=_is_versioned(store)))
         else:
             ends = windows["kind"] != "unlimited"
-            self.tables.append(_Handle(step, (_key_type(windows), value), windowed=ends))
+            self.tables.append(Handle(step, (_key_type(windows), value), windowed=ends))
             if self.chance(0.25):
                 self.suppress(self.tables[-1])
 
-    def windows(self, group: _Handle) -> dict[str, Any] | None:
+    def windows(self, group: Handle) -> dict[str, Any] | None:
         if group.key != "string" or not self.chance(self.windows_share):
             return None
         kind = self.rng.choice(_KINDS)
@@ -344,7 +268,7 @@ class _Generator:
             windows["advance"] = size if self.chance(0.5) else self.rng.randint(max(1, size // 5), size)
         return windows
 
-    def windowed_store(self, group: _Handle, windows: dict[str, Any] | None, emit: str) -> dict[str, Any]:
+    def windowed_store(self, group: Handle, windows: dict[str, Any] | None, emit: str) -> dict[str, Any]:
         store = self.store(versions=windows is None and group.key == "string")
         assert store is not None
         if windows is None or windows["kind"] == "unlimited":
@@ -360,7 +284,7 @@ class _Generator:
 
     # Tables.
 
-    def table(self) -> _Handle:
+    def table(self) -> Handle:
         if not self.tables or self.chance(0.1):
             self.add_to_table()
         found = self.one_of(self.tables)
@@ -371,18 +295,18 @@ class _Generator:
         stream = self.stream()
         store = self.store(versions=stream.key == "string")
         step = self.add("to_table", stream.id, types=stream.types, store=store)
-        self.tables.append(_Handle(step, stream.types, versioned=_is_versioned(store)))
+        self.tables.append(Handle(step, stream.types, versioned=_is_versioned(store)))
 
     def add_to_stream(self) -> None:
         table = self.table()
         key = self.new_key() if self.chance(0.3) else None
         step = self.add("to_stream", table.id, key=key)
-        self.streams.append(_Handle(step, (table.key if key is None else "string", table.value)))
+        self.streams.append(Handle(step, (table.key if key is None else "string", table.value)))
 
-    def next_table(self, op: str, parent: _Handle, made: str, **parameters: Any) -> None:
+    def next_table(self, op: str, parent: Handle, made: str, **parameters: Any) -> None:
         store = self.store(optional=True)
         step = self.add(op, parent.id, types=[parent.key, made], store=store, **parameters)
-        self.tables.append(_Handle(step, (parent.key, made), parent.windowed, parent.versioned))
+        self.tables.append(Handle(step, (parent.key, made), parent.windowed, parent.versioned))
 
     def add_table_filter(self) -> None:
         table = self.table()
@@ -402,7 +326,7 @@ class _Generator:
             key, value = self.new_key(), self.new_value(types[1])
             named = self.chance(0.5)
             step = self.add("table_group_by", table.id, types=types, named=named, key=key, value=value)
-            self.table_groups.append(_Handle(step, types))
+            self.table_groups.append(Handle(step, types))
         group = self.one_of(self.table_groups)
         assert group is not None
         how = self.rng.choice(("count", "reduce", "aggregate", "aggregate"))
@@ -418,14 +342,14 @@ class _Generator:
             types=["string", value_type],
             store=store,
         )
-        self.tables.append(_Handle(step, ("string", value_type), versioned=_is_versioned(store)))
+        self.tables.append(Handle(step, ("string", value_type), versioned=_is_versioned(store)))
 
     def add_suppress(self) -> None:
         table = self.table()
         if not table.versioned:
             self.suppress(table)
 
-    def suppress(self, table: _Handle) -> None:
+    def suppress(self, table: Handle) -> None:
         until_closed = table.windowed and self.chance(0.7)
         bounded = self.chance(0.15 if until_closed else 0.5)
         step = self.add(
@@ -435,7 +359,7 @@ class _Generator:
             max_records=self.rng.choice((1, 2, 3, 8)) if bounded else None,
             when_full="shut-down" if self.chance(0.2) else "emit-early",
         )
-        self.tables.append(_Handle(step, table.types, table.windowed))
+        self.tables.append(Handle(step, table.types, table.windowed))
 
     # Ends.
 
@@ -445,7 +369,7 @@ class _Generator:
         for table in self.tables:
             if table.id not in read:
                 step = self.add("to_stream", table.id, key=None)
-                self.streams.append(_Handle(step, table.types))
+                self.streams.append(Handle(step, table.types))
         read = {parent for step in self.steps for parent in step["of"]}
         for stream in self.streams:
             if stream.id not in read:

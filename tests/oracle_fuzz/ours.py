@@ -153,11 +153,15 @@ def _row(key: Any, value: Any, timestamp: int, headers: Any) -> Row:
 def _store_of(driver: TopologyTestDriver, step: Step, name: str) -> Any:
     if step["op"] == "process":
         return driver.store(name)
-    if step["store"]["versioned"] is not None:
+    if _is_versioned(step):
         return driver.versioned_store(name)
     if step.get("windows") is None:
         return driver.timestamped_store(name)
     return driver.session_store(name) if _is_session(step) else driver.timestamped_window_store(name)
+
+
+def _is_versioned(step: Step) -> bool:
+    return step.get("store") is not None and step["store"]["versioned"] is not None
 
 
 def _is_session(step: Step) -> bool:
@@ -171,7 +175,7 @@ def _dumped(case: Case, find: Callable[[Step, str], Any]) -> Iterator[tuple[str,
         if name is None:
             continue
         store = find(step, name)
-        if step["op"] != "process" and step["store"]["versioned"] is not None:
+        if _is_versioned(step):
             rows = list(_versions(store, case))
         else:
             everything = store.fetch_range(None, None) if _is_session(step) else store.all()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from tests.oracle_fuzz.spec import Case, Step
+from tests.oracle_fuzz.spec import STORE_IS_OPTIONAL, Case, Step
 
 IsWrong = Callable[[Case], bool]
 
@@ -32,13 +32,14 @@ _SIMPLER: dict[str, tuple[Any, ...]] = {
     "init": (0, ""),
     "kind": ("sum", "concat"),
     "how": ("count",),
+    "named_stores": (False,),
 }
 """What is tried instead of a parameter; only a value that is not there already, and behind it, counts."""
 
 
 _KEEPS_TYPES = {"filter", "filter_not", "peek", "repartition", "table_filter", "merge", "suppress"}
 """Steps that may be left out of the middle."""
-_STORE_IS_OPTIONAL = {"table", "table_filter", "table_map_values"}
+_STORE_IS_OPTIONAL = {"table", "foreign_key_join", *STORE_IS_OPTIONAL}
 
 
 def shrink(case: Case, is_wrong: IsWrong, seconds: float = 60) -> Case:

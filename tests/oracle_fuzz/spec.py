@@ -19,6 +19,8 @@ Action = dict[str, Any]
 """A record for a topic (`topic`, `key`, `value`, `at`, `headers`), or `clock`: so many milliseconds pass."""
 
 INNER_KEY = "string"
+STORE_IS_OPTIONAL = {"table_filter", "table_map_values", "table_join"}
+"""Tables that are computed from others: without a store, unless they are given one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,27 @@ class Case:
         stores = [step["store"] for step in self.steps if "store" in _with_a_store(step)]
         return any(store is None or store["cached"] for store in stores)
 
+    def as_tasks_take_it(self) -> Case:
+        """The same with the records between two ticks of the clock in the order in which a task has them.
+
+        Global tables are first. Then always the topic whose next record is the oldest.
+        """
+        actions: list[Action] = []
+        records: list[tuple[tuple[bool, int, str], Action]] = []
+        latest: dict[str, int] = {}
+        shared = {step["topic"] for step in self.steps if step["op"] == "global_table"}
+        for action in (*self.actions, None):
+            if action is not None and "topic" in action:
+                topic = action["topic"]
+                latest[topic] = max(latest.get(topic, 0), action["at"])
+                records.append(((topic not in shared, latest[topic], topic), action))
+                continue
+            actions += [record for _, record in sorted(records, key=lambda each: each[0])]
+            records, latest = [], {}
+            if action is not None:
+                actions.append(action)
+        return replace(self, actions=tuple(actions))
+
     def without(self, number: int) -> Case:
         """The same without a step and all that is behind it; records that nobody reads any more are gone."""
         gone = {number}
@@ -79,7 +102,7 @@ class Case:
 
 def _with_a_store(step: Step) -> Step:
     """The step if it may have a store, else nothing: what is computed from a table has one if asked for."""
-    return {} if step["op"] in {"table_filter", "table_map_values"} and step["store"] is None else step
+    return {} if step["op"] in STORE_IS_OPTIONAL and step["store"] is None else step
 
 
 def _uncached(step: Step) -> Step:
@@ -91,6 +114,8 @@ def _uncached(step: Step) -> Step:
 
 def stores_of(step: Step) -> str | None:
     """The name of a step's store, if the program gave it one."""
+    if step["op"] == "global_table":
+        return f"s{step['id']}" if step["named"] else None
     store = step.get("store")
     named = store is not None and (store["named"] or store["versioned"] is not None)
     return f"s{step['id']}" if named or step["op"] == "process" else None

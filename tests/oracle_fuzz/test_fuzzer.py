@@ -19,6 +19,7 @@ SEEDS = range(150)
 HELPERS = {
     "build",
     "parent",
+    "parents",
     "predicate",
     "new_key",
     "types",
@@ -27,6 +28,7 @@ HELPERS = {
     "folds",
     "numbers",
     "windows",
+    "joiner",
 }
 """Methods that make no operator."""
 
@@ -81,19 +83,7 @@ def test_a_case_survives_json() -> None:
 def test_all_operators_are_drawn() -> None:
     drawn = set().union(*(random_case(seed).ops() for seed in SEEDS))
     operators = {name for name in vars(Building) if name in drawn}
-    helpers = {
-        "build",
-        "parent",
-        "predicate",
-        "new_key",
-        "types",
-        "grouped",
-        "store",
-        "folds",
-        "numbers",
-        "windows",
-    }
-    defined = {name for name in vars(Building) if not name.startswith("_")} - helpers
+    defined = {name for name in vars(Building) if not name.startswith("_")} - HELPERS
     assert operators == defined == drawn
 
 
@@ -176,6 +166,21 @@ def test_a_case_keeps_clear_of_what_differs_on_purpose() -> None:
     assert agreed(counting(store=cached, windows=windows)).step(3)["store"]["retention"] == 86_400_000
     assert is_fault("TopologyException: Processor g2-repartition-filter is already added.")
     assert not is_fault("TopologyException: Topic in0 has already been registered")
+
+
+def test_records_stand_in_the_order_in_which_a_task_takes_them() -> None:
+    times = [("in0", 5), ("in1", 3), ("in0", 2), ("in2", 9), ("in1", 5), ("in0", 7)]
+    steps: list[Step] = [
+        {"id": 0, "op": "stream", "of": [], "topic": "in0"},
+        {"id": 1, "op": "stream", "of": [], "topic": "in1"},
+        {"id": 2, "op": "global_table", "of": [], "topic": "in2"},
+    ]
+    actions: list[Action] = [{"topic": topic, "at": at} for topic, at in times]
+    case = Case(tuple(steps), (*actions, {"clock": 5}, *actions[:2])).as_tasks_take_it()
+    assert [(action["topic"], action["at"]) for action in case.actions if "topic" in action] == [
+        *[("in2", 9), ("in1", 3), ("in0", 5), ("in0", 2), ("in1", 5), ("in0", 7)],
+        *[("in1", 3), ("in0", 5)],
+    ]
 
 
 def test_a_case_is_described_line_by_line() -> None:

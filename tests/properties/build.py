@@ -18,6 +18,7 @@ from millstream import (
     EmitStrategy,
     FixedKeyProcessor,
     FixedKeyRecord,
+    JoinWindows,
     Processor,
     PunctuationType,
     Record,
@@ -38,6 +39,8 @@ from millstream.errors import SerializationError
 
 CLOCKS = {"stream": PunctuationType.STREAM_TIME, "wall": PunctuationType.WALL_CLOCK_TIME}
 DEAD_LETTERS = "dead-letters"
+HISTORY_MS = 1_000_000
+"""Of versioned tables: longer than any input takes."""
 
 
 @dataclass
@@ -305,6 +308,60 @@ class Building:
             "reduce": (op.combine, op.separate),
         }
         return getattr(self.parent(op), op.how)(*arguments[op.how], **self.named_store(op))
+
+    # Joins.
+
+    @make.register
+    def _(self, op: s.VersionedTable) -> Any:
+        store = Store(op.store_name, versioned=HISTORY_MS, **self.serdes)
+        return self.builder.table(op.topic, store=store, name=op.name, **self.log_serdes)
+
+    @make.register
+    def _(self, op: s.StreamJoin) -> Any:
+        within = op.within
+        other_value = {"other_value": self.serdes["value"]} if self.serdes else {}
+        return getattr(self.parent(op), op.kind)(
+            self.handles[op.other],
+            self.joiner(op),
+            JoinWindows(within.before, after=within.after, grace=within.grace),
+            store=op.store_name,
+            **self.joined(op),
+            **other_value,
+            **self.serdes,
+        )
+
+    @make.register
+    def _(self, op: s.StreamTableJoin) -> Any:
+        return self.look_up(op, self.joiner(op))
+
+    def look_up(self, op: s.StreamTableJoin, joiner: Any) -> Any:
+        return getattr(self.parent(op), op.kind)(
+            self.handles[op.other], joiner, grace=op.grace, **self.joined(op), **self.serdes
+        )
+
+    @make.register
+    def _(self, op: s.GlobalTableJoin) -> Any:
+        return self.look_up_globally(op, self.joiner(op))
+
+    def look_up_globally(self, op: s.GlobalTableJoin, joiner: Any) -> Any:
+        join = getattr(self.parent(op), op.kind)
+        return join(self.handles[op.other], joiner, key_of=op.key_of, **self.joined(op))
+
+    @make.register
+    def _(self, op: s.TableJoin) -> Any:
+        store = {"store": self.store(op)} if op.store.named else {}
+        join = getattr(self.parent(op), op.kind)
+        return join(self.handles[op.other], self.joiner(op), **self.joined(op), **store)
+
+    @staticmethod
+    def joiner(op: Any) -> Any:
+        if op.with_key:
+            return op.joiner
+        return lambda left, right: op.joiner(None, left, right)
+
+    @staticmethod
+    def joined(op: Any) -> dict[str, Any]:
+        return {"with_key": op.with_key, "name": op.name}
 
 
 def as_text(key: Any) -> Any:

@@ -12,9 +12,9 @@ from typing import Any
 import polars as pl
 from tests.properties import spec as s
 from tests.properties.build import Building, Built, build_with
-from tests.properties.functions import MODULUS, NewKey, NewValue, Poison, Predicate, Several
+from tests.properties.functions import MODULUS, Join, NewKey, NewValue, Poison, Predicate, Several
 
-from millstream import key, value
+from millstream import key, other, value
 
 _ORD = {chr(code): code for code in range(32, 127)}
 
@@ -42,6 +42,8 @@ class _ColumnBuilding(Building):
             s.Group: self.group,
             s.Aggregate: self.aggregate,
             s.WindowedAggregate: self.windowed_aggregate,
+            s.StreamTableJoin: self.stream_table_join,
+            s.GlobalTableJoin: self.global_table_join,
         }
 
     def make(self, op: s.Op) -> Any:
@@ -89,6 +91,12 @@ class _ColumnBuilding(Building):
         of = new_value(op.of, with_key=False)
         return getattr(self.windowed(op), op.how)(of, **self.named_store(op))
 
+    def stream_table_join(self, op: s.StreamTableJoin) -> Any:
+        return self.look_up(op, joined(op.joiner, with_key=op.with_key))
+
+    def global_table_join(self, op: s.GlobalTableJoin) -> Any:
+        return self.look_up_globally(op, joined(op.joiner, with_key=op.with_key))
+
 
 def number() -> pl.Expr:
     """A value as a number."""
@@ -126,6 +134,12 @@ def new_value(made: NewValue, *, with_key: bool = True) -> pl.Expr:
     key_part = key_number() if with_key else pl.lit(0)
     new = (number() * made.factor + made.shift + key_part) % MODULUS
     return pl.when(new % 5 + poisoned(made.poison) != made.null_at).then(new)
+
+
+def joined(made: Join, *, with_key: bool) -> pl.Expr:
+    key_part = key_number() if with_key else pl.lit(0)
+    result = (number() * made.factor + other.fill_null(11).cast(pl.Int64) + key_part) % MODULUS
+    return pl.when(result % 7 != made.null_at).then(result)
 
 
 def several(made: Several) -> pl.Expr:

@@ -58,14 +58,26 @@ def _features(op: s.Op) -> Iterator[str]:
             yield f"{kind}: {name} {'not given' if getattr(op, name) is None else 'given'}"
     if isinstance(store := getattr(op, "store", None), s.TableStore):
         yield f"{kind}: store named {store.named}, caching {store.caching}"
-    if isinstance(op, s.Source | s.To):
-        yield f"{kind}: {len(op.topics)} topics"
     if isinstance(op, s.Aggregate) and op.how == "aggregate" and op.fold.in_place:
         yield f"{kind}: in place"
-    if isinstance(op, s.Process):
-        yield from _features_of_process(op)
-    if isinstance(op, s.WindowedAggregate | s.WindowedCogroup):
-        yield from _features_of_windows(op)
+    match op:
+        case s.Source() | s.To():
+            yield f"{kind}: {len(op.topics)} topics"
+        case s.Process():
+            yield from _features_of_process(op)
+        case s.WindowedAggregate() | s.WindowedCogroup():
+            yield from _features_of_windows(op)
+        case s.StreamJoin() | s.StreamTableJoin() | s.GlobalTableJoin() | s.TableJoin():
+            yield from _features_of_joins(op)
+
+
+def _features_of_joins(
+    op: s.StreamJoin | s.StreamTableJoin | s.GlobalTableJoin | s.TableJoin,
+) -> Iterator[str]:
+    kind = type(op).__name__
+    yield f"{kind}: {op.kind}"
+    if isinstance(op, s.StreamTableJoin) and op.grace is not None:
+        yield f"{kind}: {op.kind} with grace"
 
 
 def _features_of_windows(op: s.WindowedAggregate | s.WindowedCogroup) -> Iterator[str]:
@@ -97,6 +109,8 @@ def _shapes(spec: s.Spec) -> Iterator[str]:
     fixed = [op.topics[0] for op in spec.ops if isinstance(op, s.To) and len(op.topics) == 1]
     if len(set(fixed)) < len(fixed):
         yield "two sinks to one topic"
+    if any(isinstance(op, s.StreamJoin | s.TableJoin) and op.parent == op.other for op in spec.ops):
+        yield "a join with itself"
     if any(isinstance(op, s.Merge) and above[op.parent] & above[op.other] for op in spec.ops):
         yield "a diamond"
     users = [store for op in spec.ops for store in s.stores_used(op)]

@@ -25,6 +25,7 @@ from millstream.task.task import TaskResult
 from millstream.topology.topology import Topology
 
 Row = tuple[Any, Any, int, Any]
+_INTERNAL = re.compile("-join-store|-Buffer")
 
 
 @dataclass
@@ -39,6 +40,12 @@ class Results:
     """What `peek`, `foreach` and `print` saw, by operator."""
     failures: dict[str, list[tuple[Any, int]]] = field(default_factory=dict)
     """Key and timestamp of dead letters by task."""
+    internals: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """What joins keep for themselves, by store and task. The oracle has stores of its own for that."""
+
+    def visible(self) -> Results:
+        """The same without what no user can see."""
+        return replace(self, internals={})
 
 
 class CutRunner(EpochRunner):
@@ -142,6 +149,9 @@ def _engine_results(runner: EpochRunner, built: Built, decode: Callable[[bytes],
     for task in runner.tasks:
         stores: Mapping[str, Any] = task.stores
         for name, store in stores.items():
+            if _INTERNAL.search(name):
+                results.internals[name, task.task_id] = [repr(row) for row in store.all()]
+                continue
             label = _label(task, name)
             results.stores[label, task.task_id] = {as_text(key): _plain(cell) for key, cell in _rows(store)}
     results.seen = {name: list(pairs) for name, pairs in built.seen.items() if pairs}

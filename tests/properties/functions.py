@@ -140,6 +140,19 @@ class Combine:
 
 
 @dataclass(frozen=True)
+class Join:
+    """A joiner, of which either value may be missing. None for some if `null_at` is hit."""
+
+    factor: int
+    null_at: int = -1
+
+    def __call__(self, key: Key, left: Value, right: Value) -> Value:
+        one, other = (7 if left is None else number(left)), (11 if right is None else number(right))
+        result = (one * self.factor + other + key_number(key)) % MODULUS
+        return None if result % 7 == self.null_at else result
+
+
+@dataclass(frozen=True)
 class Fold:
     """An aggregator. With `in_place` it changes the list it is given, and does so before it raises."""
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from tests.properties import spec as s
 from tests.properties.functions import (
     Choose,
     Combine,
     Fold,
+    Join,
     NewKey,
     NewValue,
     Poison,
@@ -53,6 +54,10 @@ NAMED_CHILDREN = (
     s.To,
     s.Process,
 )
+
+
+JOIN_ATTEMPTS = 3
+JOINS = (s.StreamJoin, s.StreamTableJoin, s.TableJoin)
 
 
 def random_spec(seed: int) -> s.Spec:
@@ -118,6 +123,7 @@ class _Generator:
         self.add_ends()
         self.name_children()
         self.add_windows()
+        self.add_joins()
         return self.spec
 
     # Small decisions.
@@ -366,6 +372,91 @@ class _Generator:
             return s.Cut(kind, start=self.rng.choice((0, 12)))
         return s.Cut(kind, size, self.rng.choice((size, size, size // 2, 3)), grace)
 
+    def add_joins(self) -> None:
+        """Joins, of draws of their own, too."""
+        self.rng = random.Random(f"joins of {self.seed}")
+        moves = (
+            *[self.add_stream_join] * 5,
+            *[self.add_stream_table_join] * 3,
+            *[self.add_lookup_by_time] * 2,
+            *[self.add_global_table_join] * 2,
+            *[self.add_table_join] * 4,
+        )
+        for move in self.rng.choices(moves, k=self.rng.choice((0, 1, 2, 2, 3))):
+            any(move() for _ in range(JOIN_ATTEMPTS))
+            if self.chance(0.25):
+                self.rng.choice((self.add_aggregate, self.add_table_aggregate, self.add_stateless))()
+        self.add_ends()
+
+    def joining(self, *, outer: bool) -> tuple[s.JoinKind, Join, bool]:
+        kinds: tuple[s.JoinKind, ...] = ("join", "left_join", "outer_join")
+        kind = self.rng.choice(kinds if outer else kinds[:2])
+        return kind, Join(self.rng.randint(1, 9), self.rng.choice((-1, -1, 3))), self.chance(0.4)
+
+    def add_stream_join(self) -> bool:
+        left = self.stream()
+        right = left if self.chance(0.15) else self.rng.choice(self.streams)
+        kind, joiner, with_key = self.joining(outer=True)
+        before, after, grace = (
+            self.rng.choice(some) for some in ((0, 3, 8, 20), (-3, 0, 5, 8, 20), (0, 0, 4, 15))
+        )
+        if self.chance(0.3):
+            before, after = after, before
+        within = s.Within(before, max(after, -before), grace)
+        join = s.StreamJoin(self.next_id(), left, right, kind, within, joiner, with_key)
+        return self.add(join, self.streams)
+
+    def add_stream_table_join(self) -> bool:
+        tables = [table for table in self.tables if self.can_be_looked_up(table)]
+        if not tables:
+            return False
+        stream, table = self.stream(), self.rng.choice(tables)
+        join = s.StreamTableJoin(self.next_id(), stream, table, *self.joining(outer=False))
+        return self.add(join, self.streams)
+
+    def add_lookup_by_time(self) -> bool:
+        stream = self.stream()
+        versioned = [op.id for op in self.spec.ops if isinstance(op, s.VersionedTable)]
+        if not versioned:
+            number = self.next_id()
+            self.add(s.VersionedTable(number, "in-versions"), versioned)
+        grace = self.rng.choice((None, 0, 5, 5, 20))
+        number, table = self.next_id(), self.rng.choice(versioned)
+        join = s.StreamTableJoin(number, stream, table, *self.joining(outer=False), grace)
+        return self.add(join, self.streams)
+
+    def add_global_table_join(self) -> bool:
+        stream = self.stream()
+        tables = [op.id for op in self.spec.ops if isinstance(op, s.GlobalTable) and not op.own_processor]
+        if not tables:
+            self.add(s.GlobalTable(self.next_id(), "in-global", own_processor=False), tables)
+        kind, joiner, with_key = self.joining(outer=False)
+        number, table = self.next_id(), self.rng.choice(tables)
+        join = s.GlobalTableJoin(number, stream, table, kind, self.new_key(), joiner, with_key)
+        return self.add(join, self.streams)
+
+    def add_table_join(self) -> bool:
+        tables = [table for table in self.tables if self.can_be_looked_up(table)]
+        if not tables:
+            return False
+        left = self.rng.choice(tables)
+        right = left if self.chance(0.1) else self.rng.choice(tables)
+        join = s.TableJoin(self.next_id(), left, right, *self.joining(outer=True), self.store())
+        return self.add(join, self.tables)
+
+    def can_be_looked_up(self, table: int) -> bool:
+        """Not what is found by asking a transformer again: that may change its stores."""
+        op = self.spec.op(table)
+        if _has_named_store(op):
+            return True
+        if isinstance(op, s.TransformValues):
+            return False
+        if isinstance(op, s.TableFilter | s.TableMapValues):
+            return self.can_be_looked_up(op.parent)
+        if isinstance(op, s.TableJoin):
+            return self.can_be_looked_up(op.parent) and self.can_be_looked_up(op.other)
+        return True
+
     def add_table_aggregate(self) -> None:
         if not self.table_groups or self.chance(0.7):
             table = self.table()
@@ -459,6 +550,10 @@ def _has_named_store(op: s.Op) -> bool:
     return isinstance(store, s.TableStore) and store.named
 
 
+def _node(handle: Any) -> Any:
+    return getattr(handle, "node", handle)
+
+
 def is_legal(spec: s.Spec) -> bool:
     """Whether a topology can be built and run: what is refused here is refused by Kafka, or not a test."""
     graph = compile_spec(spec)
@@ -478,6 +573,8 @@ def is_legal(spec: s.Spec) -> bool:
             unnamed = [group for group in groups if group.stream.rekeyed and not group.op.named]
             if len(unnamed) > 1 or len(set.union(*(widths[group.stream.node] for group in groups))) > 1:
                 return False
+        if isinstance(op, JOINS) and len(widths[_node(graph.handles[op.id])]) > 1:
+            return False
         for table in s.tables_read(op):  # a store has to be there when a processor asks for it
             if graph.handles[table].number > graph.handles[op.id].node.number:
                 return False

@@ -88,6 +88,9 @@ class OracleTask:
     def saw(self, name: str, rec: Rec) -> None:
         self._oracle.seen.setdefault(name, []).append((rec.key, rec.value))
 
+    def happened(self, what: str) -> None:
+        self._oracle.events[what] += 1
+
     def late(self, name: str) -> None:
         self._oracle.events["late"] += 1
         self._oracle.visited.add(name)
@@ -211,7 +214,10 @@ class Oracle:
     ) -> None:
         """Carry what was sent into a repartition to the partition that it belongs to."""
         count = self._counts[topic]
-        partition = sink.partition_of(rec, count) if sink.partition_of else partition_of(rec.key, count)
+        if sink.partition_of is not None:
+            partition = sink.partition_of(rec, count)
+        else:
+            partition = task.partition % count if rec.key is None else partition_of(rec.key, count)
         offset = self._offsets.get((topic, partition), 0)
         self._offsets[topic, partition] = offset + 1
         moved = replace(rec, metadata=Metadata(topic, partition, offset))
@@ -237,9 +243,8 @@ def _in_order(parts: dict[Part, list[Rec]]) -> Iterable[tuple[Part, Rec]]:
         yield part, left[part].pop(0)
 
 
-def partition_of(key: str | None, count: int) -> int:
+def partition_of(key: str, count: int) -> int:
     """Kafka's default: murmur2 of the key's bytes, made positive, modulo the number of partitions."""
-    assert key is not None
     data = key.encode()
     m, mask = 0x5BD1E995, 0xFFFFFFFF
     h = 0x9747B28C ^ len(data)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.properties import spec as s
 from tests.properties.functions import Key, NewKey, SameKey, Value
 from tests.properties.oracle_graph import Graph, Grouped, Stream
+from tests.properties.oracle_joins import (
+    LEFT,
+    RIGHT,
+    LookupNode,
+    SideNode,
+    StreamJoinNode,
+    TableJoinNode,
+    VersionedNode,
+    WaitingLookupNode,
+)
 from tests.properties.oracle_nodes import (
     GlobalKeeper,
     LookNode,
@@ -34,6 +44,8 @@ from tests.properties.oracle_tables import (
 )
 from tests.properties.oracle_windows import windowed
 
+J = TypeVar("J", StreamJoinNode, TableJoinNode)
+
 SKIPPING = {"sum", "min", "max"}
 """Aggregations that have no use for a record without a value, whatever their windows take."""
 
@@ -44,6 +56,7 @@ def compile_spec(spec: s.Spec) -> Graph:
     for op in spec.ops:
         graph.handles[op.id] = attach(op, graph)
     graph.put_in_order()
+    graph.let_null_keys_by()
     for node in graph.nodes:
         if isinstance(node, TableNode) and not node.stored:
             node.stores = node.stores[1:]
@@ -272,6 +285,7 @@ def _(op: s.TableMapValues, graph: Graph) -> TableNode:
 def _(op: s.TransformValues, graph: Graph) -> TableNode:
     node = _derived(op, graph, transformer(op))
     node.stores += s.stores_used(op)
+    node.runs_user_code = True
     return node
 
 
@@ -299,6 +313,101 @@ def _(op: s.TableAggregate, graph: Graph) -> TableNode:
 
     node = TableAggregateNode(op.name, store=op.store, stores=[op.store_name], add=add, subtract=subtract)
     return graph.add(node, _behind_group(op, graph, graph.handles[op.parent]))
+
+
+# Joins.
+
+
+@attach.register
+def _(op: s.VersionedTable, graph: Graph) -> VersionedNode:
+    source = graph.add(SourceNode(f"{op.name}-source", topics=(op.topic,)))
+    return graph.add(VersionedNode(op.name, stores=[op.store_name]), source)
+
+
+@attach.register
+def _(op: s.StreamJoin, graph: Graph) -> Stream:
+    left = _in_place(f"{op.name}-left", graph, graph.handles[op.parent])
+    right = _in_place(f"{op.name}-right", graph, graph.handles[op.other])
+    sides = [graph.add(Node(f"{op.name}-windowed"), stream) for stream in (left, right)]
+    join = StreamJoinNode(
+        f"{op.name}-merge",
+        within=op.within,
+        outer=_outer(op),
+        joiner=_joiner(op),
+        takes_null_keys=op.kind != "join",
+    )
+    return Stream(_two_sides(op, graph, join, sides), False)
+
+
+@attach.register
+def _(op: s.StreamTableJoin, graph: Graph) -> Stream:
+    stream = _in_place(op.name, graph, graph.handles[op.parent])
+    table: TableNode | VersionedNode = graph.handles[op.other]
+    shared: dict[str, Any] = {
+        "table": table,
+        "left": op.kind == "left_join",
+        "joiner": _joiner(op),
+        "looks_up": table.look_up() if isinstance(table, TableNode) else table.stores,
+        "takes_null_keys": op.kind == "left_join",
+    }
+    if op.grace is None:
+        return Stream(graph.add(LookupNode(op.name, **shared), stream), False)
+    return Stream(graph.add(WaitingLookupNode(op.name, grace=op.grace, **shared), stream), False)
+
+
+@attach.register
+def _(op: s.GlobalTableJoin, graph: Graph) -> Stream:
+    stream: Stream = graph.handles[op.parent]
+    left = op.kind == "left_join"
+    node = LookupNode(
+        op.name,
+        table=graph.handles[op.other],
+        left=left,
+        joiner=_joiner(op),
+        key_of=op.key_of,
+        takes_null_keys=left,
+    )
+    return Stream(graph.add(node, stream.node), stream.rekeyed)
+
+
+@attach.register
+def _(op: s.TableJoin, graph: Graph) -> TableNode:
+    tables: tuple[TableNode, TableNode] = (graph.handles[op.parent], graph.handles[op.other])
+    outer = _outer(op)
+    for table, is_outer in zip(tables, outer, strict=True):
+        if is_outer:
+            table.ask_for_old(must=True)
+    join = TableJoinNode(
+        f"{op.name}-merge",
+        store=op.store,
+        stores=[op.store_name],
+        stored=op.store.named,
+        sides=tables,
+        outer=outer,
+        joiner=_joiner(op),
+        looks_up=[name for table in tables for name in table.look_up()],
+    )
+    return _two_sides(op, graph, join, tables)
+
+
+def _two_sides(op: Any, graph: Graph, join: J, sides: Sequence[Node]) -> J:
+    ports = [SideNode(op.name, join=join, side=number) for number in (LEFT, RIGHT)]
+    for port, side in zip(ports, sides, strict=True):
+        graph.add(port, side)
+    return graph.add(join, *ports)
+
+
+def _in_place(name: str, graph: Graph, stream: Stream) -> Node:
+    """A stream with its records where their keys belong."""
+    return graph.repartition(stream.node, name) if stream.rekeyed else stream.node
+
+
+def _outer(op: s.StreamJoin | s.TableJoin) -> tuple[bool, bool]:
+    return op.kind != "join", op.kind == "outer_join"
+
+
+def _joiner(op: Any) -> Callable[[Key, Value, Value], Value]:
+    return lambda key, left, right: op.joiner(_shown(op, key), left, right)
 
 
 # Pieces that several operators need.

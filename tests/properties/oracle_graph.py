@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tests.properties.functions import Choose
-from tests.properties.oracle_nodes import Node, SinkNode, SourceNode, Stateless
+from tests.properties.oracle_nodes import KeyFilter, Node, SinkNode, SourceNode
 from tests.properties.spec import Group, TableGroup
 
 N = TypeVar("N", bound=Node)
@@ -72,9 +72,25 @@ class Graph:
         for node in self.nodes:
             node.children.sort(key=lambda child: child.number)
 
+    def let_null_keys_by(self) -> None:
+        """Repartitions above those who have a use for records without a key leave none out."""
+        for node in self.nodes:
+            if isinstance(node, KeyFilter):
+                node.lets_all_by = any(one.takes_null_keys for one in self._below(node))
+
+    def _below(self, node: Node) -> set[Node]:
+        found: set[Node] = set()
+        waiting = [node]
+        while waiting:
+            one = waiting.pop()
+            behind = [*one.children, *(other for other in self.nodes if one in other.after)]
+            waiting += [other for other in behind if other not in found]
+            found.update(behind)
+        return found
+
     def repartition(self, parent: Node, name: str, partitioner: Choose | None = None) -> SourceNode:
         """Records without a key go no further; the others go to the partitions of their keys."""
-        with_key = Stateless(f"{name}-filter", function=lambda rec: [rec] * (rec.key is not None))
+        with_key = KeyFilter(f"{name}-filter")
         source = self.through_topic(self.add(with_key, parent), name, partitioner)
         source.after.insert(0, with_key)
         return source

@@ -111,6 +111,12 @@ class Node:
     stores: list[str] = field(default_factory=list)
     after: list[Node] = field(default_factory=list)
     """Nodes that are attached before it, though it gets no records from them."""
+    looks_up: list[str] = field(default_factory=list)
+    """Stores that it only reads: it runs where they are."""
+    runs_user_code: bool = False
+    """It is a processor or a transformer of the user's own."""
+    takes_null_keys: bool = False
+    """No repartition above it leaves out records without a key."""
 
     def open(self, task: OracleTask) -> None:
         """The task starts."""
@@ -133,6 +139,17 @@ class SinkNode(Node):
 
     def receive(self, task: OracleTask, rec: Rec) -> None:
         task.write(self, self.topic_of(rec), rec)
+
+
+@dataclass(eq=False)
+class KeyFilter(Node):
+    """In front of a repartition: records without a key go no further, unless somebody behind wants them."""
+
+    lets_all_by: bool = False
+
+    def receive(self, task: OracleTask, rec: Rec) -> None:
+        if rec.key is not None or self.lets_all_by:
+            task.forward(self, rec)
 
 
 @dataclass(eq=False)
@@ -197,6 +214,7 @@ class Context:
 @dataclass(eq=False)
 class ProcessNode(Node):
     op: Process = None  # type: ignore[assignment]
+    runs_user_code: bool = True
 
     def open(self, task: OracleTask) -> None:
         task.programs[self.name] = Program(self.op, Context(self, task, None), Rec, task.schedule)

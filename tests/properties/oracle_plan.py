@@ -83,8 +83,13 @@ def task_count(sub: SubTopology, counts: dict[str, int]) -> int:
 
 def flush_order(sub: SubTopology) -> list[Node]:
     """Parents first, else in the order of addition; nodes that share a store, and all between, together."""
+    # Code of the user's own does not tell what each record does to a store: who looks it up takes turns.
+    unknown = {store for node in sub.nodes if node.runs_user_code for store in node.stores}
     same: list[tuple[Node, Node]] = [
-        (one, other) for one in sub.nodes for other in sub.nodes if set(one.stores) & set(other.stores)
+        (one, other)
+        for one in sub.nodes
+        for other in sub.nodes
+        if set(one.stores) & {*other.stores, *(unknown & set(other.looks_up))}
     ]
     while True:
         groups = _grouped_by(sub.nodes, same)
@@ -129,7 +134,7 @@ def _connected(graph: Graph) -> list[tuple[Node, Node]]:
         (one, other)
         for one in graph.nodes
         for other in graph.nodes
-        if (set(one.stores) & set(other.stores)) - graph.global_stores
+        if (set(one.stores) & {*other.stores, *other.looks_up}) - graph.global_stores
     ]
     return [(node, parent) for node in graph.nodes for parent in node.parents] + shared
 

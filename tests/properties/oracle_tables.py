@@ -30,6 +30,10 @@ class TableNode(Node):
         self.sends_old = True
         return True
 
+    def look_up(self) -> list[str]:
+        """Somebody looks rows up: the stores that it takes."""
+        return [self.stores[0]]
+
     def current(self, task: OracleTask, key: str) -> Cell | None:
         cell: Cell | None = task.store(self.stores[0]).get(key)
         return cell
@@ -82,6 +86,10 @@ class TableSourceNode(TableNode):
         self.sends_old = self.sends_old or self.stored
         return self.sends_old
 
+    def look_up(self) -> list[str]:
+        self.stored = True
+        return super().look_up()
+
     def receive(self, task: OracleTask, rec: Rec) -> None:
         if rec.key is None:
             return
@@ -104,6 +112,18 @@ class DerivedTableNode(TableNode):
         if self.stored or self.parent_table.ask_for_old(must=must):
             self.sends_old = True
         return self.sends_old
+
+    def look_up(self) -> list[str]:
+        return super().look_up() if self.stored else self.parent_table.look_up()
+
+    def current(self, task: OracleTask, key: str) -> Cell | None:
+        if self.stored:
+            return super().current(task, key)
+        of_parent = self.parent_table.current(task, key)
+        if of_parent is None:
+            return None
+        value = self.compute(task, Rec(key, None, 0), of_parent.value)
+        return None if value is None else Cell(value, of_parent.timestamp)
 
     def receive(self, task: OracleTask, rec: Rec) -> None:
         new = self.compute(task, rec, rec.value)
@@ -150,6 +170,12 @@ class CogroupNode(TableNode):
         for one in self.inputs:
             one.ask_for_old(must=must)
         return True
+
+    def look_up(self) -> list[str]:
+        return self.inputs[0].look_up()
+
+    def current(self, task: OracleTask, key: str) -> Cell | None:
+        return self.inputs[0].current(task, key)
 
     def receive(self, task: OracleTask, rec: Rec) -> None:
         task.forward(self, rec)

@@ -13,6 +13,7 @@ from tests.properties.functions import (
     Choose,
     Combine,
     Fold,
+    Join,
     NewKey,
     NewValue,
     Poison,
@@ -39,6 +40,18 @@ class Cut:
     advance: int = 0
     grace: int = 0
     start: int = 0
+
+
+JoinKind = Literal["join", "left_join", "outer_join"]
+
+
+@dataclass(frozen=True)
+class Within:
+    """How far apart in time records of two streams may be."""
+
+    before: int
+    after: int
+    grace: int
 
 
 # What a processor of the user's own does with a record: steps, one after the other.
@@ -346,6 +359,57 @@ class TableAggregate(Op):
 
 
 @dataclass(frozen=True)
+class VersionedTable(Op):
+    """A table that is only there to be looked up by streams, as of their times."""
+
+    topic: str
+
+
+@dataclass(frozen=True)
+class StreamJoin(Op):
+    parent: int
+    other: int
+    kind: JoinKind
+    within: Within
+    joiner: Join
+    with_key: bool
+
+
+@dataclass(frozen=True)
+class StreamTableJoin(Op):
+    """A stream with a table, or with a versioned one; `grace` only then."""
+
+    parent: int
+    other: int
+    kind: JoinKind
+    joiner: Join
+    with_key: bool
+    grace: int | None = None
+
+
+@dataclass(frozen=True)
+class GlobalTableJoin(Op):
+    parent: int
+    other: int
+    kind: JoinKind
+    key_of: NewKey
+    joiner: Join
+    with_key: bool
+
+
+@dataclass(frozen=True)
+class TableJoin(Op):
+    """Two tables. Without a name for its store it has none."""
+
+    parent: int
+    other: int
+    kind: JoinKind
+    joiner: Join
+    with_key: bool
+    store: TableStore
+
+
+@dataclass(frozen=True)
 class ToStream(Op):
     parent: int
     key: NewKey | SameKey | None
@@ -368,7 +432,7 @@ class Spec:
     @property
     def input_topics(self) -> tuple[str, ...]:
         named = [op.topics for op in self.ops if isinstance(op, Source)]
-        single = [op.topic for op in self.ops if isinstance(op, Table | GlobalTable)]
+        single = [op.topic for op in self.ops if isinstance(op, Table | GlobalTable | VersionedTable)]
         return tuple(sorted({topic for topics in named for topic in topics} | set(single)))
 
     @property

@@ -14,10 +14,14 @@ from tests.properties.inputs import random_epochs
 SEEDS = range(FIRST_SEED, FIRST_SEED + TOPOLOGIES)
 
 YES_AND_NO = (True, False)
-WITH_KEY = ("MapValues", "FlatMapValues", "TableMapValues")
+WITH_KEY = (
+    *("MapValues", "FlatMapValues", "TableMapValues"),
+    *("StreamJoin", "StreamTableJoin", "GlobalTableJoin", "TableJoin"),
+)
+JOINS = ("join", "left_join", "outer_join")
 TABLES = (
     *("Aggregate", "Cogroup", "Table", "ToTable"),
-    *("TableAggregate", "TableFilter", "TableMapValues", "TransformValues"),
+    *("TableAggregate", "TableFilter", "TableMapValues", "TransformValues", "TableJoin"),
 )
 CUTS = ("time", "session", "sliding", "unlimited")
 PUNCTUATORS = product(("stream", "wall"), ("tick", "dump", "count"))
@@ -31,6 +35,10 @@ WANTED = {
     *(f"WindowedAggregate: {kind} windows on close" for kind in ("time", "sliding", "session")),
     *(f"WindowedAggregate: how {how}" for how in ("count", "sum", "min", "max", "aggregate", "reduce")),
     *(f"WindowedCogroup: {kind} windows, caching {flag}" for kind, flag in product(CUTS[:2], YES_AND_NO)),
+    *(f"{op}: {kind}" for op, kind in product(("StreamJoin", "TableJoin"), JOINS)),
+    *(f"{op}: {kind}" for op, kind in product(("StreamTableJoin", "GlobalTableJoin"), JOINS[:2])),
+    *(f"StreamTableJoin: {kind} with grace" for kind in JOINS[:2]),
+    "a join with itself",
     *(f"TableAggregate: how {how}" for how in ("count", "aggregate", "reduce")),
     *(f"Look: how {how}" for how in ("peek", "foreach", "print")),
     *(f"{op}: with_key {flag}" for op, flag in product(WITH_KEY, YES_AND_NO)),
@@ -76,6 +84,14 @@ HAPPENING = {
     "stream punctuator",
     "wall punctuator",
     "late",
+    "joined after waiting",
+    "left without a partner",
+    "too late to wait",
+    "looked up",
+    "found no row",
+    "joined after its grace",
+    "joined rows of tables",
+    "found no row in the other table",
 }
 
 

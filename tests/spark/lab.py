@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from millstream import Streams, StreamsConfig, Topology
 from millstream.commit.application_storage import ApplicationStorage
@@ -65,9 +65,16 @@ class Lab:
             values = [None if value is None else value.encode() for _, value in pairs]
             self.log.append(place, record_batch(keys, values, list(range(first, first + len(pairs)))))
 
-    def app(self, topology: Topology, app_id: str = "app", **settings: Any) -> Streams:
+    def app(
+        self,
+        topology: Topology,
+        app_id: str = "app",
+        engine: Literal["spark", "local"] = "spark",
+        **settings: Any,
+    ) -> Streams:
         config = StreamsConfig(**{"state_dir": self.state_dir, "default_partitions": 2, **settings})
-        return Streams(topology, app_id=app_id, log=self.folder / "log", spark=self.spark, config=config)
+        log = self.folder / "log"
+        return Streams(topology, app_id=app_id, log=log, spark=self.spark, config=config, engine=engine)
 
     def run(self, topology: Topology, app_id: str = "app", **settings: Any) -> Streams:
         """Run until all input is committed; the application is closed."""

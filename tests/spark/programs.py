@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tests.commit import global_app
 from tests.simulation.fault_programs import APPLICATIONS
+from tests.spark.join_program import one_of_each_join
 from tests.spark.lab import Lab, Pair
 
 from millstream import Store, StreamsBuilder, Topology, serdes
@@ -50,6 +51,7 @@ COUNTING = {"one_level": one_level, "two_levels": two_levels, "three_levels": th
 PROGRAMS: dict[str, Callable[[], Topology]] = {
     **COUNTING,
     "enriching": global_app.topology,
+    "one_of_each_join": one_of_each_join,
     **{name: application.build for name, application in APPLICATIONS.items()},
 }
 """By the names that a child process is told."""

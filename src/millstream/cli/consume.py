@@ -1,17 +1,22 @@
 """``topics consume``: from records to lines.
 
-Lines are written per batch, and flushed when there is nothing more to read for the moment. A key or value
-that is not what the format says stops the command with its partition and offset.
+The records of several partitions are merged by their time, those of one stay in their order. Lines are
+written in pieces, and flushed when there is nothing more to read for the moment. A key or value that is not
+what the format says stops the command with its partition and offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
 from typing import IO, Final, Literal, TypeVar
 
 import click
 import msgspec
+import pyarrow as pa
 
 from millstream import serdes
 from millstream.cli.formats import Format, headers_to_json
@@ -21,6 +26,7 @@ from millstream.types import Offset
 T = TypeVar("T")
 
 _WAIT_MS: Final = 1000
+_LINES_AT_ONCE: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -37,6 +43,8 @@ class Consumer:
     null_marker: bytes
     left: int | None
     """How many records may still be written; ``None``: any number."""
+    wants_key: Callable[[bytes | None], bool] | None = None
+    """Says of which keys records are shown; ``None``: of all."""
     positions: dict[TopicPartition, Offset] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -44,7 +52,7 @@ class Consumer:
             raise click.UsageError("--json shows the key in a field of its own; leave --key-separator out.")
 
     def run(self, partitions: Iterable[TopicPartition]) -> None:
-        """Write what is there now, partition after partition."""
+        """Write what is there now."""
         self.positions = {where: self.start(where) for where in partitions}
         self._catch_up()
 
@@ -55,20 +63,27 @@ class Consumer:
             self._catch_up()
 
     def _catch_up(self) -> None:
-        for where, position in self.positions.items():
-            for batch in self.log.read(where, position):
-                if self.left == 0:
-                    break
-                self._write(batch if self.left is None else batch.head(self.left))
-                self.positions[where] = batch.next_offset
+        ends = {where: self.log.latest(where) for where in self.positions}
+        streams = [self._timed_lines(where, end) for where, end in ends.items()]
+        # Each stream is taken as it comes: of those that are next, the oldest goes first.
+        lines: Iterator[bytes] = map(
+            itemgetter(1), merge(*streams, key=itemgetter(0)) if len(streams) > 1 else streams[0]
+        )
+        if self.left is not None:
+            lines = islice(lines, self.left)
+        while piece := list(islice(lines, _LINES_AT_ONCE)):
+            self.output.write(b"\n".join(piece) + b"\n")
+            if self.left is not None:
+                self.left -= len(piece)
         self.output.flush()
 
-    def _write(self, batch: LogRecordBatch) -> None:
-        lines = self._json_lines(batch) if self.is_json else self._plain_lines(batch)
-        if self.left is not None:
-            self.left -= len(lines)
-        if lines:
-            self.output.write(b"\n".join(lines) + b"\n")
+    def _timed_lines(self, where: TopicPartition, end: Offset) -> Iterator[tuple[int, bytes]]:
+        position = self.positions[where]
+        for batch in self.log.read(where, position, max(position, end)):
+            wanted = batch if self.wants_key is None else _with_key(batch, self.wants_key)
+            lines = self._json_lines(wanted) if self.is_json else self._plain_lines(wanted)
+            self.positions[where] = batch.next_offset
+            yield from zip(wanted.timestamps(), lines, strict=True)
 
     def _plain_lines(self, batch: LogRecordBatch) -> list[bytes]:
         null = self.null_marker
@@ -97,6 +112,15 @@ class Consumer:
             )
             for offset, (key, value, timestamp, headers) in zip(batch.offsets(), rows, strict=True)
         ]
+
+
+def _with_key(batch: LogRecordBatch, wants: Callable[[bytes | None], bool]) -> LogRecordBatch:
+    """Return those records of a batch that have a key that is wanted."""
+    mask = pa.array(list(map(wants, batch.keys())), pa.bool_())
+    offsets = pa.array(batch.offsets(), pa.int64()).filter(mask)
+    return LogRecordBatch(
+        batch.topic_partition, batch.base_offset, batch.records.filter(mask), offsets, batch.next_offset
+    )
 
 
 def _converted(

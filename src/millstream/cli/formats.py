@@ -1,11 +1,16 @@
 """Keys and values as text: how the command line reads and shows bytes.
 
-====== ======================================= =============================================
-string the text itself, in UTF-8               ``river``
-int64  a whole number, as Kafka's LongSerde    ``42``
-json   one JSON value                          ``{"shop": "north"}``
-hex    any bytes, two digits each              ``00ff10``
-====== ======================================= =============================================
+======================== ======================================= ================================
+string                   the text itself, in UTF-8               ``river``
+int16, int32, int64      a whole number, as Kafka's serdes       ``42``
+float32, double          a number, as Kafka's serdes             ``2.5``
+boolean                  as Kafka's BooleanSerde                 ``true``
+uuid                     as Kafka's UUIDSerde                    ``0f8e...``
+json                     one JSON value                          ``{"shop": "north"}``
+avro:FILE                by the schema in a file, shown as JSON  ``{"shop":"north"}``
+avro:FILE@7              the same with Confluent's schema id 7
+hex                      any bytes, two digits each              ``00ff10``
+======================== ======================================= ================================
 
 The keys of a windowed table have a window behind them: see `windowed`.
 
@@ -16,7 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Literal
+from uuid import UUID
+
+import click
+import msgspec
 
 from millstream import serdes
 from millstream.record import Headers, Windowed
@@ -47,6 +57,37 @@ def _text(value: object) -> str:
     return value
 
 
+def _of_serde(name: str, serde: Serde[Any], read: Callable[[str], Any]) -> Format:
+    """A format for the values of a serde, each written as Python reads it."""
+
+    def from_json(value: object) -> bytes:
+        if isinstance(value, int) and not isinstance(value, bool) and read is float:
+            value = float(value)  # JSON has one kind of number
+        return serde.serialize(read(value) if isinstance(value, str) and read is UUID else value)
+
+    def to_json(data: bytes) -> object:
+        value = serde.deserialize(data)
+        return str(value) if isinstance(value, UUID) else value
+
+    return Format(
+        name,
+        parse=lambda data: serde.serialize(read(data.decode())),
+        show=lambda data: _shown(serde.deserialize(data)),
+        from_json=from_json,
+        to_json=to_json,
+    )
+
+
+def _shown(value: object) -> bytes:
+    return str(value).lower().encode() if isinstance(value, bool) else str(value).encode()
+
+
+def _boolean(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text == "true"
+
+
 FORMATS: Final = {
     form.name: form
     for form in (
@@ -57,13 +98,13 @@ FORMATS: Final = {
             from_json=lambda value: _text(value).encode(),
             to_json=lambda data: data.decode(),
         ),
-        Format(
-            "int64",
-            parse=lambda data: serdes.int64.serialize(int(data)),
-            show=lambda data: str(serdes.int64.deserialize(data)).encode(),
-            from_json=serdes.int64.serialize,  # type: ignore[arg-type]  # it refuses another type
-            to_json=serdes.int64.deserialize,
-        ),
+        _of_serde("int16", serdes.int16, int),
+        _of_serde("int32", serdes.int32, int),
+        _of_serde("int64", serdes.int64, int),
+        _of_serde("float32", serdes.float32, float),
+        _of_serde("double", serdes.double, float),
+        _of_serde("boolean", serdes.boolean, _boolean),
+        _of_serde("uuid", serdes.uuid, UUID),
         Format(
             "json",
             parse=_json_parse,
@@ -80,6 +121,42 @@ FORMATS: Final = {
         ),
     )
 }
+
+
+def json_format(name: str, serde: Serde[Any]) -> Format:
+    """A format for any serde: its values are written as JSON.
+
+    >>> json_format("pairs", serdes.json).show(b'{"a": 1}')
+    b'{"a":1}'
+    """
+    encode = msgspec.json.Encoder(enc_hook=str).encode
+    return Format(
+        name,
+        parse=lambda data: serde.serialize(msgspec.json.decode(data)),
+        show=lambda data: encode(serde.deserialize(data)),
+        from_json=serde.serialize,
+        to_json=lambda data: msgspec.json.decode(encode(serde.deserialize(data))),
+    )
+
+
+def avro_format(place: str) -> Format:
+    """The format of values of an Avro schema: ``FILE``, or ``FILE@ID`` with Confluent's schema id."""
+    file, _, number = place.rpartition("@")
+    if not file or not number.isdigit():
+        file, number = place, ""
+    try:
+        schema = msgspec.json.decode(Path(file).read_bytes())
+        serde = serdes.avro(schema, schema_id=int(number) if number else None)
+    except (OSError, ImportError) as error:
+        raise click.BadParameter(f"avro:{place} can't be used: {error}") from error
+    except Exception as error:  # fastavro has errors of its own for a schema that is none
+        raise click.BadParameter(f"{file} is no Avro schema: {error}") from error
+    return json_format(f"Avro by {file}", serde)
+
+
+def format_names() -> str:
+    """All formats, for a message."""
+    return f"{', '.join(FORMATS)}, avro:FILE"
 
 
 Windows = int | Literal["sessions"]
@@ -111,6 +188,22 @@ def windowed(form: Format, windows: Windows) -> Format:
         raise ValueError(f"{value!r}: keys with a window are written by applications only")
 
     return Format(f"{form.name} with a window", refuse, show, refuse, to_json)
+
+
+_WINDOW_BYTES: Final = {"time": 8, "sessions": 16}
+
+
+def has_key(key: bytes, windows: Windows | None) -> Callable[[bytes | None], bool]:
+    r"""Tell of keys whether they are this one, with whatever window behind it.
+
+    >>> wants = has_key(b"ann", 60_000)
+    >>> wants(b"ann\0\0\0\0\0\0\0\0"), wants(b"ann"), wants(None)
+    (True, False, False)
+    """
+    if windows is None:
+        return key.__eq__
+    size = len(key) + _WINDOW_BYTES["sessions" if windows == "sessions" else "time"]
+    return lambda found: found is not None and len(found) == size and found.startswith(key)
 
 
 def headers_to_json(headers: Headers) -> list[list[object]]:

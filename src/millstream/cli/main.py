@@ -19,6 +19,13 @@ from millstream.durable import disk_errors_named
 from millstream.errors import MillstreamError
 
 _COMMANDS: Final = {
+    "apps": "millstream.cli.apps:apps",
+    "completion": "millstream.cli.completion:completion",
+    "describe": "millstream.cli.run:describe",
+    "doctor": "millstream.cli.doctor:doctor",
+    "log": "millstream.cli.log:log_group",
+    "new": "millstream.cli.new:new",
+    "run": "millstream.cli.run:run",
     "state": "millstream.cli.state:state",
     "topics": "millstream.cli.topics:topics",
 }

@@ -1,4 +1,4 @@
-"""``millstream state``: what local state this host has, and taking it away.
+"""``millstream state``: the rows of stores at the last commit; what local state this host has.
 
 Local state is a copy: what is deleted here is restored from the changelog when it is needed again.
 """
@@ -8,50 +8,117 @@ Local state is a copy: what is deleted here is restored from the changelog when 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
+from millstream.cli.options import json_option, log_option, state_option, yes_option
+from millstream.cli.stored import CommittedStore, as_text, export, largest_first, shown
+from millstream.cli.tables import show_json, show_rows, told
 from millstream.clock import now_ms
 from millstream.commit.lease import check_not_run
+from millstream.log import FileLog
 from millstream.state.backends import supplier
 from millstream.state.changelog.follow import position_of
 from millstream.state.errors import TaskLockedError
 from millstream.state.local.cleaning import LocalTask, clean, local_tasks
-from millstream.state.local.directory import StateDirectory, TaskDirectory, existing_state_directory
+from millstream.state.local.directory import StateDirectory, TaskDirectory
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_DEFAULT: Final = "millstream-state"
 _NOBODY_KNOWS: Final = "-"
-
-
-def _directory_option(command: F) -> F:
-    return click.option(
-        "--state-dir",
-        "directory",
-        callback=lambda _context, _option, path: existing_state_directory(Path(path)),
-        metavar="FOLDER",
-        default=_DEFAULT,
-        show_default=True,
-        envvar="MILLSTREAM_STATE_DIR",
-        show_envvar=True,
-        help="The state directory of this host.",
-    )(command)
 
 
 @click.group()
 def state() -> None:
-    """Look at the local state of this host; delete what is not used."""
+    """Read the rows of stores; look at the local state of this host, and delete what is not used."""
+
+
+@state.command()
+@click.argument("app_id")
+@click.argument("store")
+@click.argument("key")
+@log_option
+@json_option
+def get(app_id: str, store: str, key: str, log: FileLog, *, is_json: bool) -> None:
+    """Show what a store has for a key, at the last commit: one row, or one per window.
+
+    A key that is no text is written as JSON: 7, true, {"shop": "north"}; bytes as hex digits. Ends with
+    status 1 if there is no such row.
+
+    \b
+    Example:
+      millstream state get wordcount counts river
+    """
+    opened = CommittedStore.open(log, app_id, store)
+    rows = list(opened.get(opened.key_of(key)))
+    if not rows:
+        raise click.ClickException(
+            f"Store {store!r} has no row of key {key!r} (epoch {opened.replica.version})."
+        )
+    _show(rows, is_json=is_json)
+
+
+@state.command()
+@click.argument("app_id")
+@click.argument("store")
+@log_option
+@click.option("-n", "--limit", type=click.IntRange(1), default=10, show_default=True, help="How many rows.")
+@click.option("--by", "field", metavar="FIELD", help="The field of the value to go by.")
+@json_option
+def top(app_id: str, store: str, log: FileLog, limit: int, field: str | None, *, is_json: bool) -> None:
+    """Show the rows with the largest values, at the last commit.
+
+    \b
+    Examples:
+      millstream state top wordcount counts
+      millstream state top shop totals --by amount -n 3
+    """
+    rows = largest_first(CommittedStore.open(log, app_id, store).rows(), field)
+    _show(rows[:limit], is_json=is_json)
+
+
+@state.command("export")
+@click.argument("app_id")
+@click.argument("store")
+@click.argument("file")
+@log_option
+@json_option
+def export_state(app_id: str, store: str, file: str, log: FileLog, *, is_json: bool) -> None:
+    """Write all rows of a store, at the last commit, to a file: .csv, .parquet or .jsonl ("-": here).
+
+    \b
+    Example:
+      millstream state export wordcount counts counts.parquet
+    """
+    opened = CommittedStore.open(log, app_id, store)
+    count = export(opened.rows(), file)
+    if file != "-":
+        row = {"store": store, "rows": count, "epoch": opened.replica.version, "file": file}
+        told(
+            f"Wrote {count:,} rows of {store!r} (epoch {opened.replica.version}) to {file}.",
+            row,
+            is_json=is_json,
+        )
+
+
+def _show(rows: list[dict[str, Any]], *, is_json: bool) -> None:
+    if is_json:
+        for row in rows:
+            show_json(shown(row))
+    else:
+        columns = list(dict.fromkeys(name for row in rows for name in row)) or ["key", "value"]
+        show_rows(map(as_text, rows), columns, is_json=False)
 
 
 @state.command("list")
 @click.argument("app_id", required=False)
-@_directory_option
-def list_state(app_id: str | None, directory: StateDirectory) -> None:
+@state_option
+@json_option
+def list_state(app_id: str | None, directory: StateDirectory, *, is_json: bool) -> None:
     """List the tasks that have state here, of all applications or of one."""
+    if is_json:
+        for task in local_tasks(directory, app_id):
+            show_json(_task_row(task))
+        return
     click.echo(f"{'application':<24}  {'task':>8}  {'version':>10}  {'bytes':>15}  last used")
     for task in local_tasks(directory, app_id):
         version = f"{task.checkpoint.version:,}" if task.checkpoint else _NOBODY_KNOWS
@@ -61,8 +128,9 @@ def list_state(app_id: str | None, directory: StateDirectory) -> None:
 @state.command()
 @click.argument("app_id")
 @click.argument("task")
-@_directory_option
-def show(app_id: str, task: str, directory: StateDirectory) -> None:
+@state_option
+@json_option
+def show(app_id: str, task: str, directory: StateDirectory, *, is_json: bool) -> None:
     """Show the stores of a task: version, offset in the changelog (or source topic), and about how many rows.
 
     Opens the stores, so nobody else may work on the task at that moment.
@@ -77,13 +145,19 @@ def show(app_id: str, task: str, directory: StateDirectory) -> None:
         raise click.ClickException(
             f"Task {task!r} of application {app_id!r} has no state in {directory.path}. Tasks: {known}."
         )
-    click.echo(f"{found.path}: {found.bytes:,} bytes, last used {_ago(found)}")
-    click.echo(f"{'store':<32}  {'backend':<8}  {'version':>10}  {'offset':>12}  {'rows, about':>12}")
+    if not is_json:
+        click.echo(f"{found.path}: {found.bytes:,} bytes, last used {_ago(found)}")
+        click.echo(f"{'store':<32}  {'backend':<8}  {'version':>10}  {'offset':>12}  {'rows, about':>12}")
     with TaskDirectory(found.path).lock(timeout_ms=1_000):
         for backend, store in found.stores:
             with supplier(backend).open(TaskDirectory(found.path).store_path(backend, store)) as opened:
                 position, size = position_of(opened, store), opened.size()
             rows = f"{size.approximate_entries:,}" if supplier(backend).persistent else _NOBODY_KNOWS
+            if is_json:
+                entries = size.approximate_entries if supplier(backend).persistent else None
+                row = {"store": store, "backend": backend, "version": position.version}
+                show_json({**row, "offset": position.offset, "approximate_rows": entries})
+                continue
             click.echo(
                 f"{store:<32}  {backend:<8}  {position.version:>10,}  {position.offset:>12,}  {rows:>12}"
             )
@@ -91,10 +165,13 @@ def show(app_id: str, task: str, directory: StateDirectory) -> None:
 
 @state.command("clean")
 @click.argument("app_id")
-@_directory_option
+@state_option
 @click.option("--unused-for-ms", type=click.IntRange(0), help="Only tasks that nobody used for so long.")
-@click.option("--yes", is_flag=True, help="Don't ask.")
-def clean_state(app_id: str, directory: StateDirectory, unused_for_ms: int | None, *, yes: bool) -> None:
+@yes_option
+@json_option
+def clean_state(
+    app_id: str, directory: StateDirectory, unused_for_ms: int | None, *, yes: bool, is_json: bool
+) -> None:
     """Delete the local state of an application's tasks, except of those that are in use.
 
     It is restored from the changelogs when it is needed again. Refused while the application runs.
@@ -114,9 +191,21 @@ def clean_state(app_id: str, directory: StateDirectory, unused_for_ms: int | Non
     check_not_run(directory, app_id, now_ms=now_ms())
     removed = clean(directory, app_id, unused_for_ms=unused_for_ms or 0)
     left = [task for task in there if task not in removed]
-    click.echo(f"Deleted the state of {len(removed)} tasks: {', '.join(removed) or 'none'}.", err=True)
-    for task in left:
+    message = f"Deleted the state of {len(removed)} tasks: {', '.join(removed) or 'none'}."
+    told(message, {"application": app_id, "deleted": removed, "left": left}, is_json=is_json)
+    for task in [] if is_json else left:
         click.echo(f"Left {task}: {_why_left(directory, app_id, task)}.", err=True)
+
+
+def _task_row(task: LocalTask) -> dict[str, Any]:
+    return {
+        "application": task.app_id,
+        "task": task.task,
+        "version": task.checkpoint.version if task.checkpoint else None,
+        "bytes": task.bytes,
+        "last_used_ms": int(task.last_used_s * 1000),
+        "stores": [{"backend": backend, "store": store} for backend, store in task.stores],
+    }
 
 
 def _why_left(directory: StateDirectory, app_id: str, task: str) -> str:

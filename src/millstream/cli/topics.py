@@ -11,14 +11,15 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, BinaryIO, Final, TypeVar, cast
+from typing import Any, BinaryIO, Final, cast
 
 import click
 
 from millstream.cli.consume import Consumer
-from millstream.cli.formats import FORMATS, Format, Windows, windowed
+from millstream.cli.formats import Format, Windows, has_key, windowed
+from millstream.cli.options import format_options, json_option, log_option, time_ms, yes_option
 from millstream.cli.produce import (
     LineParser,
     TableColumns,
@@ -28,47 +29,19 @@ from millstream.cli.produce import (
     produce_stream,
     produce_table,
 )
+from millstream.cli.tables import show_json, told
+from millstream.commit.application_storage import application_ids
 from millstream.commit.source_changelog import compaction_bound
 from millstream.io.producer import Producer
-from millstream.log import FileLog, TimestampType, TopicConfig, TopicPartition, open_log
+from millstream.log import FileLog, TimestampType, TopicConfig, TopicPartition
 from millstream.log.errors import TopicExistsError
 from millstream.types import Offset, Partition
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_DEFAULT_LOG: Final = "file:./millstream-data"
 _TIMESTAMP_TYPES: Final = {kind.value: kind for kind in TimestampType} | {
     "CreateTime": TimestampType.CREATE_TIME,
     "LogAppendTime": TimestampType.LOG_APPEND_TIME,
 }
 """Our names, and those of Kafka's message.timestamp.type."""
-
-
-def _log_option(command: F) -> F:
-    return click.option(
-        "--log",
-        callback=lambda _context, _option, address: open_log(address),
-        metavar="ADDRESS",
-        default=_DEFAULT_LOG,
-        show_default=True,
-        envvar="MILLSTREAM_LOG",
-        show_envvar=True,
-        help="Where the log is: file:FOLDER.",
-    )(command)
-
-
-def _format_options(command: F) -> F:
-    for part in ("value", "key"):
-        command = click.option(
-            f"--{part}-format",
-            type=click.Choice(list(FORMATS)),
-            default="string",
-            show_default=True,
-            is_eager=True,  # before --key, which is written so
-            callback=lambda _context, _option, name: FORMATS[name],
-            help=f"How a {part} is written.",
-        )(command)
-    return command
 
 
 def _encoded(_context: click.Context, _option: click.Parameter, text: str | None) -> bytes | None:
@@ -106,7 +79,7 @@ def topics() -> None:
 
 @topics.command()
 @click.argument("topic")
-@_log_option
+@log_option
 @click.option("-p", "--partitions", type=click.IntRange(1), default=1, show_default=True)
 @click.option(
     "--timestamp-type",
@@ -120,6 +93,7 @@ def topics() -> None:
 @click.option("--retention-bytes", type=click.IntRange(0), help="The oldest go if a partition is larger.")
 @click.option("--compact", is_flag=True, help="Keep the last record of each key only.")
 @click.option("--if-missing", is_flag=True, help="Do nothing if the topic is there already.")
+@json_option
 def create(
     topic: str,
     log: FileLog,
@@ -130,6 +104,7 @@ def create(
     *,
     compact: bool,
     if_missing: bool,
+    is_json: bool,
 ) -> None:
     """Create a topic (and the log, if it is the first one).
 
@@ -147,40 +122,90 @@ def create(
     except TopicExistsError:
         if not if_missing:
             raise
-        click.echo(f"Topic {topic!r} is there already.", err=True)
+        told(f"Topic {topic!r} is there already.", {"topic": topic, "created": False}, is_json=is_json)
     else:
-        click.echo(f"Created topic {topic!r} (partitions: {partitions}).", err=True)
+        row = {"topic": topic, "created": True, **_config_row(config)}
+        told(f"Created topic {topic!r} (partitions: {partitions}).", row, is_json=is_json)
 
 
 @topics.command()
 @click.argument("topic")
-@_log_option
+@log_option
+@click.option("-p", "--partitions", type=click.IntRange(1), help="How many there shall be in all.")
+@click.option("--retention-ms", type=click.IntRange(-1), help="Records older than this may go; -1: none.")
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1), required=True, help="How many there shall be in all."
+    "--retention-bytes", type=click.IntRange(-1), help="The oldest go if a partition is larger; -1: none."
 )
-def alter(topic: str, log: FileLog, partitions: int) -> None:
-    """Give a topic more partitions. Records stay where they are.
+@click.option("--compact/--no-compact", default=None, help="Keep the last record of each key only, or all.")
+@click.option(
+    "--delete-retention-ms", type=click.IntRange(0), help="How long a compacted topic keeps tombstones."
+)
+@json_option
+def alter(
+    topic: str,
+    log: FileLog,
+    partitions: int | None,
+    retention_ms: int | None,
+    retention_bytes: int | None,
+    *,
+    compact: bool | None,
+    delete_retention_ms: int | None,
+    is_json: bool,
+) -> None:
+    """Give a topic more partitions, another retention, or compaction.
 
-    Keys of records that come later may go to another partition than before. An application that keeps
-    state by the partitions of the topic will refuse to go on, and say what to do.
+    With more partitions records stay where they are. Keys of records that come later may go to another
+    partition than before; an application that keeps state by the partitions of the topic will refuse to go
+    on, and say what to do. Retention and compaction are applied when the topic is maintained next: by the
+    application that reads or writes it, or by "millstream topics compact".
 
     \b
-    Example:
+    Examples:
       millstream topics alter orders --partitions 8
+      millstream topics alter clicks --retention-ms 604800000
+      millstream topics alter customers --compact --retention-ms -1
     """
-    before = log.config(topic).partitions
-    log.add_partitions(topic, partitions)
-    click.echo(f"Topic {topic!r} has {partitions} partitions now (before: {before}).", err=True)
+    given = {
+        "retention_ms": retention_ms,
+        "retention_bytes": retention_bytes,
+        "delete_retention_ms": delete_retention_ms,
+        "is_compacted": compact,
+    }
+    changes: dict[str, Any] = {
+        name: None if value == -1 else value for name, value in given.items() if value is not None
+    }
+    if partitions is None and not changes:
+        raise click.UsageError("Nothing to alter: give --partitions, --retention-ms or another option.")
+    owner = _owner_of_changelog(topic, log)
+    if changes and owner is not None:
+        raise click.ClickException(
+            f"{topic!r} is a changelog: application {owner!r} decides what it keeps. Nothing was changed."
+        )
+    before = log.config(topic)
+    if partitions is not None:
+        log.add_partitions(topic, partitions)
+    if changes:
+        log.alter_topic(topic, lambda config: replace(config, **changes))
+    now = log.config(topic)
+    if is_json:
+        show_json({"topic": topic, **_config_row(now)})
+    elif not changes:
+        click.echo(
+            f"Topic {topic!r} has {now.partitions} partitions now (before: {before.partitions}).", err=True
+        )
+    else:
+        click.echo(f"Topic {topic!r} is altered: {_summary(now)}.", err=True)
 
 
 @topics.command()
 @click.argument("topic")
-@_log_option
-@click.option("--yes", is_flag=True, help="Don't ask.")
+@log_option
+@yes_option
 @click.option(
     "--force", is_flag=True, help="Also a topic that holds the state of an application that is there."
 )
-def delete(topic: str, log: FileLog, *, yes: bool, force: bool) -> None:
+@json_option
+def delete(topic: str, log: FileLog, *, yes: bool, force: bool, is_json: bool) -> None:
     """Delete a topic and all its records, for good.
 
     The changelog of an application is its state: it is not deleted while the application is there, unless
@@ -200,7 +225,8 @@ def delete(topic: str, log: FileLog, *, yes: bool, force: bool) -> None:
     if not yes:
         click.confirm(f"Delete topic {topic!r} and its {records:,} records for good?", abort=True, err=True)
     log.delete_topic(topic)
-    click.echo(f"Deleted topic {topic!r} ({records:,} records).", err=True)
+    row = {"topic": topic, "deleted": True, "records": records}
+    told(f"Deleted topic {topic!r} ({records:,} records).", row, is_json=is_json)
 
 
 def _why_it_is_needed(topic: str, log: FileLog) -> str | None:
@@ -215,46 +241,76 @@ def _why_it_is_needed(topic: str, log: FileLog) -> str | None:
 
 
 def _owner_of_changelog(topic: str, log: FileLog) -> str | None:
-    folder = log.root / "applications"
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    is_changelog = topic.endswith("-changelog")
-    return next((name for name in names if is_changelog and topic.startswith(f"{name}-")), None)
+    if not topic.endswith("-changelog"):
+        return None
+    return next((name for name in application_ids(log.root) if topic.startswith(f"{name}-")), None)
 
 
 @topics.command("list")
-@_log_option
-def list_topics(log: FileLog) -> None:
-    """List the topics, one per line."""
+@log_option
+@click.option("--internal", is_flag=True, help="Also the changelogs of applications.")
+@json_option
+def list_topics(log: FileLog, *, internal: bool, is_json: bool) -> None:
+    """List the topics, one per line. Those that applications keep for themselves only if asked for."""
     for name in log.topics():
-        click.echo(name)
+        owner = _owner_of_changelog(name, log)
+        if owner is not None and not internal:
+            continue
+        if is_json:
+            show_json({"topic": name, "internal": owner is not None, **_config_row(log.config(name))})
+        else:
+            click.echo(name)
 
 
 @topics.command()
 @click.argument("topic")
-@_log_option
-def describe(topic: str, log: FileLog) -> None:
+@log_option
+@json_option
+def describe(topic: str, log: FileLog, *, is_json: bool) -> None:
     """Show a topic's configuration and the offsets of its partitions."""
     found = log.describe(topic)
-    config = found.config
-    records = sum(partition.latest - partition.earliest for partition in found.partitions)
+    rows = [
+        {
+            "partition": one.partition,
+            "earliest": one.earliest,
+            "latest": one.latest,
+            "records": one.latest - one.earliest,
+        }
+        for one in found.partitions
+    ]
+    records = sum(row["records"] for row in rows)
+    if is_json:
+        offsets = {"records": records, "offsets": rows}
+        show_json({"topic": topic, **_config_row(found.config), **offsets})
+        return
+    click.echo(f"{topic}: {_summary(found.config, records)}")
+    click.echo(f"{'partition':>9}  {'earliest':>12}  {'latest':>12}  {'records':>12}")
+    for row in rows:
+        click.echo(
+            f"{row['partition']:>9}  {row['earliest']:>12,}  {row['latest']:>12,}  {row['records']:>12,}"
+        )
+
+
+def _config_row(config: TopicConfig) -> dict[str, Any]:
+    return {**asdict(config), "timestamp_type": config.timestamp_type.value}
+
+
+def _summary(config: TopicConfig, records: int | None = None) -> str:
     kept = [
         *([f"for {config.retention_ms:,} ms"] if config.retention_ms is not None else []),
         *([f"{config.retention_bytes:,} bytes of a partition"] if config.retention_bytes is not None else []),
         *(["the last of each key"] if config.is_compacted else []),
     ]
+    count = "" if records is None else f", {records:,} records"
     keeps = f", keeps {' and '.join(kept)}" if kept else ""
-    kind = config.timestamp_type.value
-    click.echo(f"{topic}: {config.partitions} partitions, {kind}, {records:,} records{keeps}")
-    click.echo(f"{'partition':>9}  {'earliest':>12}  {'latest':>12}  {'records':>12}")
-    for partition in found.partitions:
-        low, high = partition.earliest, partition.latest
-        click.echo(f"{partition.partition:>9}  {low:>12,}  {high:>12,}  {high - low:>12,}")
+    return f"{config.partitions} partitions, {config.timestamp_type.value}{count}{keeps}"
 
 
 @topics.command()
 @click.argument("names", nargs=-1, metavar="[TOPIC]...")
-@_log_option
-def compact(names: tuple[str, ...], log: FileLog) -> None:
+@log_option
+@json_option
+def compact(names: tuple[str, ...], log: FileLog, *, is_json: bool) -> None:
     """Merge small segments, compact, and apply the retention of topics (default: of all).
 
     Applications do this for the topics that they read and write, and they alone do it for their changelogs:
@@ -269,7 +325,8 @@ def compact(names: tuple[str, ...], log: FileLog) -> None:
     for topic in names or log.topics():
         owner = _owner_of_changelog(topic, log)
         if owner is not None:
-            click.echo(f"{topic}: left to application {owner!r}, whose changelog it is.", err=True)
+            message = f"{topic}: left to application {owner!r}, whose changelog it is."
+            told(message, {"topic": topic, "left_to": owner}, is_json=is_json)
             continue
         before = log.describe(topic).partitions
         rewritten = 0
@@ -281,7 +338,9 @@ def compact(names: tuple[str, ...], log: FileLog) -> None:
             now.earliest - then.earliest
             for then, now in zip(before, log.describe(topic).partitions, strict=True)
         )
-        click.echo(f"{topic}: {rewritten} partitions rewritten, {gone:,} records let go.", err=True)
+        row = {"topic": topic, "partitions_rewritten": rewritten, "records_gone": gone}
+        message = f"{topic}: {rewritten} partitions rewritten, {gone:,} records let go."
+        told(message, row, is_json=is_json)
 
 
 topics.add_command(compact, "tidy")
@@ -290,8 +349,8 @@ topics.add_command(compact, "tidy")
 @topics.command()
 @click.argument("topic")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@_log_option
-@_format_options
+@log_option
+@format_options()
 @click.option(
     "--json", "is_json", is_flag=True, help="Lines are JSON objects: key, value, timestamp, headers."
 )
@@ -363,8 +422,8 @@ def produce(
 
 @topics.command()
 @click.argument("topic")
-@_log_option
-@_format_options
+@log_option
+@format_options()
 @click.option(
     "--json", "is_json", is_flag=True, help="Show JSON lines: key, value, offset, headers and so on."
 )
@@ -387,6 +446,14 @@ def produce(
     "--from-beginning", is_flag=True, help="Begin with the first record (default, unless following)."
 )
 @click.option("--offset", type=click.IntRange(0), help="Begin at this offset of each partition.")
+@click.option(
+    "--from",
+    "from_time",
+    callback=time_ms,
+    metavar="TIME",
+    help="Begin at this time: milliseconds, 2026-01-31T08:00:00+01:00, or 2h (ago).",
+)
+@click.option("--key", callback=_key, help="Only records with this key.")
 @click.option("--max-messages", "left", type=click.IntRange(0), help="Stop after so many records.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for new records, until Ctrl-C.")
 def consume(
@@ -394,6 +461,8 @@ def consume(
     log: FileLog,
     partition: int | None,
     offset: int | None,
+    from_time: int | None,
+    key: bytes | None,
     *,
     from_beginning: bool,
     follow: bool,
@@ -401,7 +470,7 @@ def consume(
     windows: Windows | None,
     **options: Any,
 ) -> None:
-    """Show the records of a topic, a line each, partition after partition.
+    """Show the records of a topic, a line each. Those of several partitions are merged by their time.
 
     \b
     Examples:
@@ -410,18 +479,30 @@ def consume(
       millstream topics consume orders --json --offset 1000 --max-messages 10
       millstream topics consume clicks-per-minute --json --windows 60000 --value-format int64
       millstream topics consume orders --follow --from-beginning
+      millstream topics consume orders --from 2h --key ann --value-format json
     """
-    if from_beginning and offset is not None:
-        raise click.UsageError("--from-beginning and --offset contradict each other; give one of them.")
+    if from_beginning + (offset is not None) + (from_time is not None) > 1:
+        raise click.UsageError(
+            "--from-beginning, --offset and --from contradict each other; give one of them."
+        )
     known = _known(log, topic, partition)
     numbers = range(log.config(topic).partitions) if known is None else [known]
     first = log.latest if follow and not from_beginning else log.earliest
     start = first if offset is None else lambda _partition: Offset(offset)
+    if from_time is not None:
+        start = partial(_offset_at, log, from_time)
     keys = key_format if windows is None else windowed(key_format, windows)
-    consumer = Consumer(log, _standard_output(), start, key_format=keys, **options)
+    wants = None if key is None else has_key(key, windows)
+    consumer = Consumer(log, _standard_output(), start, key_format=keys, wants_key=wants, **options)
     consumer.run([TopicPartition(topic, Partition(number)) for number in numbers])
     if follow:
         consumer.follow()
+
+
+def _offset_at(log: FileLog, time_ms: int, place: TopicPartition) -> Offset:
+    """Return the first record from a time on; the end if there is none."""
+    found = log.offset_for_time(place, time_ms)
+    return log.latest(place) if found is None else found
 
 
 def _known(log: FileLog, topic: str, partition: int | None) -> int | None:

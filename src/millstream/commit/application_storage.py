@@ -17,6 +17,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from millstream.durable import (
     OS_FILES,
@@ -27,6 +28,14 @@ from millstream.durable import (
     sync_folder,
 )
 from millstream.types import Attempt, Epoch, Term
+
+_APPLICATIONS: Final = "applications"
+
+
+def application_ids(root: Path) -> list[str]:
+    """The applications that have run on the log of a folder."""
+    folder = root / _APPLICATIONS
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,7 @@ class ApplicationStorage:
     @property
     def path(self) -> Path:
         """The application's own folder."""
-        return self.root / "applications" / self.application_id
+        return self.root / _APPLICATIONS / self.application_id
 
     @property
     def leases(self) -> Path:

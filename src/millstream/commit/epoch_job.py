@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.sealed_file import SealedFile
@@ -64,6 +64,19 @@ class EpochJob:
         """Whether the application has such a task, planned or not."""
         number, partition = (int(part) for part in task_id.split("_"))
         return partition < self.task_counts.get(number, 0)
+
+    def share(self, task_ids: Container[str]) -> EpochJob:
+        """The same, with no more than those need who run some of its tasks: entries, and ranges with records.
+
+        All planned tasks stay: rows may be sent to any of them.
+        """
+        others = {task.task_id for task in self.tasks if task.task_id not in task_ids}
+        cut = {
+            topic: {partition: (start, end) for partition, (start, end) in parts.items() if start < end}
+            for topic, parts in self.cut.items()
+        }
+        entries = {task_id: entry for task_id, entry in self.entries.items() if task_id not in others}
+        return replace(self, cut=cut, entries=entries)
 
     def partitions_of(self, topic: str) -> int:
         """How many partitions a topic has, or will have."""

@@ -71,10 +71,18 @@ class Lease:
     """A term that this process holds."""
 
     def __init__(
-        self, storage: ApplicationStorage, term: Term, owner: Owner, clock: Callable[[], int], ttl_ms: int
+        self,
+        storage: ApplicationStorage,
+        term: Term,
+        owner: Owner,
+        clock: Callable[[], int],
+        ttl_ms: int,
+        predecessor: Owner | None = None,
     ) -> None:
         self.term = term
         self.owner = owner
+        self.predecessor = predecessor
+        """Who held the term before and did not let go, if anybody."""
         self._storage = storage
         self._clock = clock
         self._ttl_ms = ttl_ms
@@ -128,8 +136,10 @@ def acquire(storage: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: in
     """Take the next term, or refuse and name the coordinator that holds the last one."""
     ensure_private_folder(storage.leases, files=storage.files)
     last = _last_term(storage.leases)
+    predecessor = None
     if last:
         _refuse_if_held(storage, last, clock())
+        predecessor = _read_claim(storage, last) if _expiry(storage, last) else None
     term = Term(last + 1)
     owner = _this_process()
     try:
@@ -139,7 +149,7 @@ def acquire(storage: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: in
     except (FileExistsError, FileNotFoundError):  # another coordinator was first, or has even removed its own
         raise _held(storage, _read_claim(storage, _last_term(storage.leases))) from None
     _forget_before(storage, Term(term - 1))
-    return Lease(storage, term, owner, clock, ttl_ms)
+    return Lease(storage, term, owner, clock, ttl_ms, predecessor)
 
 
 def running_owner(storage: ApplicationStorage, *, now_ms: int) -> Owner | None:

@@ -102,13 +102,14 @@ class ManifestChain:
             self._check_witness(witness, {})
             return None
         oldest = Epoch(self.record(epochs[-1]).oldest)
-        if oldest not in epochs:
+        there = frozenset(epochs)
+        if oldest not in there:
             raise self._lost(f"there is no manifest before {next(at for at in epochs if at > oldest)}")
         first = self._first_needed(oldest)
         head: Manifest | None = None
         digests: dict[Epoch, str] = {}
         for number in range(first, epochs[-1] + 1):
-            if number not in epochs:
+            if number not in there:
                 raise self._lost(f"manifest {number} is missing between others")
             head = self._next(head, self._file(Epoch(number)), is_first=number == first)
             digests[head.epoch] = head.digest()
@@ -192,7 +193,7 @@ class ManifestChain:
     def read(self, epoch: Epoch) -> Manifest:
         """One manifest, with all that is true after it. Costs what has changed since one that is known."""
         files: list[tuple[Record, bytes]] = []
-        known: Manifest | None = None
+        known = self._known(epoch)
         number = epoch
         while known is None:
             files.append(self._file(number))
@@ -213,9 +214,18 @@ class ManifestChain:
         """What stands in the file of an epoch: enough to know what it has sealed."""
         return self._file(epoch)[0]
 
+    def _known(self, epoch: Epoch) -> Manifest | None:
+        """A manifest that is remembered, if it is still what stands in its file."""
+        known = self._remembered.get(epoch)
+        return known if known is not None and known.is_in(self._content(epoch)) else None
+
+    def _content(self, epoch: Epoch) -> bytes:
+        path = self._storage.manifests / f"{epoch:020d}"
+        return read_bounded(path, MAX_BYTES + 64, files=self._storage.files)
+
     def _file(self, epoch: Epoch) -> tuple[Record, bytes]:
         path = self._storage.manifests / f"{epoch:020d}"
-        data = read_bounded(path, MAX_BYTES + 64, files=self._storage.files)
+        data = self._content(epoch)
         record = decode_record(data, str(path))
         if record.epoch != epoch or record.application_id != self._storage.application_id:
             raise self._lost(f"{path} holds manifest {record.epoch} of application {record.application_id!r}")

@@ -114,6 +114,10 @@ class Manifest(msgspec.Struct, frozen=True, dict=True):
         vars(self)["_digest"] = _digest_of(data)
         return self
 
+    def is_in(self, data: bytes) -> bool:
+        """Whether it is this manifest that stands in a file with some content."""
+        return self._digest == _digest_of(data)
+
     def position(self, topic: str, partition: Partition) -> Offset | None:
         """The next offset to read of a source; None if it was never read."""
         return self._offsets.get((topic, partition))

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.application_storage import ApplicationStorage, application_ids
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.config import StreamsConfig
 from millstream.durable import LockTimeoutError
@@ -113,13 +113,12 @@ def compaction_bound(
     If the manifests of an application can't be read, nobody knows, and nothing may be compacted. Who asks for
     many partitions gives `chains` with each: then a manifest is read once, and what has changed since.
     """
-    folder = log_root / "applications"
     chains = {} if chains is None else chains
     found: list[Offset] = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    for application_id in application_ids(log_root):
         try:
-            chain = chains.setdefault(path.name, ManifestChain(ApplicationStorage(log_root, path.name)))
-            found += _bounds(chain, place)
+            storage = ApplicationStorage(log_root, application_id)
+            found += _bounds(chains.setdefault(application_id, ManifestChain(storage)), place)
         except (MillstreamError, OSError):
             return Offset(0)
     return min(found, default=None)

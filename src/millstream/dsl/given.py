@@ -166,9 +166,9 @@ def check_joiner(method: str, given: Any, *, with_key: bool) -> None:
 def check_transformer(supplier: Any) -> None:
     """Refuse what does not make transformers of values.
 
-    >>> check_transformer(len)
+    >>> check_transformer(dict)
     Traceback (most recent call last):
-    millstream.errors.TopologyError: 'len' takes (obj, /), but a supplier is called without arguments. ...
+    millstream.errors.TopologyError: 'dict' supplies {}, which has no transform(). Remedy: pass a class, ...
     """
     check_function("transform_values()", supplier, hint="pass a class with init, transform and close")
     refuse(supplier_refusal(supplier, "transform"))

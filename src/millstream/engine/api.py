@@ -39,6 +39,10 @@ class Engine(TaskRunner[EpochJob, TaskReport, Manifest], Protocol):
     def open(self) -> None:
         """Get ready to run tasks. Opening again does no harm."""
 
+    def expect_records(self, count: int) -> None:
+        """Say before `open` that the run will end after about so many records, if it will."""
+        del count
+
     def read_times(self, requests: Sequence[TimesRequest]) -> Sequence[array[int]]:
         """Extract the timestamps of records that an epoch may take, before it is planned."""
 

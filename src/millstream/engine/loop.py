@@ -87,11 +87,13 @@ class EpochLoop:
             while_waiting=self._kept_alive,
         )
 
-    def open(self) -> None:
+    def open(self, *, until_caught_up: bool = False) -> None:
         """Take the application over, and get the engine ready."""
         self.engine.check()
         self.coordinator.open()
         self._loading.begin()
+        if until_caught_up:
+            self.engine.expect_records(sum(self.coordinator.lag().values()))
         self.engine.open()
         schedule = schedule_of(self._config, self._snapshot_storage, self.coordinator.head)
         self._snapshots = None if schedule is None else Snapshots(self.engine, schedule, self._task)

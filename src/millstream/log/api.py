@@ -60,7 +60,7 @@ DELETE_RETENTION_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What a topic is created with; fixed for its life, but partitions may be added."""
+    """What a topic is created with. Partitions may be added, retention and compaction be changed later."""
 
     partitions: int = 1
     timestamp_type: TimestampType = TimestampType.CREATE_TIME

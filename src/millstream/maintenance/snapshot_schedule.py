@@ -41,7 +41,7 @@ class SnapshotSchedule:
 
     def due(self, manifest: Manifest) -> list[str]:
         """The tasks to take snapshots of after an epoch."""
-        return [task for task, entry in sorted(manifest.tasks.items()) if self._is_due(task, entry)]
+        return sorted(task for task, entry in manifest.tasks.items() if self._is_due(task, entry))
 
     def tried(self, tasks: Iterable[str], epoch: Epoch) -> None:
         """Note that snapshots of tasks were taken, or failed."""

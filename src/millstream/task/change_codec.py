@@ -11,8 +11,8 @@ from millstream.errors import DeserializationError
 _OLD, _NEW, _BOTH = 0, 1, 2
 
 
-def encode_change(new: bytes | None, old: bytes | None) -> bytes | None:
-    r"""New and old value as bytes; None if there is neither.
+def encode_change(new: bytes | None, old: bytes | None) -> bytes:
+    r"""New and old value as bytes.
 
     >>> encode_change(b"n", b"old")
     b'\x01nold\x02'
@@ -21,7 +21,7 @@ def encode_change(new: bytes | None, old: bytes | None) -> bytes | None:
         return _varint(len(new)) + new + old + bytes([_BOTH])
     if new is not None:
         return new + bytes([_NEW])
-    return None if old is None else old + bytes([_OLD])
+    return (old or b"") + bytes([_OLD])
 
 
 def decode_change(data: bytes) -> tuple[bytes | None, bytes | None]:

@@ -233,6 +233,14 @@ def table_table_join_of_a_rekeyed_stream_as_table(b: StreamsBuilder) -> None:
 
 
 @dsl
+def table_table_join_of_tables_that_change_together_then_group_by(b: StreamsBuilder) -> None:
+    """The old values are of one table as it was and the other as it is: nobody ever got some of them."""
+    stream = words(b, "left")
+    loud = stream.map_values(lambda v: None if v is None else v + "!").to_table(store=word_store("loud"))
+    grouped(joined("join", stream.to_table(store=word_store("lefts")), loud))
+
+
+@dsl
 def table_table_join_of_grouped_table(b: StreamsBuilder) -> None:
     counts = left(b).group_by(lambda k, v: (v[1:], v), **WORDS).count(store=number_store("counts"))
     to_out(joined("outer_join", counts, right(b)))

@@ -52,6 +52,8 @@ _RUN_AGAIN: Final = (
 )
 """Failures of the machinery: the same epoch may well succeed when it is run again."""
 _POOL: Final = "millstream-background"
+_FEW_RECORDS: Final = 1_000_000
+"""A run that ends after so many has no use for a JVM that takes its time to become fast."""
 
 
 class SparkEngine(Engine):
@@ -64,6 +66,7 @@ class SparkEngine(Engine):
         self._spark = spark
         self._background = f"millstream-{program.application_id}-background"
         self._instances: dict[str, str] = {}
+        self._is_short_run = False
         self._context: SparkContext | None = None
         self._slots: Slots | None = None
         self._make_worker: Any = None
@@ -88,6 +91,9 @@ class SparkEngine(Engine):
             self._program.check_place()
         else:
             context_of(self._spark)
+
+    def expect_records(self, count: int) -> None:
+        self._is_short_run = count <= _FEW_RECORDS
 
     def open(self) -> None:
         """Get Spark ready: session, slots, warm workers."""
@@ -186,7 +192,8 @@ class SparkEngine(Engine):
 
     def _get_context(self) -> SparkContext:
         if self._spark is None:
-            return make_context(self._application_id, self._config.spark_settings)
+            settings = self._config.spark_settings
+            return make_context(self._application_id, settings, is_short_run=self._is_short_run)
         log_jvm_loss_at_debug()
         context = context_of(self._spark)
         if not is_alive(context):

@@ -14,10 +14,11 @@ def run_epoch_job(
 ) -> list[TaskReport | WrongInstance]:
     """Run all tasks of an epoch and return their reports. An error of the user's program is raised."""
     assignment = assign(job.tasks, slots.count)
+    sent = job.share(assignment)
     levels = 1 + max((task.level for task in job.tasks), default=-1)
 
     def stage(level: int) -> Stage:
-        return Stage(job, level, assignment, slots.count, make_worker)
+        return Stage(sent, level, assignment, slots.count, make_worker)
 
     context.setJobGroup(f"millstream-{job.application_id}", f"epoch {job.epoch}", interruptOnCancel=True)
     rows = slots.rows.mapPartitions(stage(0))

@@ -14,8 +14,14 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
+from millstream.engine.spark.class_archive import archive_options
 from millstream.engine.spark.failures import not_started
-from millstream.engine.spark.java import ensure_java, environment_variable, find_java
+from millstream.engine.spark.java import (
+    ensure_java,
+    environment_variable,
+    find_java,
+    quick_start_options,
+)
 from millstream.engine.spark.jvm_loss import log_jvm_loss_at_debug
 from millstream.engine.spark.scratch import java_options, scratch_settings
 from millstream.errors import ConfigError
@@ -61,7 +67,9 @@ EMBEDDED: dict[str, str] = {
 """Settings of the session that is made when none is given."""
 
 
-def make_context(application_id: str, settings: Mapping[str, str]) -> SparkContext:
+def make_context(
+    application_id: str, settings: Mapping[str, str], *, is_short_run: bool = False
+) -> SparkContext:
     """A Spark of our own: all cores of this machine, four tries per task, quiet, on loopback only.
 
     A JVM that dies meanwhile is told as a `SparkGoneError`; the next call starts another one.
@@ -69,7 +77,7 @@ def make_context(application_id: str, settings: Mapping[str, str]) -> SparkConte
     log_jvm_loss_at_debug()
     _forget_dead_jvm()
     try:
-        return _start(application_id, settings)
+        return _start(application_id, settings, is_short_run=is_short_run)
     except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
         if not _never_answered(error) and not _forget_dead_jvm():
             raise
@@ -94,7 +102,7 @@ def _wanted(settings: Mapping[str, str]) -> dict[str, str]:
     return {"spark.master": "local[*,4]", **SETTINGS, **EMBEDDED, **settings}
 
 
-def _start(application_id: str, settings: Mapping[str, str]) -> SparkContext:
+def _start(application_id: str, settings: Mapping[str, str], *, is_short_run: bool) -> SparkContext:
     _refuse_unfit(_wanted(settings), "config.spark_settings")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf().setAppName(application_id)
@@ -102,14 +110,17 @@ def _start(application_id: str, settings: Mapping[str, str]) -> SparkContext:
         conf.set(name, value)
     log_settings = f'"-Dlog4j2.configurationFile={files("millstream.engine.spark") / "log4j2.properties"}"'
     given = settings.get(_JAVA_OPTIONS, "")
-    conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {given}".strip())
     # What the program could import, its workers can.
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, str(_WORKER_PATH)])),
         # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
         "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "1"),
     }
-    with ensure_java(), environment_variable("PYSPARK_PYTHON", sys.executable), kept_handlers():
+    java = find_java()
+    with ensure_java(java) as home, environment_variable("PYSPARK_PYTHON", sys.executable), kept_handlers():
+        quick = quick_start_options(given, settings.get("spark.driver.memory"), is_short_run=is_short_run)
+        archive = archive_options(home, java, given, is_short_run=is_short_run)
+        conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {quick} {archive} {given}".strip())
         return SparkContext(conf=conf, environment=environment)
 
 

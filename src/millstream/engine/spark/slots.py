@@ -20,7 +20,7 @@ def own_slot(slot: int) -> int:
 
 
 class Slots:
-    """The slots of one application."""
+    """The slots of one application. The first job on their rows, that of the warm-up, puts them in place."""
 
     def __init__(self, context: SparkContext, count: int) -> None:
         self.count = count
@@ -29,7 +29,6 @@ class Slots:
             .partitionBy(count, own_slot)
             .persist(StorageLevel.MEMORY_ONLY)
         )
-        self._rows.count()
 
     @property
     def rows(self) -> Any:

@@ -154,6 +154,14 @@ class FileLog(SealedLog):
         self._check_log()
         self._topics.add_partitions(topic, partitions)
 
+    def alter_topic(self, topic: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
+        """Give a topic another retention or compaction: from what it has to what it gets.
+
+        Records that are there already are treated so from the next maintenance on.
+        """
+        self._check_log()
+        return self._topics.alter(topic, change)
+
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and its records. Whoever still reads it is told that there is no such topic."""
         self._check_log()

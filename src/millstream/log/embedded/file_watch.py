@@ -12,6 +12,7 @@ import os
 import select
 import struct
 import sys
+import weakref
 from collections.abc import Hashable, Mapping
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,7 @@ class FileWatch(Generic[K]):
 
     def __init__(self, fd: int, files: Mapping[K, Path]) -> None:
         self._fd = fd
+        self._close = weakref.finalize(self, os.close, fd)  # also if somebody forgets it
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
         self._keys: dict[int, K] = {}
@@ -80,9 +82,7 @@ class FileWatch(Generic[K]):
 
     def close(self) -> None:
         """Let go of the descriptor."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._close()
 
 
 @cache

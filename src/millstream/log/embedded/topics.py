@@ -1,4 +1,4 @@
-"""The folder of topics: create, list, find, give more partitions.
+"""The folder of topics: create, list, find, give more partitions or another configuration.
 
 A topic is a folder with its configuration and one folder per partition. It is built under a temporary name
 and renamed when it is complete and durable, so a topic is there as a whole or not at all. Creations exclude
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
@@ -165,6 +166,23 @@ class TopicFolder:
             # 2
             replace_durably(folder / _CONFIG, [_TOPIC.encode(grown)], files=self._files)
             failpoints.hit("log.partitions_counted")
+
+    def alter(self, name: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
+        """Give a topic another retention or compaction, all at once; returns what it has now."""
+        with held_lock(self._folder / _LOCK, timeout_ms=self._lock_timeout_ms):
+            topic = self.find(name)
+            before = topic.config()
+            config = change(before)
+            fixed = (before.partitions, before.timestamp_type)
+            if (config.partitions, config.timestamp_type) != fixed:
+                raise InvalidTopicError(
+                    f"Topic {name!r} keeps its timestamp type, and gets partitions by add_partitions. "
+                    "Nothing was changed."
+                )
+            check_topic(name, config)
+            altered = replace(topic, **asdict(config))
+            replace_durably(self.path(name) / _CONFIG, [_TOPIC.encode(altered)], files=self._files)
+            return config
 
     def delete(self, name: str) -> None:
         """Delete a topic and its records.

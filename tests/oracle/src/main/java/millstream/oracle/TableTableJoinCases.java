@@ -19,6 +19,7 @@ import millstream.oracle.JoinDsl.Kind;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Named;
 
@@ -127,6 +128,11 @@ final class TableTableJoinCases {
                 words(b, "left").toTable(wordStore("lefts")).join(right(b), PLUS)))),
             script(sides("table_table_join_of_a_rekeyed_stream_as_table", b -> out(
                 words(b, "left").selectKey((k, v) -> k).toTable(wordStore("lefts")).outerJoin(right(b), PLUS)))),
+            onlyFrom("left", script(sides("table_table_join_of_tables_that_change_together_then_group_by", b -> {
+                KStream<String, String> in = words(b, "left");
+                KTable<String, String> loud = in.mapValues(v -> v == null ? null : v + "!").toTable(wordStore("loud"));
+                grouped(in.toTable(wordStore("lefts")).join(loud, PLUS));
+            }))),
             script(sides("table_table_join_of_grouped_table", b -> {
                 KTable<String, Long> counts = left(b).groupBy((k, v) -> KeyValue.pair(v.substring(1), v), byWord())
                     .count(numberStore("counts"));

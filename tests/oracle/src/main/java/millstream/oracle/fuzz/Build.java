@@ -21,6 +21,7 @@ import org.apache.kafka.streams.kstream.BranchedKStream;
 import org.apache.kafka.streams.kstream.CogroupedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Initializer;
 import org.apache.kafka.streams.kstream.KGroupedStream;
@@ -75,6 +76,7 @@ final class Build {
         return builder.build(properties);
     }
 
+    @SuppressWarnings("unchecked")
     private Object made(JsonNode step) {
         return switch (step.get("op").asText()) {
             case "stream" -> builder.stream(input(step), consumed(step));
@@ -109,6 +111,16 @@ final class Build {
                 Functions.newKey(step.get("key"), k, v), Functions.newValue(step.get("value"), k, v)), grouped(step));
             case "table_aggregation" -> tableAggregation(step);
             case "suppress" -> suppress(step);
+            case "stream_join" -> Joins.ofStreams(stream(step), stream(step, 1), step);
+            case "stream_table_join" -> Joins.withTable(stream(step), table(step, 1), step);
+            case "global_table" -> globalTable(step);
+            case "global_table_join" -> Joins.withGlobalTable(
+                stream(step), (GlobalKTable<Object, Object>) parent(step, 1), newKey(step.get("key_of")), step);
+            case "table_join" -> Joins.ofTables(
+                table(step, 0), table(step, 1), step, hasStore(step) ? keyValues(step) : null);
+            case "foreign_key_join" -> Joins.byForeignKey(
+                table(step, 0), table(step, 1), newKey(step.get("foreign_key")), step,
+                hasStore(step) ? keyValues(step) : null);
             default -> throw new IllegalArgumentException("no step " + step);
         };
     }
@@ -217,6 +229,16 @@ final class Build {
     private Object table(JsonNode step) {
         return hasStore(step)
             ? builder.table(input(step), consumed(step), keyValues(step)) : builder.table(input(step), consumed(step));
+    }
+
+    private Object globalTable(JsonNode step) {
+        String topic = input(step);
+        if (!step.get("named").asBoolean()) {
+            return builder.globalTable(topic, consumed(step));
+        }
+        return builder.globalTable(topic, consumed(step),
+            Materialized.<Object, Object, KeyValueStore<Bytes, byte[]>>as(name("s", step))
+                .withKeySerde(keySerde(step)).withValueSerde(valueSerde(step)));
     }
 
     private Object to(JsonNode step) {

@@ -61,6 +61,17 @@ final class Functions {
         return made;
     }
 
+    /** A joiner, and with a null key one that has none. */
+    static Object joined(JsonNode f, Object key, Object left, Object right) {
+        long sum = (left == null ? 7 : number(left)) * f.get("a").asLong()
+            + (right == null ? 11 : number(right)) * f.get("b").asLong() + number(key);
+        long made = Math.floorMod(sum, MODULUS);
+        if (made % 5 == f.get("null").asLong()) {
+            return null;
+        }
+        return isString(f) ? tail(text(left) + '&' + text(right)) : (Object) made;
+    }
+
     /** An aggregator, and with a null key a reducer. */
     static Object fold(JsonNode f, Object key, Object value, Object aggregate) {
         Object made = folded(f, key, value, aggregate);

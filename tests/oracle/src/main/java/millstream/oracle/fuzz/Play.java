@@ -146,8 +146,10 @@ final class Play {
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, "fuzz");
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, "unused:9092");
         config.put(StreamsConfig.STATE_DIR_CONFIG, stateDirectory.toString());
-        // Kafka looks for closed windows at most once per second of the machine's clock, unless it is told not to wait.
-        config.put("__emit.interval.ms.kstreams.windowed.aggregation__", 0L);
+        // Kafka looks for closed windows and for unmatched records of joins at most once per second of the machine's
+        // clock, unless it is told not to wait.
+        config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0L);
+        config.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0L);
         return config;
     }
 }
