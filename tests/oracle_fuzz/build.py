@@ -88,8 +88,8 @@ class Building:
     def parent(self, step: Step, position: int = 0) -> Any:
         return self.handles[step["of"][position]]
 
-    def parents(self, step: Step) -> list[Any]:
-        return [self.handles[parent] for parent in step["of"]]
+    def sides(self, step: Step) -> tuple[Any, Any]:
+        return self.parent(step), self.parent(step, 1)
 
     def predicate(self, f: Function) -> Any:
         return lambda key, value: holds(f, key, value)
@@ -280,10 +280,10 @@ class Building:
     # Joins.
 
     def stream_join(self, step: Step) -> Any:
-        return build_joins.stream_join(*self.parents(step), step)
+        return build_joins.stream_join(*self.sides(step), step)
 
     def stream_table_join(self, step: Step) -> Any:
-        return build_joins.stream_table_join(*self.parents(step), step, self.joiner(step))
+        return build_joins.stream_table_join(*self.sides(step), step, self.joiner(step))
 
     def global_table(self, step: Step) -> Any:
         store = f"s{step['id']}" if step["named"] else None
@@ -291,14 +291,14 @@ class Building:
 
     def global_table_join(self, step: Step) -> Any:
         key_of = self.new_key(step["key_of"])
-        return build_joins.global_table_join(*self.parents(step), step, self.joiner(step), key_of)
+        return build_joins.global_table_join(*self.sides(step), step, self.joiner(step), key_of)
 
     def table_join(self, step: Step) -> Any:
-        return build_joins.table_join(*self.parents(step), step, self.store(step))
+        return build_joins.table_join(*self.sides(step), step, self.store(step))
 
     def foreign_key_join(self, step: Step) -> Any:
         foreign_key = self.new_key(step["foreign_key"])
-        return build_joins.foreign_key_join(*self.parents(step), step, foreign_key, self.store(step))
+        return build_joins.foreign_key_join(*self.sides(step), step, foreign_key, self.store(step))
 
     def joiner(self, step: Step) -> Any:
         return build_joins.joiner(step)

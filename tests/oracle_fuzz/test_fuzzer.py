@@ -19,7 +19,7 @@ SEEDS = range(150)
 HELPERS = {
     "build",
     "parent",
-    "parents",
+    "sides",
     "predicate",
     "new_key",
     "types",

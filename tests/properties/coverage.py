@@ -58,9 +58,14 @@ def _features(op: s.Op) -> Iterator[str]:
             yield f"{kind}: {name} {'not given' if getattr(op, name) is None else 'given'}"
     if isinstance(store := getattr(op, "store", None), s.TableStore):
         yield f"{kind}: store named {store.named}, caching {store.caching}"
-    if isinstance(op, s.Aggregate) and op.how == "aggregate" and op.fold.in_place:
-        yield f"{kind}: in place"
+    yield from _features_of_kind(op)
+
+
+def _features_of_kind(op: s.Op) -> Iterator[str]:
+    kind = type(op).__name__
     match op:
+        case s.Aggregate(how="aggregate") if op.fold.in_place:
+            yield f"{kind}: in place"
         case s.Source() | s.To():
             yield f"{kind}: {len(op.topics)} topics"
         case s.Process():

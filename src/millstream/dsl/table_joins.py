@@ -93,9 +93,9 @@ def join_stream_with_table(
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         spec = COLUMNAR if join.in_columns else PLAIN
         topology.add_operator(name, make, parents, reading(spec, view))
-        connect(topology, name, view)
-        if buffer is not None:
+        if buffer is not None:  # before the table: descriptions show the first one if their hashes are alike
             topology.add_state_store(buffer, name)
+        connect(topology, name, view)
 
     node = graph.add(GraphNode(name, write, changes="value", takes_null_keys=kind.left), stream.node)
     return replace(

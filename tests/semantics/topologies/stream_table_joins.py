@@ -166,6 +166,11 @@ def grace_named(b: StreamsBuilder, method: str) -> None:
 
 
 @each_kind
+def grace_named_with_equal_hashes(b: StreamsBuilder, method: str) -> None:
+    joined(method, left(b), versioned(b), name="look8", grace=5).to("out", **WORDS)
+
+
+@each_kind
 def grace_rekeyed(b: StreamsBuilder, method: str) -> None:
     joined(method, by_value(left(b)), versioned(b), grace=5).to("out", **WORDS)
 

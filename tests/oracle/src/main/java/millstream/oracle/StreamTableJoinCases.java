@@ -109,6 +109,10 @@ final class StreamTableJoinCases {
             records(sides(name(isLeft, "grace_named"), b -> out(join(isLeft, left(b), versionedTable(b, 100),
                     lookup().withName("enrich").withGracePeriod(ms(5))))),
                 "right a r1 10", "left a l1 15", "left a l2 20", "left a l3 30"),
+            // The hashes of "rows" and "look8-Buffer" are alike: the description shows which was connected first.
+            records(sides(name(isLeft, "grace_named_with_equal_hashes"), b -> out(join(isLeft, left(b),
+                    versionedTable(b, 100), lookup().withName("look8").withGracePeriod(ms(5))))),
+                "right a r1 10", "left a l1 15", "left a l2 20", "left a l3 30"),
             sides(name(isLeft, "grace_longer_than_history_is_refused"), b -> out(
                 join(isLeft, left(b), versionedTable(b, 5), lookup().withGracePeriod(ms(6))))),
             records(sides(name(isLeft, "grace_rekeyed"), b -> out(join(isLeft, byValue(left(b)),
