@@ -95,6 +95,7 @@ class ResidentSparkEngine(Engine):
             self._application_id,
             self._make_worker,
             count=config.slots,
+            left_free=1 if self._program.topology.graph.frames else 0,  # for the queries that write frames
             timeout_s=config.slot_timeout_ms / 1000,
             settings=slot_settings(config),
         )

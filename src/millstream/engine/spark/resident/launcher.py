@@ -23,6 +23,7 @@ class SparkLauncher(Launcher):
         make_worker: MakeWorker,
         *,
         count: int,
+        left_free: int,
         timeout_s: float,
         settings: SlotSettings,
     ) -> None:
@@ -30,6 +31,7 @@ class SparkLauncher(Launcher):
         self._application_id = application_id
         self._make_worker = make_worker
         self._count = count
+        self._left_free = left_free
         self._timeout_s = timeout_s
         self._settings = settings
 
@@ -49,8 +51,11 @@ class SparkLauncher(Launcher):
         return self._spark.is_alive()
 
     def wanted(self) -> int:
-        """As many as were asked for; else one for each core of the executors that have registered by now."""
-        return self._count or int(self._spark.context.defaultParallelism)
+        """As many as were asked for; else one for each core of the executors that have registered by now.
+
+        But for those that are left to other jobs of the application.
+        """
+        return self._count or max(1, int(self._spark.context.defaultParallelism) - self._left_free)
 
     def _group(self, number: int) -> str:
         return f"millstream-{self._application_id}-slot-{number}"
