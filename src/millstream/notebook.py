@@ -47,7 +47,8 @@ class ShownAsTable:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         del include, exclude
-        return table_bundle(repr(self).strip("<>"), self._shown())
+        table = self._shown()  # before the title: a store that is read learns of its last commit
+        return table_bundle(repr(self).strip("<>"), table)
 
 
 def _short(cell: Any) -> str:

@@ -149,7 +149,7 @@ def test_an_instance_is_not_a_supplier() -> None:
     instance: Any = Processor()
     message = refused(lambda topology: topology.add_processor("p", instance, "in"))
     assert message.endswith(
-        "is not a supplier. Each task needs a processor of its own: pass the class, or a function that makes "
+        "is not a supplier: each task needs one of its own. Remedy: pass the class, or a function that makes "
         "a new instance, not an instance"
     )
 

@@ -7,6 +7,7 @@ tests all the same, so that nothing is promised here that could not be built.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, TypedDict, assert_type
 from uuid import UUID
 
@@ -15,6 +16,8 @@ import pytest
 
 from millstream import (
     CogroupedKStream,
+    Consumer,
+    ConsumerRecord,
     EmitStrategy,
     FixedKeyProcessor,
     FixedKeyRecord,
@@ -24,6 +27,7 @@ from millstream import (
     KStream,
     KTable,
     Processor,
+    Producer,
     Record,
     SessionWindowedKStream,
     SessionWindows,
@@ -336,3 +340,16 @@ def test_windowed_cogroups_have_windowed_keys() -> None:
         cogrouped.windowed_by(SessionWindows(10)).aggregate(lambda: 0, lambda key, one, two: one + two),
         KTable[Windowed[str], int],
     )
+
+
+def test_a_producer_and_a_consumer_know_their_types(tmp_path: Path) -> None:
+    producer = Producer(tmp_path, "visits", key=serdes.string, value=serdes.int64, partitions=1)
+    assert_type(producer, Producer[str, int])
+    producer.send("ann", 3)
+    producer.flush()
+    consumer = Consumer(tmp_path, "visits", key=serdes.string, value=serdes.int64)
+    assert_type(consumer, Consumer[str, int])
+    for record in consumer:
+        assert_type(record, ConsumerRecord[str, int])
+        assert_type(record.value, int | None)
+    assert_type(Consumer(tmp_path, "visits"), Consumer[bytes, bytes])

@@ -7,8 +7,8 @@ what the format says stops the command with its partition and offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
@@ -20,22 +20,19 @@ import pyarrow as pa
 
 from millstream import serdes
 from millstream.cli.formats import Format, headers_to_json
-from millstream.log import FileLog, LogRecordBatch, TopicPartition
-from millstream.types import Offset
+from millstream.io.consumer import TopicConsumer
+from millstream.log import LogRecordBatch
 
 T = TypeVar("T")
 
-_WAIT_MS: Final = 1000
 _LINES_AT_ONCE: Final = 10_000
 
 
 @dataclass(slots=True)
-class Consumer:
-    """Writes the records of partitions as lines, and remembers how far it came."""
+class LineWriter:
+    """Writes the records that a consumer reads as lines."""
 
-    log: FileLog
     output: IO[bytes]
-    start: Callable[[TopicPartition], Offset]
     key_format: Format
     value_format: Format
     is_json: bool
@@ -45,26 +42,19 @@ class Consumer:
     """How many records may still be written; ``None``: any number."""
     wants_key: Callable[[bytes | None], bool] | None = None
     """Says of which keys records are shown; ``None``: of all."""
-    positions: dict[TopicPartition, Offset] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.is_json and self.key_separator is not None:
             raise click.UsageError("--json shows the key in a field of its own; leave --key-separator out.")
 
-    def run(self, partitions: Iterable[TopicPartition]) -> None:
-        """Write what is there now."""
-        self.positions = {where: self.start(where) for where in partitions}
-        self._catch_up()
+    def write(self, consumer: TopicConsumer[bytes, bytes]) -> None:
+        """Write what is there now, and what comes if the consumer follows, up to the wanted number."""
+        for streams in consumer.polls():
+            self._write([self._timed_lines(batches) for batches in streams])
+            if self.left == 0:
+                return
 
-    def follow(self) -> None:
-        """Write what comes, until the wanted number is reached or the process is interrupted."""
-        while self.left != 0:
-            self.log.wait(self.positions, _WAIT_MS)
-            self._catch_up()
-
-    def _catch_up(self) -> None:
-        ends = {where: self.log.latest(where) for where in self.positions}
-        streams = [self._timed_lines(where, end) for where, end in ends.items()]
+    def _write(self, streams: list[Iterator[tuple[int, bytes]]]) -> None:
         # Each stream is taken as it comes: of those that are next, the oldest goes first.
         lines: Iterator[bytes] = map(
             itemgetter(1), merge(*streams, key=itemgetter(0)) if len(streams) > 1 else streams[0]
@@ -77,12 +67,10 @@ class Consumer:
                 self.left -= len(piece)
         self.output.flush()
 
-    def _timed_lines(self, where: TopicPartition, end: Offset) -> Iterator[tuple[int, bytes]]:
-        position = self.positions[where]
-        for batch in self.log.read(where, position, max(position, end)):
+    def _timed_lines(self, batches: Iterator[LogRecordBatch]) -> Iterator[tuple[int, bytes]]:
+        for batch in batches:
             wanted = batch if self.wants_key is None else _with_key(batch, self.wants_key)
             lines = self._json_lines(wanted) if self.is_json else self._plain_lines(wanted)
-            self.positions[where] = batch.next_offset
             yield from zip(wanted.timestamps(), lines, strict=True)
 
     def _plain_lines(self, batch: LogRecordBatch) -> list[bytes]:

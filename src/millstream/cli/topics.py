@@ -12,12 +12,13 @@ import io
 import sys
 import time
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, BinaryIO, Final, cast
 
 import click
 
-from millstream.cli.consume import Consumer
+from millstream.cli.consume import LineWriter
 from millstream.cli.formats import Format, Windows, has_key, windowed
 from millstream.cli.options import format_options, json_option, log_option, time_ms, yes_option
 from millstream.cli.produce import (
@@ -32,11 +33,15 @@ from millstream.cli.produce import (
 from millstream.cli.tables import show_json, told
 from millstream.commit.application_storage import application_ids
 from millstream.commit.source_changelog import compaction_bound
+from millstream.io.consumer import TopicConsumer
+from millstream.io.positions import Position
 from millstream.io.producer import Producer
 from millstream.log import FileLog, TimestampType, TopicConfig, TopicPartition
 from millstream.log.errors import TopicExistsError
-from millstream.types import Offset, Partition
+from millstream.types import Partition
 
+_LAST_MS: Final = 253_402_300_799_000
+"""The last second of the year 9999, with which calendars end."""
 _TIMESTAMP_TYPES: Final = {kind.value: kind for kind in TimestampType} | {
     "CreateTime": TimestampType.CREATE_TIME,
     "LogAppendTime": TimestampType.LOG_APPEND_TIME,
@@ -486,23 +491,16 @@ def consume(
             "--from-beginning, --offset and --from contradict each other; give one of them."
         )
     known = _known(log, topic, partition)
-    numbers = range(log.config(topic).partitions) if known is None else [known]
-    first = log.latest if follow and not from_beginning else log.earliest
-    start = first if offset is None else lambda _partition: Offset(offset)
-    if from_time is not None:
-        start = partial(_offset_at, log, from_time)
+    start: Position = "latest" if follow and not from_beginning else "earliest"
+    if offset is not None:
+        start = offset
+    elif from_time is not None:
+        start = datetime.fromtimestamp(min(from_time, _LAST_MS) / 1000, UTC)
     keys = key_format if windows is None else windowed(key_format, windows)
     wants = None if key is None else has_key(key, windows)
-    consumer = Consumer(log, _standard_output(), start, key_format=keys, wants_key=wants, **options)
-    consumer.run([TopicPartition(topic, Partition(number)) for number in numbers])
-    if follow:
-        consumer.follow()
-
-
-def _offset_at(log: FileLog, time_ms: int, place: TopicPartition) -> Offset:
-    """Return the first record from a time on; the end if there is none."""
-    found = log.offset_for_time(place, time_ms)
-    return log.latest(place) if found is None else found
+    writer = LineWriter(_standard_output(), key_format=keys, wants_key=wants, **options)
+    chosen = None if known is None else [known]
+    writer.write(TopicConsumer(log, topic, start=start, partitions=chosen, follow=follow))
 
 
 def _known(log: FileLog, topic: str, partition: int | None) -> int | None:

@@ -93,7 +93,7 @@ def join_stream_with_table(
     def write(topology: Topology, parents: tuple[str, ...]) -> None:
         spec = COLUMNAR if join.in_columns else PLAIN
         topology.add_operator(name, make, parents, reading(spec, view))
-        if buffer is not None:  # before the table: descriptions show who was first if hashes are alike
+        if buffer is not None:  # before the table: descriptions show the first one if their hashes are alike
             topology.add_state_store(buffer, name)
         connect(topology, name, view)
 
