@@ -107,7 +107,7 @@ def test_in_the_background_it_is_one_line_of_the_log(
 ) -> None:
     app = bare_lab.app(one_level(), max_restarts=0)
 
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise not_started("app")
 
     monkeypatch.setattr(app._loop, "open", fail)

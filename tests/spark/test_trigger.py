@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -32,8 +33,9 @@ class Script:
         self.is_over = False
         self.has_backlog = False
         self.is_idling = False
+        self.coordinator = SimpleNamespace(lease=SimpleNamespace(predecessor=None, term=1), head=MANIFEST)
 
-    def open(self) -> None: ...
+    def open(self, *, until_caught_up: bool) -> None: ...
 
     def close(self) -> None: ...
 
