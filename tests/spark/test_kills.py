@@ -122,10 +122,13 @@ def _kill_at_random(
     lab: Lab, program: str, records: int, kills: int, chosen: random.Random, settings: dict[str, Any]
 ) -> None:
     for number in range(kills):
-        target = chosen.randrange(records * number // (kills + 1), records * (number + 1) // (kills + 1))
+        share_end = records * (number + 1) // (kills + 1)
+        target = chosen.randrange(records * number // (kills + 1), share_end)
         with Child(lab, program, **settings) as child:
-            if number % 2:  # at any time, whatever it has come to
-                time.sleep(chosen.uniform(0, LONGEST_START_S))
+            if number % 2:  # at any time, whatever it has come to, but before it is too late for the next kill
+                end = time.monotonic() + chosen.uniform(0, LONGEST_START_S)
+                while time.monotonic() < end and lab.committed() < share_end:
+                    time.sleep(0.02)
                 assert child.is_running(), child.said()
             else:
                 child.wait_for(lambda goal=target: lab.committed() > goal, f"{target} are committed")  # type: ignore[misc]
