@@ -125,7 +125,7 @@ def _kill_at_random(
         share_end = records * (number + 1) // (kills + 1)
         target = chosen.randrange(records * number // (kills + 1), share_end)
         with Child(lab, program, **settings) as child:
-            if number % 2:  # at any time, whatever it has come to, but before it is too late for the next kill
+            if number % 2:  # at any time, but before it is too late for the next kill
                 end = time.monotonic() + chosen.uniform(0, LONGEST_START_S)
                 while time.monotonic() < end and lab.committed() < share_end:
                     time.sleep(0.02)
