@@ -122,8 +122,9 @@ def _kill_at_random(
     lab: Lab, program: str, records: int, kills: int, chosen: random.Random, settings: dict[str, Any]
 ) -> None:
     for number in range(kills):
-        share_end = records * (number + 1) // (kills + 1)
-        target = chosen.randrange(records * number // (kills + 1), share_end)
+        share = records // (kills + 2)  # enough is left after the last one
+        share_end = share * (number + 1)
+        target = chosen.randrange(share * number, share_end)
         with Child(lab, program, **settings) as child:
             if number % 2:  # at any time, but before it is too late for the next kill
                 end = time.monotonic() + chosen.uniform(0, LONGEST_START_S)
