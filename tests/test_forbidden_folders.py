@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -69,17 +70,15 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
-    folder = tmp_path_factory.mktemp("forbidden")
-    for parent in [folder, *folder.parents][:3]:  # of pytest's own folders
-        parent.chmod(0o755)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    )
+def answers() -> dict[str, dict[str, object]]:
+    with TemporaryDirectory() as folder:  # pytest's own folders are in one that only this user may enter
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, folder],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, object]] = json.loads(done.stdout)
     return found

@@ -28,6 +28,7 @@ BASE = (
     "record",
     "clock",
     "types",
+    "type_variables",
     "timestamps",
     "handlers",
     "failpoints",

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from millstream.io.consumer import TopicConsumer
 from millstream.io.spark_frames import topic_parts
-
-if TYPE_CHECKING:
-    # Without a serde keys and values are bytes. Python 3.11 has no defaults of type variables at run time.
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    K = TypeVarWithDefault("K", default=bytes)
-    V = TypeVarWithDefault("V", default=bytes)
-else:
-    K = TypeVar("K")
-    V = TypeVar("V")
+from millstream.type_variables import K, V
 
 
 class Consumer(TopicConsumer[K, V]):

@@ -59,7 +59,7 @@ class RunScreen:
             redirect_stdout=is_mixed,
             redirect_stderr=True,
         )
-        self._live.start()
+        self._live.start(refresh=True)  # a start may be over before the first refresh
         return self
 
     def __exit__(

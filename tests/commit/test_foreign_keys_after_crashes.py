@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
+from tests.commit.rows_of_log import rows_of
 from tests.processors.foreign_key_oracle import LEFT, RIGHT, WORDS, Event, Tables, joined, reference
 from tests.simulation.executor import InProcessExecutor
 
@@ -22,7 +23,7 @@ from millstream.commit.coordinator import CoordinatorSettings
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.partitioner import partition_for_key
 from millstream.query.replica import StoreReplica
-from millstream.types import Offset, Partition
+from millstream.types import Partition
 
 STEPS = [name for name in failpoints.REGISTRY if name.startswith("commit.")]
 LIVES: Final = 4
@@ -87,15 +88,7 @@ class Application:
         """Run to the end of the input; all that is in the log then, changelogs included."""
         with self.open() as app:
             app.run_until_caught_up()
-        return {
-            topic: [
-                row
-                for number in range(self.log.config(topic).partitions)
-                for batch in self.log.read(TopicPartition(topic, Partition(number)), Offset(0))
-                for row in zip(batch.keys(), batch.values(), batch.timestamps(), strict=True)
-            ]
-            for topic in sorted(self.log.topics())
-        }
+        return rows_of(self.log)
 
     def store(self, name: str) -> dict[str, Any]:
         storage = ApplicationStorage(self.folder / "log", "app")

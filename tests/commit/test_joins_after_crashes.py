@@ -12,12 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
+from tests.commit.rows_of_log import rows_of
 from tests.simulation.executor import InProcessExecutor
 
 from millstream import JoinWindows, Store, StreamsBuilder, Topology, failpoints, serdes
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.types import Offset, Partition
+from millstream.types import Partition
 
 STEPS = [name for name in failpoints.REGISTRY if name.startswith("commit.")]
 OF_STREAMS: Final = ["left_join", "outer_join"]
@@ -97,15 +98,7 @@ class Application:
         """Run to the end of the input; all that is in the log then, changelogs included."""
         with self.open() as app:
             app.run_until_caught_up()
-        return {
-            topic: [
-                row
-                for number in range(self.log.config(topic).partitions)
-                for batch in self.log.read(TopicPartition(topic, Partition(number)), Offset(0))
-                for row in zip(batch.keys(), batch.values(), batch.timestamps(), strict=True)
-            ]
-            for topic in sorted(self.log.topics())
-        }
+        return rows_of(self.log)
 
 
 @cache

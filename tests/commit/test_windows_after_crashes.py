@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
+from tests.commit.rows_of_log import rows_of
 from tests.simulation.executor import InProcessExecutor
 
 from millstream import (
@@ -29,7 +30,7 @@ from millstream import (
 )
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
-from millstream.types import Offset, Partition
+from millstream.types import Partition
 
 STEPS = [name for name in failpoints.REGISTRY if name.startswith("commit.")]
 LIVES: Final = 5
@@ -123,15 +124,7 @@ class Application:
         """Run to the end of the input; all that is in the log then, changelogs and late records included."""
         with self.open() as app:
             app.run_until_caught_up()
-        return {
-            topic: [
-                row
-                for number in range(self.log.config(topic).partitions)
-                for batch in self.log.read(TopicPartition(topic, Partition(number)), Offset(0))
-                for row in zip(batch.keys(), batch.values(), batch.timestamps(), strict=True)
-            ]
-            for topic in sorted(self.log.topics())
-        }
+        return rows_of(self.log)
 
 
 def of_task(rows: list[tuple[Any, ...]], task: bytes) -> list[tuple[Any, ...]]:

@@ -116,9 +116,9 @@ class StreamJoinNode(Node):
             time, is_left, key = row
             its_side = LEFT if is_left else RIGHT
             for value in list(state.waiting[row]):
+                state.noted = time
                 if len(still_open) > 1:
                     return
-                state.noted = time
                 if time + self.wait(its_side) >= state.now:
                     still_open.add(its_side)
                     continue

@@ -121,7 +121,7 @@ def caches_flush_in_the_order_of_keys(patch: pytest.MonkeyPatch) -> None:
     with_pending_updates_in_order(patch, by_key)
 
 
-@bug
+@bug_in(s.WindowedAggregate, s.WindowedCogroup)
 def windows_close_for_a_batch_as_a_whole(patch: pytest.MonkeyPatch) -> None:
     def at_the_end(timestamps: Column, windows: Any, observed: int) -> Expansion:
         return expand(timestamps, windows, timestamps.largest(observed))
@@ -129,12 +129,12 @@ def windows_close_for_a_batch_as_a_whole(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(time_windows, "expand", at_the_end)
 
 
-@bug
+@bug_in(s.WindowedAggregate, s.WindowedCogroup)
 def windows_are_never_emitted_on_close(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CloseRule, "closed_starts", lambda *_: None)
 
 
-@bug
+@bug_in(s.WindowedAggregate, s.WindowedCogroup)
 def windows_behind_a_record_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_SlidingRows, "_begin_behind", lambda *_: None)
 
@@ -200,7 +200,7 @@ def null_keys_are_repartitioned(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DropNullKeys, "process", with_empty_keys)
 
 
-@bug
+@bug_in(s.Process)
 def a_named_child_gets_what_all_get(patch: pytest.MonkeyPatch) -> None:
     send = ForwardingContext._send
     patch.setattr(ForwardingContext, "_send", lambda self, record, _child: send(self, record, None))

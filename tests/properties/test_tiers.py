@@ -65,7 +65,8 @@ def column_batches_are_invisible(spec: Spec, epochs: Epochs) -> str | None:
     return None
 
 
-def test_tiers_of_seed(seed: int) -> None:
+def test_tiers_of_seed(seed_of_tiers: int) -> None:
+    seed = seed_of_tiers
     print(f"seed {seed}")
     report = report_on(
         seed,

@@ -98,10 +98,11 @@ class WriteOnly:
                 "or your own object with serialize(value) -> bytes and deserialize(bytes) -> value."
             ),
         ),
+        ("string", "'string' is not a serde, but the name of one. Remedy: give serdes.string itself."),
         (
-            "string",
+            "text",
             (
-                "'string' is not a serde: it has no serialize() and no deserialize(). Remedy: give one of "
+                "'text' is not a serde: it has no serialize() and no deserialize(). Remedy: give one of "
                 "millstream.serdes, or your own object with serialize(value) -> bytes and deserialize(bytes) "
                 "-> value."
             ),

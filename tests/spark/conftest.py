@@ -15,7 +15,7 @@ import pytest
 from pyspark import SparkContext
 from tests.spark.lab import Lab
 
-from millstream.engine.spark.session import make_context
+from millstream.engine.spark.session import is_alive, make_context
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +42,8 @@ def spark(import_path: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     }
     context = make_context("tests", settings)
     yield context
-    context.stop()
+    if is_alive(context):
+        context.stop()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from millstream.cli.options import DEFAULT_STATE, json_option, log_option, time_ms, yes_option
+from millstream.cli.options import json_option, log_option, state_folder_option, time_ms, yes_option
 from millstream.cli.tables import show_json, show_rows, told
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage, application_ids
@@ -37,17 +37,7 @@ def _state_directory(_context: click.Context, _option: click.Parameter, path: st
     return existing_state_directory(Path(path)) if Path(path).exists() else None
 
 
-_optional_state = click.option(
-    "--state-dir",
-    "directory",
-    callback=_state_directory,
-    metavar="FOLDER",
-    default=DEFAULT_STATE,
-    show_default=True,
-    envvar="MILLSTREAM_STATE_DIR",
-    show_envvar=True,
-    help="The state directory of this host.",
-)
+_optional_state = state_folder_option(_state_directory)
 
 
 @click.group()

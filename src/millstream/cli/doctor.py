@@ -23,7 +23,7 @@ from typing import Final, Literal
 import click
 from rich import filesize
 
-from millstream.cli.options import DEFAULT_LOG, DEFAULT_STATE, json_option
+from millstream.cli.options import DEFAULT_STATE, address_option, json_option
 from millstream.cli.tables import show_json
 from millstream.config import StreamsConfig
 from millstream.durable import check_private_folder, check_storage
@@ -51,15 +51,7 @@ class Finding:
 
 
 @click.command()
-@click.option(
-    "--log",
-    metavar="ADDRESS",
-    default=DEFAULT_LOG,
-    show_default=True,
-    envvar="MILLSTREAM_LOG",
-    show_envvar=True,
-    help="Where the log is or will be: file:FOLDER.",
-)
+@address_option(what="Where the log is or will be: file:FOLDER.")
 @click.option(
     "--state-dir",
     default=DEFAULT_STATE,

@@ -15,6 +15,7 @@ from millstream.log import open_log
 from millstream.state.local.directory import existing_state_directory
 
 F = TypeVar("F", bound=Callable[..., Any])
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
 
 DEFAULT_LOG: Final = "file:./millstream-data"
 DEFAULT_STATE: Final = "millstream-state"
@@ -23,33 +24,45 @@ _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def log_option(command: F) -> F:
-    """``--log``: gives the opened log."""
+def address_option(
+    callback: Callback | None = None, *, what: str = "Where the log is: file:FOLDER."
+) -> Callable[[F], F]:
+    """``--log``: gives the address of the log, or what the callback makes of it."""
     return click.option(
         "--log",
-        callback=lambda _context, _option, address: open_log(address),
+        callback=callback,
         metavar="ADDRESS",
         default=DEFAULT_LOG,
         show_default=True,
         envvar="MILLSTREAM_LOG",
         show_envvar=True,
-        help="Where the log is: file:FOLDER.",
-    )(command)
+        help=what,
+    )
 
 
-def state_option(command: F) -> F:
-    """``--state-dir``: gives the state directory, which must be there."""
+def log_option(command: F) -> F:
+    """``--log``: gives the opened log."""
+    return address_option(lambda _context, _option, address: open_log(address))(command)
+
+
+def state_folder_option(callback: Callback) -> Callable[[F], F]:
+    """``--state-dir``: gives what the callback makes of the folder."""
     return click.option(
         "--state-dir",
         "directory",
-        callback=lambda _context, _option, path: existing_state_directory(Path(path)),
+        callback=callback,
         metavar="FOLDER",
         default=DEFAULT_STATE,
         show_default=True,
         envvar="MILLSTREAM_STATE_DIR",
         show_envvar=True,
         help="The state directory of this host.",
-    )(command)
+    )
+
+
+def state_option(command: F) -> F:
+    """``--state-dir``: gives the state directory, which must be there."""
+    return state_folder_option(lambda _context, _option, path: existing_state_directory(Path(path)))(command)
 
 
 def json_option(command: F) -> F:

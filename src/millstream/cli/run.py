@@ -11,7 +11,7 @@ from typing import cast, get_args
 
 import click
 
-from millstream.cli.options import DEFAULT_LOG, json_option
+from millstream.cli.options import address_option, json_option
 from millstream.cli.program import load_topology
 from millstream.cli.tables import show_json
 from millstream.config import Engine, StreamsConfig
@@ -23,15 +23,7 @@ _PROGRAM = "PROGRAM"
 @click.command()
 @click.argument("program", metavar=_PROGRAM)
 @click.option("--app-id", help="The application's name. [default: the module's name]")
-@click.option(
-    "--log",
-    metavar="ADDRESS",
-    default=DEFAULT_LOG,
-    show_default=True,
-    envvar="MILLSTREAM_LOG",
-    show_envvar=True,
-    help="Where the log is: file:FOLDER.",
-)
+@address_option()
 @click.option("--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, in TOML.")
 @click.option(
     "--state-dir", type=click.Path(file_okay=False, path_type=Path), help="The state directory of this host."

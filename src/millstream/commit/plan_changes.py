@@ -106,7 +106,17 @@ def incompatible_changes(before: Mapping[str, Any], after: Mapping[str, Any]) ->
             changes.append(f"store {name!r} was a {kind} store and is a {now_kind} store now")
         if now_log != log:
             changes.append(f"store {name!r} had {log} and has {now_log} now")
-    return changes + _sources(before, after) + _repartitions(before, after)
+    return changes + _copies(old, after) + _sources(before, after) + _repartitions(before, after)
+
+
+def _copies(old: Mapping[str, object], after: Mapping[str, Any]) -> list[str]:
+    """Copies of stores in later steps (see `topology.steps`) would lack what was written before them."""
+    return [
+        f"store {original!r} is looked up behind a repartition now, by a copy that would lack its rows"
+        for sub in after["subtopologies"]
+        for store in sub["stores"]
+        if (original := store.get("copy_of")) in old and store["name"] not in old
+    ]
 
 
 def _stores(plan: Mapping[str, Any]) -> dict[str, tuple[int, str, str]]:

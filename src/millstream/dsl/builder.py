@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from millstream.dsl.frame_source import check_frame, frame_source
 from millstream.dsl.given import check_extractor, check_topics
@@ -26,16 +26,7 @@ from millstream.state.specs import StoreBuilder
 from millstream.topology.operator_spec import PLAIN
 from millstream.topology.refusals import refuse, store_builder_refusal
 from millstream.topology.topology import Topology
-
-if TYPE_CHECKING:
-    # A source without a serde stays bytes. Python 3.11 has no defaults of type variables at run time.
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    K = TypeVarWithDefault("K", default=bytes)
-    V = TypeVarWithDefault("V", default=bytes)
-else:
-    K = TypeVar("K")
-    V = TypeVar("V")
+from millstream.type_variables import K, V
 
 
 class StreamsBuilder(KafkaNames):

@@ -118,7 +118,7 @@ def join_by_foreign_key(
         graph, sender, names.registration, names.registration_sink, names.registration_source
     )
     graph.copartitions.append(Copartition(right.source_names | {registered.name}))
-    right_view = right.state.look_up().as_sent()
+    right_view = right.state.look_up()
     receive = graph.add(_described(names.receive, names.store), registered)
     subscribing = graph.add(_described(names.subscription_join, *_stores(right_view)), receive)
     updating = graph.add(_described(names.foreign_join, names.store), right.node)
@@ -194,7 +194,10 @@ def _responder(
 
     def add(topology: Topology, parents: tuple[str, ...]) -> str:
         spec = reading(OperatorSpec(ports=2, described=False, described_stores=()), right)
-        topology.add_operator(name, partial(SubscriptionResponder, names.store, right, serdes), parents, spec)
+        make = partial(SubscriptionResponder, names.store, serdes=serdes)
+        topology.add_operator(
+            name, partial(make, right.as_sent()), parents, spec, make_uncached=partial(make, right)
+        )
         topology.add_state_store(key_value(names.store, key=raw_bytes, value=raw_bytes), name)
         connect(topology, name, right)
         return name

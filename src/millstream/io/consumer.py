@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -21,17 +21,9 @@ from millstream.log import LogRecordBatch, TopicPartition
 from millstream.record import Headers
 from millstream.serdes import ColumnError, Serde, deserialize_column, of, serde_failure
 from millstream.serdes import bytes as raw_bytes
+from millstream.type_variables import K, V
 from millstream.types import Offset
 
-if TYPE_CHECKING:
-    # Without a serde keys and values are bytes. Python 3.11 has no defaults of type variables at run time.
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    K = TypeVarWithDefault("K", default=bytes)
-    V = TypeVarWithDefault("V", default=bytes)
-else:
-    K = TypeVar("K")
-    V = TypeVar("V")
 T = TypeVar("T")
 
 _WAIT_MS: Final = 1000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self
 
 import pyarrow as pa
 
@@ -32,16 +32,7 @@ from millstream.log.producer import MAX_BYTES, MAX_RECORDS
 from millstream.record import Headers
 from millstream.serdes import Serde, bind, of, serde_failure
 from millstream.serdes import bytes as raw_bytes
-
-if TYPE_CHECKING:
-    # Without a serde keys and values are bytes. Python 3.11 has no defaults of type variables at run time.
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
-    K = TypeVarWithDefault("K", default=bytes)
-    V = TypeVarWithDefault("V", default=bytes)
-else:
-    K = TypeVar("K")
-    V = TypeVar("V")
+from millstream.type_variables import K, V
 
 
 class Producer(Generic[K, V]):

@@ -2,8 +2,9 @@
 
 The order: within a partition by offset; across partitions always the partition whose next record is
 the oldest. Sorting by the running maximum of the timestamp within each partition gives exactly that, so
-the order depends on the records alone and a replay repeats it. Rows that the task's own earlier step sent
-(see `topology.steps`) come before all others.
+the order depends on the records alone and a replay repeats it. Of equal times, rows that the task's own
+earlier step sent (see `topology.steps`) come before others; changes of tables of which the task has copies
+come before all.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class TaskInput:
     """All records of an epoch, in the task's order. Row numbers of it are the origins of batches."""
 
     def __init__(self, parts: Sequence[DecodedPart], stream_time: int) -> None:
-        parts = sorted(parts, key=lambda part: not part.is_first)  # stable
+        parts = sorted(parts, key=lambda part: (not part.comes_first, not part.wins_ties))  # stable
         self._parts = parts
         # One partition needs no merging: its rows are the task's rows.
         self._order = None if len(parts) == 1 else Column.of(_merge_order(parts))
@@ -166,7 +167,7 @@ class TaskInput:
 
 def _merge_order(parts: Sequence[DecodedPart]) -> Sequence[int]:
     """Where each row of the task's order stands, if all parts stand one after the other."""
-    first = [part for part in parts if part.is_first]
+    first = [part for part in parts if part.comes_first]
     if first and len(first) < len(parts):
         before = sum(len(part.rows) for part in first)
         behind = _merge_order(parts[len(first) :])

@@ -87,8 +87,10 @@ class DecodedPart:
     values: Column
     olds: Column | None
     timestamps: Column
-    is_first: bool = False
+    comes_first: bool = False
     """They come before those of all other partitions, whatever their time."""
+    wins_ties: bool = False
+    """They come before those of other partitions that have the same time."""
 
     def take(self, rows: Column) -> DecodedPart:
         """Some of them, in the given order."""
@@ -100,7 +102,8 @@ class DecodedPart:
             self.values.take(rows),
             None if self.olds is None else self.olds.take(rows),
             self.timestamps.take(rows),
-            self.is_first,
+            self.comes_first,
+            self.wins_ties,
         )
 
 

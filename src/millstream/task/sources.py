@@ -80,9 +80,16 @@ class SourceReader:
             serde, data = (key_serde, raw.keys[row]) if part == "key" else (value_serde, raw.values[row])
             self._failed(raw, row, _failure(cause, serde, part, data, raw, row), (row,))
         rows = range(len(raw))
-        is_first = self.node.from_earlier_step
         whole_part = DecodedPart(
-            raw, self.node.name, rows, keys, values, old_values, self._times(raw), is_first
+            raw,
+            self.node.name,
+            rows,
+            keys,
+            values,
+            old_values,
+            self._times(raw),
+            comes_first=self.node.comes_first,
+            wins_ties=self.node.from_earlier_step,
         )
         good = whole_part.take(Column([row for row in rows if row not in bad])) if bad else whole_part
         return self._extracted(good, partition_time)

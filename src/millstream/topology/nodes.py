@@ -30,7 +30,10 @@ class SourceNode:
     carries_partials: bool = False
     """The sink in front may have combined rows of a key: see `topology.combiner`."""
     from_earlier_step: bool = False
-    """Its rows come from the same task's earlier step, and before all others: see `topology.steps`."""
+    """Its rows come from the same task's earlier step: see `topology.steps`."""
+    comes_first: bool = False
+    """Its rows come before all others, whatever their time: they are changes of a table that is looked up as
+    it is when these are done."""
 
     @property
     def parents(self) -> tuple[str, ...]:

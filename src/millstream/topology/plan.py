@@ -326,6 +326,7 @@ def _summary(sub: SubTopology) -> dict[str, Any]:
                 "kind": store.layout,
                 "logging": store.logging,
                 "source_topic": store.source_topic,
+                **({} if store.copy_of is None else {"copy_of": store.copy_of}),
             }
             for store in sub.stores.values()
         ],

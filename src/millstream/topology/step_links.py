@@ -6,7 +6,7 @@ sink in the one and a source in the other; a store that the later step looks up,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.serdes import bytes as raw_bytes
@@ -68,18 +68,23 @@ def step_links(graph: TopologyGraph, steps: Sequence[Step], changed: Mapping[str
     nodes: dict[int, dict[str, Node]] = {
         step.number: {name: changed.get(name, graph.nodes[name]) for name in step.names} for step in steps
     }
-    topics = _edges_between(graph, step_of, nodes)
     copies = _copies(graph, step_of)
+    topics = _edges_between(graph, step_of, nodes, _rows_of_copied(graph, copies))
     for copy in copies:
         site = graph.nodes[graph.store_users[copy.store][0].name].site
         # Nothing goes through these two: the task sends and takes what was written to the store.
-        _link(nodes, copy.topic, (), (copy.written_in, copy.read_in), (raw_bytes, raw_bytes), site)
+        _link(
+            nodes, copy.topic, (), (copy.written_in, copy.read_in), (raw_bytes, raw_bytes), site, first=True
+        )
         topics.append(copy.topic)
     return StepLinks(nodes, copies, topics)
 
 
 def _edges_between(
-    graph: TopologyGraph, step_of: Mapping[str, int], nodes: Mapping[int, dict[str, Node]]
+    graph: TopologyGraph,
+    step_of: Mapping[str, int],
+    nodes: Mapping[int, dict[str, Node]],
+    rows_of_copied: Mapping[int, Collection[str]],
 ) -> list[str]:
     topics: list[str] = []
     for node in list(graph.nodes.values()):
@@ -92,7 +97,8 @@ def _edges_between(
             if topic not in topics:
                 site = graph.nodes[parent].site
                 serdes = graph.row_serdes.get(parent, (None, None))
-                _link(nodes, topic, (parent,), (before, here), serdes, site)
+                first = parent in rows_of_copied.get(here, ())
+                _link(nodes, topic, (parent,), (before, here), serdes, site, first=first)
                 topics.append(topic)
             behind = nodes[here][node.name]
             assert isinstance(behind, ProcessorNode | SinkNode)  # a source has no parents
@@ -108,6 +114,8 @@ def _link(
     steps: tuple[int, int],
     serdes: tuple[object, object],
     site: str,
+    *,
+    first: bool,
 ) -> None:
     sink, source = f"{topic}-sink", f"{topic}-source"
     key, value = serdes
@@ -115,13 +123,38 @@ def _link(
         sink, parents, topic, None, key, value, None, site, carries_changes=True, to_later_step=True
     )
     reading = SourceNode(
-        source, (topic,), None, key, value, None, None, site, carries_changes=True, from_earlier_step=True
+        source,
+        (topic,),
+        None,
+        key,
+        value,
+        None,
+        None,
+        site,
+        carries_changes=True,
+        from_earlier_step=True,
+        comes_first=first,
     )
     # Parents come first.
     inside = nodes[steps[1]]
     rest = dict(inside)
     inside.clear()
     inside.update({source: reading, **rest})
+
+
+def _rows_of_copied(graph: TopologyGraph, copies: Sequence[StoreCopy]) -> dict[int, set[str]]:
+    """By step, the nodes that send rows of tables of which the step has copies.
+
+    A copy shows its table as it is at the end of the earlier step, so the rows that lead there come before.
+    """
+    found: dict[int, set[str]] = {}
+    for copy in copies:
+        sending = found.setdefault(copy.read_in, set())
+        sending.update(writers_and_readers(copy.store, graph.store_users[copy.store])[0])
+        for node in graph.nodes.values():  # parents come first
+            if not sending.isdisjoint(node.parents):
+                sending.add(node.name)
+    return found
 
 
 def _copies(graph: TopologyGraph, step_of: Mapping[str, int]) -> list[StoreCopy]:

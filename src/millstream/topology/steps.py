@@ -6,10 +6,10 @@ the right one and back, and `stream.repartition().merge(stream)` leads back at o
 each at its own level; its tasks run once per step. What goes from an earlier step to a later one:
 
 - *rows*, where an edge leads from one to the other: they are handed to the same partition of the later step,
-  before all rows that come through repartitions;
-- *copies of stores*, where the later step looks something up that the earlier one writes: the later step has
-  a store of its own, and gets the writes of the epoch before it begins. So it sees the table as it is at the
-  end of the epoch, and never one that is half done.
+  and merged with all others by time, but for the changes of tables that it has copies of: these come first;
+- *copies of stores*, where the later step looks something up that the earlier one has to write: the later
+  step has a store of its own, and gets the writes of the epoch before it begins. So it sees the table as it
+  is at the end of the epoch, and never one that is half done.
 
 A cycle of writes can't be cut: nodes in front of and behind a repartition that both write to a store. It is
 refused, with the cycle shown.
@@ -85,8 +85,9 @@ def _divided(edges: _Edges, groups: Sequence[Sequence[str]]) -> dict[str, int]:
     for names in groups:
         if not keep_together(names):
             inside = set(names)
-            for before, behind, through_repartition in reversed(edges.all):
-                if not through_repartition and {before, behind} <= inside:
+            # Rows that cross are merged by time, copies show a table as it is at the end: rows cross first.
+            for before, behind in (*reversed(edges.reads), *reversed(edges.rows)):
+                if {before, behind} <= inside:
                     keep_together((before, behind))
     levels = edges.levels(together)
     assert levels is not None  # cycles were refused
@@ -100,15 +101,16 @@ class _Edges:
         self._graph = graph
         self.writers_together: list[list[str]] = []
         """Nodes that write to one store."""
-        self.all: list[tuple[str, str, bool]] = []
-        """One node, one that comes not before it, and whether it comes behind a repartition."""
+        self.reads: list[tuple[str, str]] = []
+        """Who writes to a store, and who looks it up."""
         for store, users in graph.store_users.items():
             writers, readers = writers_and_readers(store, users)
             self.writers_together.append(writers)
-            self.all += [(writers[0], reader, False) for reader in readers]
-        for node in graph.nodes.values():
-            self.all += [(parent, node.name, False) for parent in node.parents]
-        self.all += [(sink.name, source.name, True) for sink, source in graph.repartition_edges]
+            self.reads += [(writers[0], reader) for reader in readers]
+        self.rows = [(parent, node.name) for node in graph.nodes.values() for parent in node.parents]
+        repartitions = [(sink.name, source.name, True) for sink, source in graph.repartition_edges]
+        self.all = [*((one, other, False) for one, other in (*self.reads, *self.rows)), *repartitions]
+        """One node, one that comes not before it, and whether it comes behind a repartition."""
 
     def levels(self, together: Iterable[Sequence[str]]) -> dict[str, int] | None:
         """The lowest levels of all nodes, if some are to be at one level; None if that can't be."""

@@ -51,6 +51,8 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _WORKER_PATH = files("millstream.engine.spark") / "worker_path"
 
 EMBEDDED: dict[str, str] = {
+    # Driver and executor are one JVM, which ends itself after sixty lost heartbeats, however idle it is.
+    "spark.executor.heartbeat.maxFailures": "2000000000",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.python.unix.domain.socket.enabled": "true",

@@ -50,7 +50,7 @@ def values_in_columns(
         found = _of_each_row(data, distinct, values)
         changed = [] if history is None or orders is None else history.changed_keys()
         if history is not None and orders is not None and changed:
-            rows = data.is_in(pl.Series(changed, dtype=pl.Binary)).arg_true()
+            rows = data.is_in(pl.Series(changed, dtype=pl.Binary).implode()).arg_true()
             cells = history.as_of(store, data.gather(rows).to_list(), [orders[row] for row in rows.to_list()])
             as_of_rows = [None if cell is None else store.thawed(cell[0]) for cell in cells]
             found = found.scatter(rows, pl.Series(as_of_rows, dtype=found.dtype, strict=True))
