@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import socket
 import struct
 import threading
@@ -41,7 +40,7 @@ from millstream.errors import ConfigError
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.types import Attempt, Epoch, Partition, Term
 
-SECRET = secrets.token_bytes(32)
+SECRET = bytes(range(32))
 NOW = EpochAttempt(Term(2), Attempt(7), Epoch(9))
 LATER = EpochAttempt(Term(2), Attempt(8), Epoch(9))
 
