@@ -158,7 +158,7 @@ class StreamsConfig:
             _check_at_least(name, getattr(self, name), 1)
         if self.engine not in get_args(Engine):
             raise ConfigError(
-                f"engine is {self.engine!r}. Remedy: use one of {', '.join(map(repr, get_args(Engine)))}"
+                f"engine={self.engine!r} is none. Remedy: use one of {', '.join(map(repr, get_args(Engine)))}"
             )
         for name in ("max_epoch_retries", "max_restarts", "maintenance_interval_epochs", "slots"):
             _check_at_least(name, getattr(self, name), 0)
