@@ -7,8 +7,8 @@ a name that only it has, and answers. A task that is started twice, or wakes up 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
@@ -24,7 +24,7 @@ from millstream.commit.manifest import ManifestChain, TaskEntry
 from millstream.commit.sealed_file import NO_FILE, SealedContent, SealedFile, read_sealed, write_sealed
 from millstream.commit.source_changelog import check_nothing_skipped, check_timestamps
 from millstream.config import StreamsConfig
-from millstream.durable import DamagedFileError
+from millstream.durable import DamagedFileError, SyncGroup
 from millstream.log.api import Log, TopicPartition
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
@@ -78,10 +78,22 @@ class Worker:
     """Tasks run in this process while a snapshot of theirs is taken in it, too."""
     open_stores: OpenStores | None = None
     """The stores that stay open from epoch to epoch; None: each epoch opens and closes them."""
+    seals: SyncGroup | None = None
+    """What tasks seal is made durable together: see `sealing_together`; None: each file by itself."""
 
     def subtopology(self, number: int) -> SubTopology:
         """The sub-topology of a number."""
         return self.plan.by_number[number]
+
+
+@contextmanager
+def sealing_together(worker: Worker) -> Iterator[Worker]:
+    """A worker for several tasks of an epoch: what they have sealed is durable when the block has ended.
+
+    So their reports must not leave it.
+    """
+    with SyncGroup(worker.storage.files) as group:
+        yield replace(worker, seals=group)
 
 
 def run_task(
@@ -91,7 +103,7 @@ def run_task(
 
     3. Open the stores at the version that the head names; on the wrong instance and cold: say so.
     4. Process against overlays.
-    5. Seal: one durable file with all outputs and changelog rows.
+    5. Seal: one file with all outputs and changelog rows, durable before anybody hears of it.
     6. Report.
     """
     stages = StageTimer()
@@ -481,7 +493,7 @@ def _seal(
     failpoints.hit("commit.sealing")
     path = storage.sealed_file(job.epoch, planned.task_id, planned.level, job.term, run.attempt)
     content = SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
-    return write_sealed(storage, path, content)
+    return write_sealed(storage, path, content, run.worker.seals)
 
 
 def _shuffle_blocks(

@@ -15,14 +15,14 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.commit.epoch_job import PlannedTask, TaskReport, WrongInstance
 from millstream.commit.targets import Targets
-from millstream.commit.worker import Worker, apply_commit, run_task
+from millstream.commit.worker import Worker, apply_commit, run_task, sealing_together
 from millstream.engine.spark.resident.connection import Connection, ConnectionLostError, travels
 from millstream.engine.spark.resident.flight import FlightClients, header_of
 from millstream.engine.spark.resident.inbox import AbortedError, Inbox
@@ -170,7 +170,20 @@ class Slot:
         self._clients.keep_only([peer.flight for peer in command.peers.values()])
         targets = Targets(self._worker.plan, job.tasks)
         others = levels_of_others(command)
-        received = 0
+        with sealing_together(self._worker) as worker:
+            reports = self._run_tasks(command, worker, mine, targets, others)
+        self._inbox.end(command.of)
+        return reports
+
+    def _run_tasks(
+        self,
+        command: RunEpoch,
+        worker: Worker,
+        mine: Sequence[PlannedTask],
+        targets: Targets,
+        others: Mapping[int, set[int]],
+    ) -> list[TaskReport | WrongInstance]:
+        own, received = command.slot, 0
         blocks: list[ShuffleBlock] = []
         reports: list[TaskReport | WrongInstance] = []
         for level in sorted({task.level for task in mine}):
@@ -182,7 +195,7 @@ class Slot:
             sent: dict[int, list[ShuffleBlock]] = {}
             for task in mine:
                 if task.level == level:
-                    report, out = self._run_task(command, task, taken.get(task.task_id, ()))
+                    report, out = self._run_task(command, worker, task, taken.get(task.task_id, ()))
                     reports.append(report)
                     for block in out:
                         target = targets.of(block)
@@ -192,14 +205,13 @@ class Slot:
             for slot, levels in others.items():
                 if max(levels) > level:  # it waits for a bundle, if only for an empty one
                     self._send(command, level, slot, sent.get(slot, ()))
-        self._inbox.end(command.of)
         return reports
 
     def _run_task(
-        self, command: RunEpoch, task: PlannedTask, blocks: Sequence[ShuffleBlock]
+        self, command: RunEpoch, worker: Worker, task: PlannedTask, blocks: Sequence[ShuffleBlock]
     ) -> tuple[TaskReport | WrongInstance, list[ShuffleBlock]]:
         self._inbox.check(command.of)
-        made = run_task(self._worker, command.job, task, blocks, command.of.attempt)
+        made = run_task(worker, command.job, task, blocks, command.of.attempt)
         directory, delay_ms = self._worker.directory, self._worker.config.state_cleanup_delay_ms
         clean_now_and_then(directory, delay_ms, command.job)
         return made
