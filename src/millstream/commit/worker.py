@@ -7,7 +7,7 @@ a name that only it has, and answers. A task that is started twice, or wakes up 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -334,6 +334,14 @@ def opened_stores(
 
     Global ones are open to read: all tasks of a host share them.
     """
+    if worker.open_stores is not None and not sub.stores:
+        return nullcontext({})
+    return _opened_stores(worker, sub, planned, entry, newer)
+
+
+def _opened_stores(
+    worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskEntry | None, newer: NewerStores
+) -> AbstractContextManager[dict[str, Backend]]:
     wanted = _version_of(worker, planned, entry)
 
     def is_ours(version: Version, digest: str) -> bool:
