@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -18,12 +17,33 @@ T = TypeVar("T")
 _THREADS: Final = 8
 
 
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_THREADS, "millstream-beside")
+class _Threads:
+    """A few threads for whoever needs them; made when the first work comes."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def begin(self, work: Callable[[], T]) -> Callable[[], T]:
+        with self._guard:  # so that nobody ends them in between
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_THREADS, "millstream-beside")
+            return self._pool.submit(work).result
+
+    def end(self) -> None:
+        with self._guard:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
+    def forget(self) -> None:
+        """In a process that was forked, where there are none."""
+        self._guard = threading.Lock()
+        self._pool = None
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)
+_SHARED: Final = _Threads()
+os.register_at_fork(after_in_child=_SHARED.forget)
 
 
 def beside(work: Callable[[], T]) -> Callable[[], T]:
@@ -35,7 +55,12 @@ def beside(work: Callable[[], T]) -> Callable[[], T]:
     >>> three()
     3
     """
-    return _threads().submit(work).result
+    return _SHARED.begin(work)
+
+
+def end_threads() -> None:
+    """End the shared threads, after the works that have begun. Whoever needs them again gets others."""
+    _SHARED.end()
 
 
 def all_at_once(works: Sequence[Callable[[], T]]) -> list[T]:

@@ -45,7 +45,7 @@ from millstream.errors import MillstreamError
 from millstream.log.api import Log, TopicPartition
 from millstream.log.errors import InvalidPublicationError
 from millstream.offset_reset import OffsetReset
-from millstream.threads import all_at_once
+from millstream.threads import all_at_once, end_threads
 from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.plan import Plan
 from millstream.topology.stored_types import stored_types
@@ -205,7 +205,7 @@ class CommitCoordinator:
             while not self._fenced():
                 pass  # at most once: nobody else gets past `lease.verify` any more
         except Exception:
-            self._lease.release()
+            self.close()
             raise
         self._sources.begin_loading(self.head)
         failpoints.hit("commit.fenced")
@@ -239,6 +239,7 @@ class CommitCoordinator:
     def close(self) -> None:
         """Let the lease go."""
         self._sources.close()
+        end_threads()
         if self._lease is not None:
             self._lease.release()
 

@@ -42,7 +42,7 @@ from millstream.state.local.task_stores import (
 )
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.state.stores.factory import open_store
-from millstream.state.stores.overlay import Entry
+from millstream.state.stores.overlay import CommittedReader, Entry
 from millstream.state.stores.size_after import size_after
 from millstream.state.stores.store import StateStore
 from millstream.task.metrics import Metrics
@@ -124,12 +124,13 @@ def run_task(
         # 4.
         book = _book(job, blocks)
         metrics = Metrics()
+        readers = _readers(worker, sub, planned, backends)
         with _global_stores(run, book) as global_stores:
-            result = _process(run, raws, _stores(sub, backends, book), book, metrics, global_stores)
+            result = _process(run, raws, _stores(sub, readers, book), book, metrics, global_stores)
         check_nothing_skipped(sub, worker.log, planned.task_id, metrics)
         worker.metrics.merge(metrics)
         state_size = sum(
-            (size_after(backend, result.changelogs[name]) for name, backend in backends.items()), NO_STATE
+            (size_after(reader, result.changelogs[name]) for name, reader in readers.items()), NO_STATE
         )
         stages.ended("process")
         failpoints.hit("commit.processed")
@@ -259,7 +260,18 @@ def _book(job: EpochJob, blocks: Sequence[ShuffleBlock]) -> SerdeBook:
     return book
 
 
-def _stores(sub: SubTopology, backends: Mapping[str, Backend], book: SerdeBook) -> dict[str, StateStore[Any]]:
+def _readers(
+    worker: Worker, sub: SubTopology, planned: PlannedTask, backends: Mapping[str, Backend]
+) -> Mapping[str, CommittedReader]:
+    """The open stores of a task as its epoch reads them: with what is hot in memory, if they stay open."""
+    if worker.open_stores is None or not sub.stores or sub.is_global:
+        return backends
+    return worker.open_stores.readers(planned.task_id)
+
+
+def _stores(
+    sub: SubTopology, backends: Mapping[str, CommittedReader], book: SerdeBook
+) -> dict[str, StateStore[Any]]:
     return {
         name: open_store(
             spec,

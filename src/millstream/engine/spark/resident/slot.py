@@ -41,6 +41,7 @@ from millstream.engine.spark.resident.messages import (
 from millstream.errors import MillstreamError
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import ShuffleBlock
+from millstream.threads import end_threads
 
 _LOGGER = logging.getLogger("millstream")
 _GRACE_S: Final = 1.0
@@ -105,6 +106,7 @@ class Slot:
                 self._worker.open_stores.close()
             for thread in threads:
                 thread.join()
+            end_threads()
 
     # The thread of commands and the thread of beats ----------------------------------------------------
 
