@@ -12,7 +12,6 @@ in each direction, so the secret itself never travels over the connection. It ca
 from __future__ import annotations
 
 import hmac
-import pickle
 import secrets
 import socket
 import struct
@@ -21,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from pyspark.serializers import CPickleSerializer
+from pyspark.serializers import CPickleSerializer, PickleSerializer
 
 from millstream.errors import MillstreamError
 
@@ -32,6 +31,7 @@ _LENGTH: Final = struct.Struct(">I")
 _CHALLENGE_BYTES: Final = 32
 _TIMEVAL: Final = struct.Struct("ll")
 _PICKLE: Final = CPickleSerializer()
+_PLAIN: Final = PickleSerializer()
 
 
 class ConnectionLostError(MillstreamError):
@@ -63,7 +63,7 @@ class Connection:
 
     def receive(self) -> Any:
         """The next message. Raises if there will be none."""
-        return pickle.loads(_receive_frame(self._peer, MAX_FRAME_BYTES))  # noqa: S301 - it has the secret
+        return _PICKLE.loads(_receive_frame(self._peer, MAX_FRAME_BYTES))
 
     def close(self) -> None:
         """End it; whoever waits for a message on either side is told."""
@@ -114,7 +114,7 @@ def accepted(
 def pickled(message: object) -> bytes:
     """A message as it is sent: in Python's own way if that will do, for it is many times quicker."""
     try:
-        return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        return bytes(_PLAIN.dumps(message))
     except Exception:  # noqa: BLE001 - a class of the user's main program, perhaps
         return bytes(_PICKLE.dumps(message))
 
@@ -122,7 +122,7 @@ def pickled(message: object) -> bytes:
 def travels(value: object) -> bool:
     """Whether a value can be sent, and is the same kind of thing where it arrives."""
     try:
-        return type(pickle.loads(pickled(value))) is type(value)  # noqa: S301 - made here
+        return type(_PICKLE.loads(pickled(value))) is type(value)
     except Exception:  # noqa: BLE001 - whatever it is, it does not travel
         return False
 
