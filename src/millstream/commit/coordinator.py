@@ -364,17 +364,15 @@ class CommitCoordinator:
         """
         sections = [one for task_id in manifest.sealed for one in manifest.tasks[task_id].sections]
         self._topics.create_missing({section.topic for section in sections})
-        works: list[Callable[[], None]] = [
-            partial(self._publisher.publish, manifest),
-            self._write_witness,
-            partial(self._make_folder, Epoch(manifest.epoch + 1)),
-        ]
+        publish = partial(self._publisher.publish, manifest)
+        make_folder = partial(self._make_folder, Epoch(manifest.epoch + 1))
         try:
             if self.storage.files is OS_FILES:
-                all_at_once(works)
+                all_at_once([publish, self._write_witness, make_folder])
             else:  # somebody stands in for the operating system, and counts
-                for work in works:
-                    work()
+                self._write_witness()
+                publish()
+                make_folder()
         except InvalidPublicationError:
             self.lease.verify()  # another coordinator has published it since, and its files were collected
             raise
