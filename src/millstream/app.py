@@ -15,11 +15,12 @@ from math import inf
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from millstream.arguments import checks_arguments
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import check_not_run
 from millstream.config import Engine as EngineName
-from millstream.config import StreamsConfig, check_application_id, check_config
+from millstream.config import StreamsConfig, check_application_id, check_config, is_setting
 from millstream.console import Figures
 from millstream.durable import DiskFullError, disk_errors_named
 from millstream.engine.api import Engine, EpochFailedError
@@ -75,6 +76,11 @@ class Answer(Enum):
     """End the application."""
 
 
+def _where_it_belongs(name: str) -> str | None:
+    return f"it is a setting: config=StreamsConfig({name}=...)" if is_setting(name) else None
+
+
+@checks_arguments(_where_it_belongs)
 class Streams(KafkaNames):
     """Runs a topology, on Spark unless told otherwise.
 
