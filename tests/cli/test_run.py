@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 from tests.cli.project import MODULE, WORDS, counted, counts, project, rows_of, run_command, run_local
+
+from millstream.cli.main import millstream
 
 __all__ = ["counted", "project"]
 
@@ -156,6 +159,32 @@ def test_a_missing_sealed_file_is_found(counted: Path) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_can_complete(shell: str) -> None:
     assert "_MILLSTREAM_COMPLETE" in run_command("completion", shell).stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["topics", "describe", ""], ["word-counts", "words"]),
+        (["topics", "consume", "word-"], ["word-counts"]),
+        (["topics", "compact", "words", ""], ["word-counts"]),
+        (["apps", "lag", ""], [MODULE]),
+        (["apps", "reset", MODULE, "--topic", "words"], ["words"]),
+        (["state", "get", MODULE, ""], ["counts", "per-window"]),
+        (["state", "clean", ""], [MODULE]),
+        (["state", "show", MODULE, "0"], ["0_0", "0_1"]),
+        (["state", "top", "nobody", ""], []),
+        (["topics", "describe", "--log", "file:nowhere", ""], []),
+        (["run", "--engine", "r"], ["resident"]),
+    ],
+)
+def test_names_are_completed_that_are_there(counted: Path, typed: list[str], offered: list[str]) -> None:
+    shell = ShellComplete(millstream, {}, "millstream", "_MILLSTREAM_COMPLETE")
+    assert [one.value for one in shell.get_completions(typed[:-1], typed[-1])] == offered
+
+
+def test_a_shell_is_asked_for_the_files_of_programs() -> None:
+    shell = ShellComplete(millstream, {}, "millstream", "_MILLSTREAM_COMPLETE")
+    assert [(one.value, one.type) for one in shell.get_completions(["run"], "wo")] == [("wo", "file")]
 
 
 def test_the_command_is_a_module_too() -> None:

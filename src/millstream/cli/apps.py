@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from millstream.cli.names import application_argument, committed_stores, offer_topics
 from millstream.cli.options import json_option, log_option, state_folder_option, time_ms, yes_option
 from millstream.cli.tables import show_json, show_rows, told
 from millstream.clock import now_ms
@@ -68,7 +69,7 @@ def list_apps(log: FileLog, *, is_json: bool) -> None:
 
 
 @apps.command()
-@click.argument("app_id")
+@application_argument()
 @log_option
 @json_option
 def describe(app_id: str, log: FileLog, *, is_json: bool) -> None:
@@ -101,7 +102,7 @@ def describe(app_id: str, log: FileLog, *, is_json: bool) -> None:
 
 
 @apps.command()
-@click.argument("app_id")
+@application_argument()
 @log_option
 @json_option
 def lag(app_id: str, log: FileLog, *, is_json: bool) -> None:
@@ -112,10 +113,16 @@ def lag(app_id: str, log: FileLog, *, is_json: bool) -> None:
 
 
 @apps.command("reset")
-@click.argument("app_id")
+@application_argument()
 @log_option
 @_optional_state
-@click.option("--topic", "topics", multiple=True, help="Only the offsets of this topic (may be repeated).")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Only the offsets of this topic (may be repeated).",
+    shell_complete=offer_topics,
+)
 @click.option("--to-earliest", is_flag=True, help="Read from the first record that is there.")
 @click.option("--to-latest", is_flag=True, help="Read what comes from now on.")
 @click.option("--to-offset", type=click.IntRange(0), help="Read from this offset of each partition.")
@@ -168,7 +175,7 @@ def reset_app(
 
 
 @apps.command("delete")
-@click.argument("app_id")
+@application_argument()
 @log_option
 @_optional_state
 @yes_option
@@ -265,8 +272,7 @@ def _stores(head: Manifest) -> list[dict[str, Any]]:
             "kind": store["kind"],
             "changelog": store.get("source_topic") or ("own" if store["logging"] else "none"),
         }
-        for sub in head.plan["subtopologies"]
-        for store in sub["stores"]
+        for store in committed_stores(head)
     ]
 
 
