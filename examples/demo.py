@@ -145,9 +145,13 @@ def main() -> int:
     kills = 0
     for number in range(KILLS):
         target = lines * (number + 1) // (KILLS + 1)
+        console.print("Starting the word count on Spark, which takes a few seconds ...")
         if run_and_kill(target):
             kills += 1
+            if console.is_terminal:
+                console.print()  # a table that was killed has left the cursor beside it
             console.print(f"Killed it (SIGKILL) with {committed_lines():,} of {lines:,} lines committed.")
+    console.print("Starting it for the last time ...")
     run_and_kill(lines + 1)
     seconds = time.monotonic() - began
     counts, repeated = read_counts(log)
