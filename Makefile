@@ -17,7 +17,7 @@ setup: $(STAMP) ## Install everything into .venv (the other targets do this when
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Millstream needs Python 3.11 or later; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@if [ -x $(BIN)/python ]; then echo "Updating $(VENV) ..."; \
+	@if [ -x $(BIN)/pip ]; then echo "Updating $(VENV) ..."; \
 		else echo "Setting up $(VENV) (first time takes a minute) ..."; $(PYTHON) -m venv $(VENV); fi
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
