@@ -50,7 +50,12 @@ def apps() -> None:
 @log_option
 @json_option
 def list_apps(log: FileLog, *, is_json: bool) -> None:
-    """List the applications of the log: whether they run, their last commit, how much is waiting."""
+    """List the applications of the log: whether they run, their last commit, how much is waiting.
+
+    \b
+    Example:
+      millstream apps list --log file:/srv/log
+    """
     log.topics()  # says so if there is no log
     rows = []
     for app_id in application_ids(log.root):
@@ -73,7 +78,12 @@ def list_apps(log: FileLog, *, is_json: bool) -> None:
 @log_option
 @json_option
 def describe(app_id: str, log: FileLog, *, is_json: bool) -> None:
-    """Show who runs an application, what it reads, writes and keeps, and its tasks."""
+    """Show who runs an application, what it reads, writes and keeps, and its tasks.
+
+    \b
+    Example:
+      millstream apps describe wordcount
+    """
     storage = find_application(log, app_id)
     head = ManifestChain(storage).latest()
     owner = _owner(storage)
@@ -106,7 +116,12 @@ def describe(app_id: str, log: FileLog, *, is_json: bool) -> None:
 @log_option
 @json_option
 def lag(app_id: str, log: FileLog, *, is_json: bool) -> None:
-    """Show per partition how far an application has committed, and how many records are waiting."""
+    """Show per partition how far an application has committed, and how many records are waiting.
+
+    \b
+    Example:
+      millstream apps lag wordcount
+    """
     head = ManifestChain(find_application(log, app_id)).latest()
     rows = [] if head is None else _lag_rows(log, head)
     show_rows(rows, ["topic", "partition", "committed", "end", "lag"], is_json=is_json)

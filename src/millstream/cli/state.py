@@ -115,7 +115,12 @@ def _show(rows: list[dict[str, Any]], *, is_json: bool) -> None:
 @state_option
 @json_option
 def list_state(app_id: str | None, directory: StateDirectory, *, is_json: bool) -> None:
-    """List the tasks that have state here, of all applications or of one."""
+    """List the tasks that have state here, of all applications or of one.
+
+    \b
+    Example:
+      millstream state list wordcount
+    """
     if is_json:
         for task in local_tasks(directory, app_id):
             show_json(_task_row(task))

@@ -250,7 +250,12 @@ def _why_it_is_needed(topic: str, log: FileLog) -> str | None:
 @click.option("--internal", is_flag=True, help="Also the changelogs of applications.")
 @json_option
 def list_topics(log: FileLog, *, internal: bool, is_json: bool) -> None:
-    """List the topics, one per line. Those that applications keep for themselves only if asked for."""
+    """List the topics, one per line. Those that applications keep for themselves only if asked for.
+
+    \b
+    Example:
+      millstream topics list --internal
+    """
     for name in log.topics():
         owner = owner_of_changelog(name, log)
         if owner is not None and not internal:
@@ -266,7 +271,12 @@ def list_topics(log: FileLog, *, internal: bool, is_json: bool) -> None:
 @log_option
 @json_option
 def describe(topic: str, log: FileLog, *, is_json: bool) -> None:
-    """Show a topic's configuration and the offsets of its partitions."""
+    """Show a topic's configuration and the offsets of its partitions.
+
+    \b
+    Example:
+      millstream topics describe orders
+    """
     found = log.describe(topic)
     rows = [
         {
