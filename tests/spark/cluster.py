@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +115,10 @@ class Cluster:
         self.hosts.append(Host(number, address, state_dir, process))
         return self.hosts[-1]
 
+    def alive(self) -> list[Host]:
+        """The workers that run."""
+        return [host for host in self.hosts if host.process.poll() is None]
+
     def kill_worker(self, host: Host) -> None:
         """SIGKILL a worker and all that it has started, all at once as far as anybody can see."""
         os.kill(host.process.pid, signal.SIGSTOP)  # it must not start another executor
@@ -148,7 +151,10 @@ class Cluster:
         return orphans
 
     def settings(self) -> dict[str, str]:
-        """What a session needs to run on the cluster, as a user would say it."""
+        """What a session needs to run on the cluster, as a user would say it.
+
+        PYSPARK_PYTHON has to be the Python of the tests.
+        """
         return {
             **session_settings(),
             "spark.master": self.master,
@@ -161,7 +167,6 @@ class Cluster:
             "spark.executor.cores": str(CORES),
             "spark.executor.memory": _MEMORY,
             "spark.executor.extraJavaOptions": " ".join(_SMALL_JVM),
-            "spark.pyspark.python": sys.executable,
             "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         }
 

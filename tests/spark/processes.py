@@ -27,11 +27,11 @@ FAREWELL = re.compile(
 """What a worker of Spark says now and then whose JVM was faster to end."""
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, not for ever."""
+def until(condition: Callable[[], bool], what: str, said: Callable[[], str] = str) -> None:
+    """Wait for a condition, not for ever. `said` has more to say if it was in vain."""
     deadline = time.monotonic() + LONGEST_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for this: {what}"
+        assert time.monotonic() < deadline, f"waited in vain for this: {what}\n{said()}"
         time.sleep(_STEP_S)
 
 
@@ -84,6 +84,7 @@ class Child:
         environment: Mapping[str, str] | None = None,
         until_caught_up: bool = True,
         jvm_kills: Sequence[str] = (),
+        session: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         order = {
@@ -93,6 +94,7 @@ class Child:
             "worker_failpoints": worker_failpoints,
             "until_caught_up": until_caught_up,
             "jvm_kills": jvm_kills,
+            "session": session,
         }
         self.output = lab.folder / f"child-{time.monotonic_ns()}.txt"
         with self.output.open("wb") as file:
@@ -176,7 +178,7 @@ class Child:
         def met_or_over() -> bool:
             return condition() or not self.is_running()
 
-        until(met_or_over, what)
+        until(met_or_over, what, self.said)
         assert condition(), f"the child ended before {what}:\n{self.said()}"
 
 

@@ -37,6 +37,7 @@ from millstream.engine.spark.resident.messages import (
     RunEpoch,
     Stop,
 )
+from millstream.engine.spark.resident.slot import SlotError
 from millstream.errors import MillstreamError
 from millstream.state.local.directory import boot_id
 
@@ -61,7 +62,7 @@ class Launcher(Protocol):
     """How slots come to be."""
 
     def run(self, number: int, incarnation: str, address: tuple[str, int], secret: bytes) -> None:
-        """Run an incarnation of a slot, until it ends."""
+        """Run an incarnation of a slot, until it ends. Raises a `SlotError` if no process can be one."""
 
     def cancel(self, number: int) -> None:
         """End whatever runs for a slot."""
@@ -275,6 +276,8 @@ class SlotPool:
             began = time.monotonic()
             try:
                 self._launcher.run(number, incarnation, self.address, self._secret)
+            except SlotError as error:
+                self._refuse(error)
             except Exception:
                 _LOGGER.debug("Slot %d has ended", number, exc_info=True)
             self._lose(number, incarnation, "its Spark job has ended")
@@ -284,6 +287,12 @@ class SlotPool:
                 _FIRST_PAUSE_S if time.monotonic() - began > _STEADY_S else min(2 * pause, _LONGEST_PAUSE_S)
             )
             self._closing.wait(pause)
+
+    def _refuse(self, error: Exception) -> None:
+        """Note why slots don't start, for whoever waits for one."""
+        with self._changed:
+            self._refusal = error
+            self._changed.notify_all()
 
     def _expect(self, number: int) -> str:
         """A fresh incarnation of a slot. Those before are fenced."""
@@ -338,8 +347,7 @@ class SlotPool:
     def _joined(self, incarnation: str, connection: Connection, first: object) -> int | None:
         with self._changed:
             if isinstance(first, NotReady):  # its submission may have ended already
-                self._refusal = first.error
-                self._changed.notify_all()
+                self._refuse(first.error)
             number = self._expected.get(incarnation)
             if not isinstance(first, Hello) or number is None or number in self._members:
                 return None

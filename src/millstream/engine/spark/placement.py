@@ -23,6 +23,8 @@ def place(
 ) -> dict[str, int]:
     """A slot for each task. `slots` are the live ones, with their instances; `homes` has those of tasks.
 
+    A home is an instance that lives.
+
     >>> tasks = [PlannedTask(f"0_{number}", 0, number, 0) for number in range(4)]
     >>> first = place(tasks, {0: "here", 1: "here"}, {}, {})
     >>> first
@@ -43,22 +45,27 @@ def place(
 
     for task in tasks:
         slot = before.get(task.task_id)
-        if slot is not None and slot in slots and load[slot, task.level] < share[task.level]:
+        home = homes.get(task.task_id)
+        if slot is None or slot not in slots or load[slot, task.level] >= share[task.level]:
+            continue
+        if home in (None, slots[slot]):  # the slot may be elsewhere by now
             put(task, slot)
-    for task in tasks:
-        if task.task_id not in placed:
-            home = homes.get(task.task_id)
-            room = [slot for slot in slots if load[slot, task.level] < share[task.level]]
-            put(
-                task,
-                min(
-                    room,
-                    key=lambda slot: (
-                        home is not None and slots[slot] != home,
-                        load[slot, task.level],
-                        total[slot],
-                        slot,
-                    ),
+    live = {*slots.values()}
+    left = [task for task in tasks if task.task_id not in placed]
+    left.sort(key=lambda task: homes.get(task.task_id) not in live)  # others must not take their room
+    for task in left:
+        home = homes.get(task.task_id)
+        room = [slot for slot in slots if load[slot, task.level] < share[task.level]]
+        put(
+            task,
+            min(
+                room,
+                key=lambda slot: (
+                    home is not None and slots[slot] != home,
+                    load[slot, task.level],
+                    total[slot],
+                    slot,
                 ),
-            )
+            ),
+        )
     return {task.task_id: placed[task.task_id] for task in tasks}

@@ -1,0 +1,155 @@
+"""Both engines on a standalone cluster: tasks stay with their state, and go on elsewhere when it is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.child import EPOCHS
+from tests.spark.cluster import STATE_DIR, Cluster
+from tests.spark.lab import Lab
+from tests.spark.processes import Child, until
+from tests.spark.programs import check_exact, words
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+SOAK = os.environ.get("MILLSTREAM_SOAK") == "1"
+PARTITIONS = 8
+ROUNDS = 30 if SOAK else 10
+"""Epochs in which nothing may move."""
+ENGINES = ["jobs", "resident"]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """An epoch as the child has noted it."""
+
+    epoch: int
+    at: float
+    homes: dict[str, str]
+
+
+class Running:
+    """An application on a cluster, fed step by step."""
+
+    def __init__(self, lab: Lab, cluster: Cluster, engine: str, *, seed: int, **settings: Any) -> None:
+        self.lab = lab
+        self.parts = words(20_000, seed=seed, partitions=PARTITIONS)
+        self.fed = [0] * PARTITIONS
+        lab.topic("in", [[] for _ in range(PARTITIONS)])
+        given: dict[str, Any] = {"engine": engine, "state_dir": STATE_DIR, "default_partitions": PARTITIONS}
+        given |= {"until_caught_up": False, "slot_timeout_ms": 3_000, **settings}
+        self.child = Child(lab, "two_levels", session=cluster.settings(), **given)
+
+    def feed(self, count: int) -> None:
+        """More input in each partition, and wait until it is committed."""
+        for number, part in enumerate(self.parts):
+            first = self.fed[number]
+            more = part[first : first + count]
+            self.lab.append("in", more, partition=number)
+            self.fed[number] += len(more)
+        goal = sum(self.fed)
+        self.child.wait_for(lambda: self.lab.committed() == goal, f"{goal} records are committed")
+
+    def epochs(self) -> list[Noted]:
+        path = self.lab.folder / EPOCHS
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [Noted(**json.loads(line)) for line in lines]
+
+    def homes(self) -> dict[str, str]:
+        """Where each task ran last."""
+        found: dict[str, str] = {}
+        for epoch in self.epochs():
+            found |= epoch.homes
+        return found
+
+    def feed_until(self, condition: Any, what: str) -> None:
+        """Feed a little again and again, until something is so."""
+
+        def met() -> bool:
+            self.feed(1)
+            return bool(condition())
+
+        until(met, what, self.child.said)
+
+    def moves(self, epochs: list[Noted]) -> int:
+        """How often a task ran elsewhere than the last time."""
+        moved, at = 0, dict[str, str]()
+        for epoch in epochs:
+            moved += sum(at.get(task, home) != home for task, home in epoch.homes.items())
+            at |= epoch.homes
+        return moved
+
+    def stall(self, began: float) -> float:
+        """From a moment on to the end of the first epoch that was committed a while after it."""
+        return next(epoch.at for epoch in self.epochs() if epoch.at > began) - began
+
+    def check(self) -> None:
+        fed = [part[:count] for part, count in zip(self.parts, self.fed, strict=True)]
+        check_exact(self.lab, "two_levels", fed)
+
+
+@pytest.fixture(scope="module")
+def cluster(memory_folder: Path, import_path: None) -> Iterator[Cluster]:
+    with Cluster(memory_folder / "cluster", workers=3) as cluster:
+        yield cluster
+
+
+def instances(cluster: Cluster) -> dict[int, str]:
+    """The instance of each host of the cluster, as far as it has one."""
+    files = {host.number: host.state_dir / ".instance" for host in cluster.hosts}
+    return {
+        number: json.loads(file.read_text())["instance_id"] for number, file in files.items() if file.exists()
+    }
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tasks_stay_and_survive_the_loss_of_executors_and_workers(
+    cluster: Cluster, bare_lab: Lab, engine: str
+) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}, engine {engine}")
+    running = Running(bare_lab, cluster, engine, seed=seed)
+    with running.child:
+        running.feed_until(
+            lambda: len({*running.homes().values()}) >= len(cluster.alive()),
+            "all hosts have tasks",
+        )
+        quiet = len(running.epochs())
+        while len(running.epochs()) < quiet + ROUNDS:
+            running.feed(3)
+        assert running.moves(running.epochs()[quiet - 1 :]) == 0
+
+        victim = cluster.alive()[0]
+        began = time.time()
+        cluster.kill_executor(victim)
+        running.feed(5)
+        print(f"{engine}: an executor killed, stall {running.stall(began):.2f} s")
+        home = instances(cluster)[victim.number]
+        running.feed_until(lambda: home in running.homes().values(), "its successor has tasks")
+
+        victim = cluster.alive()[-1]
+        gone = instances(cluster)[victim.number]
+        began = time.time()
+        cluster.kill_worker(victim)
+        running.feed(5)
+        print(f"{engine}: a worker and its executor killed, stall {running.stall(began):.2f} s")
+        running.feed(5)
+        assert gone not in running.homes().values()
+
+        fresh = cluster.add_worker()
+        running.feed_until(
+            lambda: instances(cluster).get(fresh.number) in running.homes().values(), "the new host has tasks"
+        )
+        running.feed(5)
+        running.check()
+        running.child.kill()
+    until(lambda: not any(host.executors() for host in cluster.hosts), "no executor is left")
+    assert cluster.left_behind() == []
