@@ -88,3 +88,14 @@ def test_tasks_without_a_home_do_not_take_the_room_of_those_that_have_one() -> N
     placed = place(planned, {0: "a", 1: "a", 2: "b", 3: "b"}, {}, homes)
     assert {placed["0_2"], placed["0_3"]} == {0, 1}
     assert {placed["0_0"], placed["0_1"]} == {2, 3}
+
+
+def test_a_slot_that_joins_gets_tasks_also_if_there_are_few() -> None:
+    """Two tasks more than slots: two slots have two, and no slot has none."""
+    planned = tasks(1, 8)
+    before = place(planned, dict.fromkeys(range(4), "a"), {}, {})
+    placed = place(
+        planned, {**dict.fromkeys(range(4), "a"), 4: "b", 5: "b"}, before, dict.fromkeys(before, "a")
+    )
+    assert loads(planned, placed) == {0: [1, 1, 1, 1, 2, 2]}
+    assert sum(placed[task] != before[task] for task in before) == 2

@@ -34,19 +34,25 @@ def place(
     """
     placed: dict[str, int] = {}
     per_level = Counter(task.level for task in tasks)
-    share = {level: -(-count // len(slots)) for level, count in per_level.items()}
+    share = {level: count // len(slots) for level, count in per_level.items()}
+    one_more = {level: count % len(slots) for level, count in per_level.items()}
+    """How many slots may have one more than their share."""
     load: Counter[tuple[int, int]] = Counter()
     total: Counter[int] = Counter()
 
+    def has_room(slot: int, level: int) -> bool:
+        return load[slot, level] < share[level] + (one_more[level] > 0)
+
     def put(task: PlannedTask, slot: int) -> None:
         placed[task.task_id] = slot
+        one_more[task.level] -= load[slot, task.level] == share[task.level]
         load[slot, task.level] += 1
         total[slot] += 1
 
     for task in tasks:
         slot = before.get(task.task_id)
         home = homes.get(task.task_id)
-        if slot is None or slot not in slots or load[slot, task.level] >= share[task.level]:
+        if slot is None or slot not in slots or not has_room(slot, task.level):
             continue
         if home in (None, slots[slot]):  # the slot may be elsewhere by now
             put(task, slot)
@@ -55,7 +61,7 @@ def place(
     left.sort(key=lambda task: homes.get(task.task_id) not in live)  # others must not take their room
     for task in left:
         home = homes.get(task.task_id)
-        room = [slot for slot in slots if load[slot, task.level] < share[task.level]]
+        room = [slot for slot in slots if has_room(slot, task.level)]
         put(
             task,
             min(
