@@ -141,6 +141,36 @@ def test_a_lost_slot_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(lab: La
     check_exact(lab, "two_levels", parts)
 
 
+def test_slots_go_on_while_spark_does_not_answer(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JVM that stands still answers neither how many cores there are nor that a job is cancelled."""
+    lab.topic("in", parts := words(100, seed=13))
+    monkeypatch.setattr("millstream.engine.spark.resident.slot_pool._LOOKS_EVERY_S", 0.05)
+    monkeypatch.setattr("millstream.engine.spark.resident.slot_pool._kill_hanging", lambda _: False)
+    asked, cancelled, answers = threading.Event(), threading.Event(), threading.Event()
+    with running(lab, two_levels(), max_records_per_epoch=10) as app:
+        launcher, pool = app.engine.launcher, app.engine.pool
+
+        def no_answer() -> int:
+            asked.set()
+            answers.wait(60)
+            return 2
+
+        def no_cancel(_: int) -> None:
+            cancelled.set()
+            answers.wait(60)
+
+        monkeypatch.setattr(launcher, "wanted", no_answer)
+        monkeypatch.setattr(launcher, "cancel", no_cancel)
+        assert asked.wait(60)
+        before = {number: member.heard for number, member in pool.live().items()}
+        until(lambda: all(member.heard > before[number] + 0.5 for number, member in pool.live().items()))
+        pool.fence(pool.live()[1])
+        assert cancelled.wait(60)
+        app.run()
+        answers.set()
+    check_exact(lab, "two_levels", parts)
+
+
 def test_a_silent_slot_is_fenced_and_what_it_says_later_is_not_heard(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

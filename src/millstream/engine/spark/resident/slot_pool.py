@@ -130,7 +130,11 @@ class SlotPool:
     def open(self, make_thread: Callable[..., threading.Thread] = threading.Thread) -> None:
         """Submit the slots, and listen to them."""
         self._make_thread = make_thread
-        for what, target in (("listener", self._listen), ("watch", self._watch)):
+        for what, target in (
+            ("listener", self._listen),
+            ("watch", self._watch),
+            ("submitter", self._follow_wanted),
+        ):
             threading.Thread(target=target, name=f"millstream-slots-{what}", daemon=True).start()
         self._submit_wanted()
 
@@ -259,8 +263,9 @@ class SlotPool:
     # Submitting ----------------------------------------------------------------------------------------
 
     def _submit_wanted(self) -> None:
+        wanted = self._launcher.wanted()
         with self._changed:
-            fresh = [number for number in range(self._launcher.wanted()) if number not in self._threads]
+            fresh = [number for number in range(wanted) if number not in self._threads]
             for number in fresh:
                 name = f"millstream-slot-{number}"
                 thread = self._make_thread(target=self._hold, args=(number,), name=name, daemon=True)
@@ -375,8 +380,13 @@ class SlotPool:
 
     # Watching ------------------------------------------------------------------------------------------
 
+    def _follow_wanted(self) -> None:
+        """Submit more slots as there are more cores. Not by the watch: Spark may take its time to answer."""
+        while not self._closing.wait(_LOOKS_EVERY_S):
+            with suppress(Exception):  # Spark may be gone
+                self._submit_wanted()
+
     def _watch(self) -> None:
-        looked = time.monotonic()
         while not self._closing.wait(self._settings.beat_s):
             self.tell(Ping())
             for member in self.live().values():
@@ -390,17 +400,18 @@ class SlotPool:
                         silent,
                     )
                     self.fence(member)
-            if time.monotonic() - looked > _LOOKS_EVERY_S:
-                looked = time.monotonic()
-                with suppress(Exception):  # Spark may be gone
-                    self._submit_wanted()
 
     def fence(self, member: Member) -> None:
         """Refuse an incarnation from now on, and end it: here at once, elsewhere when Spark gets to it."""
         with self._changed:
             self._expected.pop(member.incarnation, None)
-        if not _kill_hanging(member):
-            self._launcher.cancel(member.number)
+        if not _kill_hanging(member):  # Spark may take its time to answer
+            threading.Thread(
+                target=self._launcher.cancel,
+                args=(member.number,),
+                name=f"millstream-slot-{member.number}-cancel",
+                daemon=True,
+            ).start()
         self._lose(member.number, member.incarnation, "it was silent")
         member.connection.close()
 
