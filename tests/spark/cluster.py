@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import pyspark
-from tests.spark.processes import descendants, kill_family, processes, until
+from tests.spark.processes import command_of, descendants, kill_family, processes, until
 
 from millstream.engine.spark.java import ensure_java, find_java
 from millstream.engine.spark.session import session_settings
@@ -49,7 +49,7 @@ class Host:
 
     def executors(self) -> list[int]:
         """The process ids of the executors that it has started."""
-        return [pid for pid in descendants(self.process.pid) if _EXECUTOR in _command(pid)]
+        return [pid for pid in descendants(self.process.pid) if _EXECUTOR in command_of(pid)]
 
     def daemons(self) -> list[int]:
         """Those of the processes that fork Python workers."""
@@ -203,13 +203,6 @@ class Cluster:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
             return True
         return False
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def _free_port() -> int:

@@ -145,6 +145,12 @@ class Child:
         assert pid in descendants(self.pid)
         os.kill(pid, signal.SIGKILL)
 
+    def workers(self) -> list[int]:
+        """The Python workers of its Spark: those that a daemon has forked."""
+        everybody = processes()
+        below = descendants(self.pid)
+        return [pid for pid in below if pid in everybody and _is_forked(pid, everybody[pid][0])]
+
     def wait_for_a_stopped_worker(self) -> int:
         """Wait until a process that the child has started stands still; its id."""
 
@@ -180,6 +186,24 @@ class Child:
 
         until(met_or_over, what, self.said)
         assert condition(), f"the child ended before {what}:\n{self.said()}"
+
+
+def alive(family: Mapping[int, str]) -> list[int]:
+    """Those of some processes that have not ended."""
+    everybody = processes()
+    return [pid for pid, born in family.items() if everybody.get(pid, (0, ""))[1] == born]
+
+
+def command_of(pid: int) -> bytes:
+    """With what a process was started."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _is_forked(pid: int, parent: int) -> bool:
+    return b"daemon" in command_of(pid) and command_of(pid) == command_of(parent)
 
 
 def kill_family(family: Mapping[int, str]) -> None:
