@@ -85,6 +85,7 @@ class Child:
         until_caught_up: bool = True,
         jvm_kills: Sequence[str] = (),
         session: Mapping[str, str] | None = None,
+        slots_are_elsewhere: bool = False,
         **settings: Any,
     ) -> None:
         order = {
@@ -95,6 +96,7 @@ class Child:
             "until_caught_up": until_caught_up,
             "jvm_kills": jvm_kills,
             "session": session,
+            "slots_are_elsewhere": slots_are_elsewhere,
         }
         self.output = lab.folder / f"child-{time.monotonic_ns()}.txt"
         with self.output.open("wb") as file:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.spark.child import EPOCHS
-from tests.spark.cluster import STATE_DIR, Cluster
+from tests.spark.cluster import CORES, STATE_DIR, Cluster, Host
 from tests.spark.lab import Lab
-from tests.spark.processes import Child, until
+from tests.spark.processes import Child, alive, descendants, processes, until
 from tests.spark.programs import check_exact, words
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -39,14 +41,24 @@ class Noted:
 class Running:
     """An application on a cluster, fed step by step."""
 
-    def __init__(self, lab: Lab, cluster: Cluster, engine: str, *, seed: int, **settings: Any) -> None:
+    def __init__(
+        self,
+        lab: Lab,
+        cluster: Cluster,
+        engine: str,
+        *,
+        session: Mapping[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
+        seed = random.SystemRandom().randrange(1 << 32)
+        print(f"seed {seed}, engine {engine}")
         self.lab = lab
         self.parts = words(20_000, seed=seed, partitions=PARTITIONS)
         self.fed = [0] * PARTITIONS
         lab.topic("in", [[] for _ in range(PARTITIONS)])
         given: dict[str, Any] = {"engine": engine, "state_dir": STATE_DIR, "default_partitions": PARTITIONS}
         given |= {"until_caught_up": False, "slot_timeout_ms": 3_000, **settings}
-        self.child = Child(lab, "two_levels", session=cluster.settings(), **given)
+        self.child = Child(lab, "two_levels", session={**cluster.settings(), **(session or {})}, **given)
 
     def feed(self, count: int) -> None:
         """More input in each partition, and wait until it is committed."""
@@ -78,6 +90,10 @@ class Running:
             return bool(condition())
 
         until(met, what, self.child.said)
+
+    def is_spread(self, cluster: Cluster) -> bool:
+        """Whether all hosts have tasks."""
+        return len({*self.homes().values()}) >= len(cluster.alive())
 
     def moves(self, epochs: list[Noted]) -> int:
         """How often a task ran elsewhere than the last time."""
@@ -114,14 +130,9 @@ def instances(cluster: Cluster) -> dict[int, str]:
 def test_tasks_stay_and_survive_the_loss_of_executors_and_workers(
     cluster: Cluster, bare_lab: Lab, engine: str
 ) -> None:
-    seed = random.SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}, engine {engine}")
-    running = Running(bare_lab, cluster, engine, seed=seed)
+    running = Running(bare_lab, cluster, engine)
     with running.child:
-        running.feed_until(
-            lambda: len({*running.homes().values()}) >= len(cluster.alive()),
-            "all hosts have tasks",
-        )
+        running.feed_until(lambda: running.is_spread(cluster), "all hosts have tasks")
         quiet = len(running.epochs())
         while len(running.epochs()) < quiet + ROUNDS:
             running.feed(3)
@@ -151,5 +162,91 @@ def test_tasks_stay_and_survive_the_loss_of_executors_and_workers(
         running.feed(5)
         running.check()
         running.child.kill()
+    assert_nothing_is_left(cluster)
+
+
+SHORT_OF_PATIENCE = {
+    "spark.network.timeout": "12s",
+    "spark.network.timeoutInterval": "2s",
+    "spark.executor.heartbeatInterval": "2s",
+}
+"""Of Spark, for executors that say nothing."""
+
+
+@pytest.mark.skipif(not SOAK, reason="takes minutes")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_executor_that_stands_still_and_wakes_up_changes_nothing(
+    cluster: Cluster, bare_lab: Lab, engine: str
+) -> None:
+    """Its slots work on until Spark gives the executor up; then they are fenced, and others take over."""
+    running = Running(bare_lab, cluster, engine, session=SHORT_OF_PATIENCE)
+    with running.child:
+        running.feed_until(lambda: running.is_spread(cluster), "all hosts have tasks")
+        host = cluster.alive()[0]
+        executor = host.executors()[0]
+        below = {executor: processes()[executor][1], **descendants(executor)}
+        workers = {pid: below[pid] for pid in host.python_workers()}
+        began = time.time()
+        os.kill(executor, signal.SIGSTOP)
+        running.feed(5)
+        print(f"{engine}: an executor stopped, stall {running.stall(began):.2f} s")
+        until(lambda: not alive(workers), "the workers of the executor have ended", running.child.said)
+        running.feed(5)
+        with suppress(ProcessLookupError):
+            os.kill(executor, signal.SIGCONT)
+        until(lambda: not alive(below), "the executor has ended, and all that it has started")
+        running.feed_until(lambda: running.is_spread(cluster), "its successor has tasks")
+        running.check()
+        running.child.kill()
+    assert_nothing_is_left(cluster)
+
+
+@pytest.mark.skipif(not SOAK, reason="takes minutes")
+def test_slots_and_daemons_that_stand_still_and_wake_up_change_nothing(
+    cluster: Cluster, bare_lab: Lab
+) -> None:
+    """As if they were on other machines: nobody kills them by process id."""
+    running = Running(bare_lab, cluster, "resident", slots_are_elsewhere=True)
+    with running.child:
+        running.feed_until(lambda: running.is_spread(cluster), "all hosts have tasks")
+        host = cluster.alive()[0]
+        slot = holders(host)[0]
+        born = processes()[slot][1]
+        began = time.time()
+        os.kill(slot, signal.SIGSTOP)
+        running.feed(5)
+        print(f"a slot stopped, stall {running.stall(began):.2f} s")
+        with suppress(ProcessLookupError):  # Spark may have ended it
+            os.kill(slot, signal.SIGCONT)
+        until(lambda: not alive({slot: born}), "the slot has ended", running.child.said)
+        running.feed_until(lambda: running.is_spread(cluster), "its successor has tasks")
+
+        daemon = host.daemons()[0]
+        os.kill(daemon, signal.SIGSTOP)
+        running.feed(5)  # its slots do not need it
+        os.kill(holders(host)[0], signal.SIGKILL)
+        running.feed(5)
+        os.kill(daemon, signal.SIGCONT)
+        running.feed_until(lambda: len(holders(host)) >= CORES, "all slots are back")
+        running.check()
+        running.child.kill()
+    assert_nothing_is_left(cluster)
+
+
+def holders(host: Host) -> list[int]:
+    """The processes on a host that have stores open: slots, if they have tasks."""
+    return [pid for pid in host.python_workers() if any(_files_below(pid, host.state_dir))]
+
+
+def _files_below(pid: int, folder: Path) -> list[Path]:
+    try:
+        links = [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
+    return [link for link in links if link.is_relative_to(folder)]
+
+
+def assert_nothing_is_left(cluster: Cluster) -> None:
+    """No executor, and nothing that one has started."""
     until(lambda: not any(host.executors() for host in cluster.hosts), "no executor is left")
-    assert cluster.left_behind() == []
+    until(lambda: not cluster.left_behind(), "nothing that an executor has started is left")
