@@ -22,7 +22,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
 from millstream.engine.spark.resident.flight import FlightClients, PeerLostError
-from millstream.engine.spark.resident.slot import Slot
+from millstream.engine.spark.resident.slot import Slot, SlotError
 from millstream.engine.spark.resident.slot_pool import SlotLostError
 from millstream.errors import ProcessingError
 from millstream.log import open_log
@@ -114,6 +114,20 @@ def test_what_keeps_a_slot_from_starting_is_told(lab: Lab) -> None:
     (lab.state_dir / "letters.txt").touch()
     app = Application(lab, two_levels())
     with pytest.raises(StateDirectoryError, match=r"letters\.txt"):
+        app.loop.open()
+    app.loop.close()
+
+
+def test_workers_that_can_t_load_a_slot_at_all_are_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark tells of them, and would try for ever."""
+    lab.topic("in", words(10, seed=14))
+
+    def no_module(*_: object) -> None:
+        raise SlotError("ModuleNotFoundError: No module named 'millstream'")
+
+    app = Application(lab, two_levels(), 2)
+    monkeypatch.setattr(app.engine.launcher, "run", no_module)
+    with pytest.raises(SlotError, match="No module named 'millstream'"):
         app.loop.open()
     app.loop.close()
 
