@@ -195,7 +195,7 @@ def _even_out_sizes(draft: Draft) -> None:
     weights = inputs.open_weights
     names = [*weights]
     whole = sum(draft.size[name] for name in names)
-    if len(names) < 2 or not whole:
+    if len(names) <= 1 or not whole:
         return
     mean = whole / sum(weights.values())
 
@@ -250,13 +250,13 @@ def _on(draft: Draft, level: int, instance: str) -> Iterator[TaskToPlace]:
 
 def _even_out_slots(draft: Draft) -> None:
     for places in draft.inputs.by_instance.values():
-        if len(places) < 2:
+        if len(places) <= 1:
             continue
         for level in {level for level, _ in draft.on_slot}:
             while True:
                 by_load = sorted(places, key=lambda one: (draft.load(level, one.slot), draft.total[one.slot]))
                 least, most = by_load[0], by_load[-1]
-                if draft.load(level, most.slot) - draft.load(level, least.slot) < 2:
+                if draft.load(level, most.slot) - draft.load(level, least.slot) <= 1:
                     break
                 task = next(reversed(draft.on_slot[level, most.slot].values()))
                 why = "balance of the slots of one instance"
