@@ -41,6 +41,7 @@ BASE = (
     "notebook",
     "windows",
     "suppressed",
+    "state_dir",
 )
 
 # From the bottom to the top. "package" is millstream/__init__.py, the list of public names.

@@ -42,6 +42,7 @@ from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.local.cleaning import clean
 from millstream.state.local.directory import open_state_directory
+from millstream.state_dir import state_dir_here, state_dir_if_known
 from millstream.stop_signals import StopSignals
 from millstream.topology.configured import as_configured
 from millstream.topology.topology import Topology
@@ -130,7 +131,8 @@ class Streams(KafkaNames):
             self._config = replace(self._config, engine=engine)
         self._topology = topology = as_configured(topology, self._config, "Streams")
         self._log = open_log(_address(log))
-        self._state_folder = self._config.state_dir / app_id
+        state_dir = state_dir_if_known(self._config.state_dir)
+        self._state_folder = None if state_dir is None else state_dir / app_id
         self._storage = ApplicationStorage(self._log.root, app_id)
         self._totals = Totals()
         frames = [*topology.graph.frames.values()]
@@ -252,20 +254,22 @@ class Streams(KafkaNames):
                 f"Application {self.app_id!r} is {self._state.value}, so its local state is in use. Nothing "
                 "was deleted. Remedy: close() it first."
             )
-        if self._config.state_dir.is_dir():
-            directory = open_state_directory(self._config.state_dir)  # refuses a folder that is not ours
+        state_dir = state_dir_here(self._config.state_dir)
+        if state_dir.is_dir():
+            directory = open_state_directory(state_dir)  # refuses a folder that is not ours
             us = self._loop.coordinator.owner
             check_not_run(directory, self.app_id, now_ms=now_ms(), log_root=self._log.root, us=us)
-            if self._state_folder.is_dir():
+            folder = state_dir / self.app_id
+            if folder.is_dir():
                 clean(directory, self.app_id, unused_for_ms=0)
                 left = directory.tasks(self.app_id)
                 if left:
                     raise StateDirectoryError(
                         f"Tasks {', '.join(left)} of application {self.app_id!r} are being worked on in "
-                        f"{self._state_folder}. Their state stays; that of all others was deleted. Likely "
+                        f"{folder}. Their state stays; that of all others was deleted. Likely "
                         "cause: the application runs in another process. Remedy: stop it first."
                     )
-                shutil.rmtree(self._state_folder)
+                shutil.rmtree(folder)
 
     def store(self, name: str) -> StoreReplica:
         """A replica of a store, at the last commit; built when first asked for.

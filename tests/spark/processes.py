@@ -157,7 +157,7 @@ class Child:
         """SIGKILL the process and all that it has started, except one."""
         self.signal(signal.SIGSTOP)  # it must not see the others go
         family = {pid: born for pid, born in descendants(self.pid).items() if pid != spared}
-        _kill(family)
+        kill_family(family)
         self._process.kill()
         self._process.wait()
 
@@ -168,7 +168,7 @@ class Child:
             self._process.kill()
             self._process.wait()
         self._seen.update(descendants(self.pid))
-        _kill(self._seen)
+        kill_family(self._seen)
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for something while the child runs; its words are shown if it ends before."""
@@ -180,7 +180,7 @@ class Child:
         assert condition(), f"the child ended before {what}:\n{self.said()}"
 
 
-def _kill(family: Mapping[int, str]) -> None:
+def kill_family(family: Mapping[int, str]) -> None:
     """SIGKILL processes, if they are still those that were born at these times."""
     for pid, born in family.items():
         if processes().get(pid, (0, ""))[1] == born:
