@@ -46,6 +46,10 @@ class Engine(TaskRunner[EpochJob, TaskReport, Manifest], Protocol):
     def read_times(self, requests: Sequence[TimesRequest]) -> Sequence[array[int]]:
         """Extract the timestamps of records that an epoch may take, before it is planned."""
 
+    def nothing_to_do(self, tasks: Iterable[PlannedTask], head: Manifest) -> None:
+        """Before the first epoch, and when there is none to run: see to copies of state, if any are kept."""
+        del tasks, head
+
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """Do some work for a task of an epoch where its state is, beside the epochs."""
 

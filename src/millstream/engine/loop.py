@@ -98,6 +98,7 @@ class EpochLoop:
         if until_caught_up:
             self.engine.expect_records(sum(self.coordinator.lag().values()))
         self.engine.open()
+        self._let_engine_rest()
         schedule = schedule_of(self._config, self._snapshot_storage, self.coordinator.head)
         self._snapshots = None if schedule is None else Snapshots(self.engine, schedule, self._task)
 
@@ -146,6 +147,7 @@ class EpochLoop:
         )
         if epoch is None:
             self._maintenance.nothing_to_do()
+            self._let_engine_rest()
         return result
 
     def wait_for_records(self, interval_s: float, longest_s: float, stop: threading.Event) -> None:
@@ -184,6 +186,11 @@ class EpochLoop:
         """The epochs that snapshots need. First those at work: when they are done, they are listed."""
         since = None if self._snapshots is None else self._snapshots.at_work_since
         return PinnedEpochs(pinned_epochs(self._snapshot_storage, self._application_id), since)
+
+    def _let_engine_rest(self) -> None:
+        coordinator = self.coordinator
+        tasks = (some.task(partition) for some in coordinator.tasks for partition in range(some.count))
+        self.engine.nothing_to_do(tasks, coordinator.head)
 
     def _task(self, task_id: str) -> PlannedTask | None:
         return planned_task(self.coordinator.tasks, task_id)

@@ -17,10 +17,11 @@ from millstream.engine.spark.resident.connection import ConnectionLostError, con
 from millstream.engine.spark.resident.flight import FlightClients, FlightServer
 from millstream.engine.spark.resident.inbox import Inbox
 from millstream.engine.spark.resident.messages import Hello, NotReady
+from millstream.engine.spark.resident.node import node_name, tags_here
 from millstream.engine.spark.resident.parent import ended_with_parent
 from millstream.engine.spark.resident.slot import Slot, SlotSettings, portable
 from millstream.engine.spark.stage_function import MakeWorker
-from millstream.state.local.directory import boot_id
+from millstream.state.local.directory import Checkpoint, boot_id
 from millstream.state.local.open_stores import OpenStores
 
 
@@ -64,7 +65,7 @@ class SlotFunction:
             except Exception as error:  # noqa: BLE001 - told to the coordinator
                 answer: Hello | NotReady = NotReady(portable(error))
             else:
-                answer = hello(worker, server.location)
+                answer = hello(worker, server.location, self.settings.node)
             try:
                 connection.send(answer)
             except ConnectionLostError:
@@ -78,14 +79,14 @@ def resident(worker: Worker) -> Worker:
     return replace(worker, open_stores=OpenStores(), shares_process=True)
 
 
-def hello(worker: Worker, flight: str) -> Hello:
+def hello(worker: Worker, flight: str, node: str = "") -> Hello:
     """Who this slot is."""
     application_id = worker.storage.application_id
-    held: dict[str, int] = {}
+    held: dict[str, Checkpoint] = {}
     for task in worker.directory.tasks(application_id):
         checkpoint = worker.directory.task(application_id, task).read_checkpoint()
         if checkpoint is not None:
-            held[task] = checkpoint.version
+            held[task] = checkpoint
     return Hello(
         worker.directory.instance_id,
         socket.gethostname(),
@@ -94,4 +95,6 @@ def hello(worker: Worker, flight: str) -> Hello:
         process_started(os.getpid()) or "",
         flight,
         held,
+        node or node_name(),
+        tags_here(),
     )

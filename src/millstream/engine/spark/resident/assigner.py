@@ -1,0 +1,170 @@
+"""What the coordinator knows about where state is, and the assignment that it makes of it.
+
+Slots say what is on their instance when they join, and how far their copies are. Commits say where tasks ran
+and how far they have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from millstream.commit.epoch_job import PlannedTask, TaskReport
+from millstream.commit.manifest import TaskEntry
+from millstream.engine.assignment.assignor import assign
+from millstream.engine.assignment.model import (
+    NO_ASSIGNMENT,
+    Assignment,
+    AssignmentRules,
+    SlotPlace,
+    TaskToPlace,
+)
+from millstream.engine.spark.resident.messages import Follow
+from millstream.engine.spark.resident.slot_pool import Member
+from millstream.types import Offset, Version
+
+__all__ = ["SlotAssigner"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """Where the state of a task stands on an instance."""
+
+    version: Version
+    offsets: Mapping[str, Offset]
+
+
+@dataclass(slots=True)
+class SlotAssigner:
+    """The assignment of one application, epoch after epoch."""
+
+    stateful: Container[int] = frozenset()
+    """The sub-topologies whose tasks have stores with a changelog."""
+    rules: AssignmentRules = field(default_factory=AssignmentRules)
+    now: Assignment = NO_ASSIGNMENT
+    draining: set[str] = field(default_factory=set)
+    """Hosts that give their tasks away."""
+    tasks: dict[str, PlannedTask] = field(default_factory=dict)
+    """All that were ever planned: those that are idle keep their slots, and their stores open."""
+    entries: dict[str, TaskEntry] = field(default_factory=dict)
+    """The last commit of each task."""
+    _positions: dict[str, dict[str, _Position]] = field(default_factory=dict)
+    """By instance and task."""
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _joined: set[str] = field(default_factory=set)
+    """Incarnations whose first words are known."""
+    _told: dict[str, dict[str, Version]] = field(default_factory=dict)
+    """By incarnation: the tasks that it follows, and the versions that it was told."""
+
+    def begin_term(self) -> None:
+        """What was committed in an earlier term may be known by others only."""
+        self.entries.clear()
+        self._positions.clear()
+        self._joined.clear()
+
+    def note_tasks(self, tasks: Iterable[PlannedTask], entries: Mapping[str, TaskEntry]) -> None:
+        """Tasks that there are, and their last commits."""
+        self.tasks.update((task.task_id, task) for task in tasks)
+        self.entries.update(entries)
+
+    def note_committed(
+        self, sealed: Iterable[str], entries: Mapping[str, TaskEntry], reports: Iterable[TaskReport]
+    ) -> None:
+        """An epoch: what it has committed is where it ran."""
+        for report in reports:
+            if report.sealed is not None:
+                self._sizes[report.task_id] = report.state_size.bytes
+                entry = entries[report.task_id]
+                here = self._positions.setdefault(report.instance, {})
+                here[report.task_id] = _Position(Version(entry.version), entry.changelogs)
+        self.entries.update((task_id, entries[task_id]) for task_id in sealed)
+
+    def update(self, members: Mapping[int, Member]) -> Assignment:
+        """The assignment for the slots that are there now."""
+        self._note_members(members)
+        places = [
+            SlotPlace(
+                number,
+                member.hello.instance,
+                host := member.hello.node or member.hello.host,
+                member.hello.tags,
+                is_draining=host in self.draining,
+            )
+            for number, member in members.items()
+        ]
+        self.now = assign(
+            [*map(self._to_place, self.tasks.values())], places, self.lags(), self.now, self.rules
+        )
+        return self.now
+
+    def lags(self) -> dict[str, dict[str, int]]:
+        """Per task and instance, how many records are missing there."""
+        found: dict[str, dict[str, int]] = {}
+        for instance, held in self._positions.items():
+            for task_id, position in held.items():
+                entry = self.entries.get(task_id)
+                if entry is not None:
+                    found.setdefault(task_id, {})[instance] = _missing(entry, position)
+        return found
+
+    def version(self, task_id: str, instance: str) -> Version | None:
+        """The version of a task's state on an instance; None if there is none that is known."""
+        position = self._positions.get(instance, {}).get(task_id)
+        return None if position is None else position.version
+
+    def offset(self, task_id: str, instance: str) -> int:
+        """How many records of the changelogs of a task are on an instance."""
+        position = self._positions.get(instance, {}).get(task_id)
+        return 0 if position is None else sum(position.offsets.values())
+
+    def follow_messages(self, members: Mapping[int, Member]) -> dict[int, Follow]:
+        """What each slot has to be told about its copies, if anything."""
+        wanted: dict[int, dict[str, Version]] = {}
+        for task_id, placed in self.now.tasks.items():
+            entry = self.entries.get(task_id)
+            for copy in placed.copies() if entry is not None else ():
+                assert entry is not None
+                wanted.setdefault(copy.slot, {})[task_id] = Version(entry.version)
+        messages: dict[int, Follow] = {}
+        told: dict[str, dict[str, Version]] = {}
+        for number, member in members.items():
+            want, had = wanted.get(number, {}), self._told.get(member.incarnation, {})
+            told[member.incarnation] = want
+            if want != had:
+                fresh = [task_id for task_id, version in want.items() if had.get(task_id) != version]
+                pairs = tuple((self.tasks[task_id], self.entries[task_id]) for task_id in fresh)
+                messages[number] = Follow(frozenset(want), pairs)
+        self._told = told
+        return messages
+
+    def _to_place(self, task: PlannedTask) -> TaskToPlace:
+        entry = self.entries.get(task.task_id)
+        has_state = task.subtopology in self.stateful
+        records = sum(entry.changelogs.values()) if has_state and entry is not None else 0
+        size = self._sizes.get(task.task_id, 0) if has_state else 0
+        return TaskToPlace(task.task_id, task.level, has_state, records, size)
+
+    def _note_members(self, members: Mapping[int, Member]) -> None:
+        for member in members.values():
+            here = self._positions.setdefault(member.hello.instance, {})
+            if member.incarnation not in self._joined:
+                self._joined.add(member.incarnation)
+                for task_id, checkpoint in member.hello.held.items():
+                    self._advance(here, task_id, _Position(checkpoint.version, checkpoint.positions))
+            for task_id, position in member.followed.items():
+                self._advance(here, task_id, _Position(position.version, position.offsets))
+        live = {member.hello.instance for member in members.values()}
+        for instance in self._positions.keys() - live:
+            del self._positions[instance]
+
+    @staticmethod
+    def _advance(here: dict[str, _Position], task_id: str, position: _Position) -> None:
+        before = here.get(task_id)
+        if before is None or sum(position.offsets.values()) >= sum(before.offsets.values()):
+            here[task_id] = position
+
+
+def _missing(entry: TaskEntry, position: _Position) -> int:
+    if position.version == Version(entry.version):
+        return 0
+    return sum(max(0, end - position.offsets.get(store, 0)) for store, end in entry.changelogs.items())
