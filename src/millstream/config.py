@@ -120,6 +120,8 @@ class StreamsConfig:
     rack_aware_assignment_tags
         Of the resident engine: names of tags in which the copies of a task should differ, such as ("zone",).
         A host's tags are the variables MILLSTREAM_TAG_<NAME> of its executors.
+    drain_timeout_ms
+        Of the resident engine: how long `Streams.drain(host)` waits for the host's tasks to be elsewhere.
     spark_settings
         More settings for the Spark that Millstream makes when none is given.
 
@@ -161,6 +163,7 @@ class StreamsConfig:
     acceptable_recovery_lag: int = 10_000
     max_warmup_replicas: int = 2
     rack_aware_assignment_tags: tuple[str, ...] = ()
+    drain_timeout_ms: int = 60_000
     spark_settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -175,6 +178,7 @@ class StreamsConfig:
             "snapshots_retained",
             "slot_timeout_ms",
             "max_warmup_replicas",
+            "drain_timeout_ms",
         ):
             _check_at_least(name, getattr(self, name), 1)
         if self.engine not in get_args(Engine):

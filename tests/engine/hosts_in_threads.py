@@ -94,9 +94,7 @@ class Hosts:
 
 
 @contextmanager
-def running_on(
-    lab: Lab, topology: Topology, hosts: Mapping[int, str], **settings: Any
-) -> Iterator[Hosts]:
+def running_on(lab: Lab, topology: Topology, hosts: Mapping[int, str], **settings: Any) -> Iterator[Hosts]:
     app = Hosts(lab, topology, hosts, **settings)
     app.loop.open()
     try:

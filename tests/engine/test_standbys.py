@@ -14,6 +14,7 @@ from tests.spark.lab import Lab
 from tests.spark.programs import check_exact, one_level, two_levels, words
 from tests.spark.test_workers import counting
 
+from millstream.engine.assignment.view import AssignmentFile
 from millstream.engine.spark.resident.slot_pool import SlotLostError
 from millstream.log import TopicPartition
 from millstream.state.changelog import follow as following
@@ -49,7 +50,9 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def changelog_rows(lab: Lab) -> int:
-    return sum(lab.log.latest(TopicPartition("app-counts-changelog", Partition(number))) for number in range(2))
+    return sum(
+        lab.log.latest(TopicPartition("app-counts-changelog", Partition(number))) for number in range(2)
+    )
 
 
 def test_each_task_has_a_standby_on_the_other_host_with_the_same_bytes_at_each_version(lab: Lab) -> None:
@@ -137,4 +140,29 @@ def test_a_new_host_gets_copies_first_and_tasks_when_they_have_caught_up(lab: La
 
         until(is_moved)
         assert seen == [(("one", "one"), 1), (("one", "two"), 0)]
+    check_exact(lab, "one_level", parts)
+
+
+def test_a_drained_host_gives_its_tasks_away_without_a_failed_epoch_and_it_is_told_why(lab: Lab) -> None:
+    parts = words(200, seed=5)
+    lab.topic("in", [part[:50] for part in parts])
+    settings = {"num_standby_replicas": 1, "max_records_per_epoch": 25, "acceptable_recovery_lag": 0}
+    with running_on(lab, one_level(), TWO_HOSTS, **settings) as app:
+        told: list[str] = []
+        app.loop.rebalance_listeners.append(lambda rebalance: told.append(str(rebalance).splitlines()[0]))
+        app.run()
+        until(app.is_caught_up)
+        app.assigner.drain("two")
+        until(lambda: app.is_caught_up() and set(app.active().values()) == {"one"})
+        for number, part in enumerate(parts):
+            lab.append("in", part[50:], partition=number)
+        app.run()
+        assert app.copies() == {}, "nobody else is there"
+        assert app.engine.failures == []
+        assert {"rebalance: host two is drained", "rebalance is over: host two is drained"} <= set(told)
+        rows = app.assigner.assigned()
+        assert {(row.role, row.host, row.lag, row.lag_epochs) for row in rows} == {("active", "one", 0, 0)}
+        assert AssignmentFile(app.storage.path).read()
+        app.assigner.undrain("two")
+        until(lambda: app.is_caught_up() and sorted(app.active().values()) == ["one", "two"])
     check_exact(lab, "one_level", parts)

@@ -102,6 +102,9 @@ class SparkEngine(Engine):
         """Stores follow the commit when they are opened next: a job of its own would cost more."""
         self._instances.update(homes_after(epoch.reports))
 
+    def prepare(self) -> None:
+        self._spark.attach()
+
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """A job with a single task: background work never takes more than one core from the epochs."""
         context, slots, make_worker = self._running()

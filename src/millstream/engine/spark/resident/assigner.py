@@ -19,6 +19,7 @@ from millstream.engine.assignment.model import (
     SlotPlace,
     TaskToPlace,
 )
+from millstream.engine.assignment.view import AssignedTask, Rebalance
 from millstream.engine.spark.resident.messages import Follow
 from millstream.engine.spark.resident.slot_pool import Member
 from millstream.types import Offset, Version
@@ -53,6 +54,10 @@ class SlotAssigner:
     _sizes: dict[str, int] = field(default_factory=dict)
     _joined: set[str] = field(default_factory=set)
     """Incarnations whose first words are known."""
+    _hosts: set[str] = field(default_factory=set)
+    _reason: str = ""
+    """Of what is on its way."""
+    _events: list[Rebalance] = field(default_factory=list)
     _told: dict[str, dict[str, Version]] = field(default_factory=dict)
     """By incarnation: the tasks that it follows, and the versions that it was told."""
 
@@ -92,10 +97,65 @@ class SlotAssigner:
             )
             for number, member in members.items()
         ]
-        self.now = assign(
-            [*map(self._to_place, self.tasks.values())], places, self.lags(), self.now, self.rules
-        )
+        tasks = [*map(self._to_place, self.tasks.values())]
+        self.now = assign(tasks, places, self.lags(), self.now, self.rules)
+        self._note_changes({place.host for place in places})
         return self.now
+
+    def take_rebalances(self) -> list[Rebalance]:
+        """What has happened since it was asked last."""
+        events, self._events = self._events, []
+        return events
+
+    def drain(self, host: str) -> None:
+        """Let a host give its tasks away, without a break."""
+        self.draining.add(host)
+
+    def undrain(self, host: str) -> None:
+        """Let a host have tasks again."""
+        self.draining.discard(host)
+
+    def assigned(self) -> tuple[AssignedTask, ...]:
+        """Each place of each task, and how far it is."""
+        lags, head = self.lags(), max((entry.version for entry in self.entries.values()), default=0)
+        rows: list[AssignedTask] = []
+        for task_id, placed in sorted(self.now.tasks.items(), key=lambda item: _order(item[0])):
+            task, entry = self.tasks[task_id], self.entries.get(task_id)
+            for role, one in placed.replicas():
+                version = position = lag = lag_epochs = None
+                if task.subtopology in self.stateful and entry is not None:
+                    version, position = (
+                        self.version(task_id, one.instance),
+                        self.offset(task_id, one.instance),
+                    )
+                    lag = lags.get(task_id, {}).get(one.instance, sum(entry.changelogs.values()))
+                    lag_epochs = 0 if version == Version(entry.version) else head - (version or 0)
+                rows.append(
+                    AssignedTask(
+                        task=task_id,
+                        role=role.value,
+                        host=one.host,
+                        instance=one.instance,
+                        slot=one.slot,
+                        version=version,
+                        position=position,
+                        lag=lag,
+                        lag_epochs=lag_epochs,
+                        why=one.why,
+                    )
+                )
+        return tuple(rows)
+
+    def _note_changes(self, hosts: set[str]) -> None:
+        """Remember what to tell: when something begins to move, and when all has come to rest."""
+        changes = self.now.changes
+        if changes:
+            self._reason = _reason(self._hosts, hosts, self.draining) or self._reason or "new tasks"
+            self._events.append(Rebalance(self._reason, changes))
+        elif self._reason and not self.now.warmups:
+            self._events.append(Rebalance(self._reason, (), is_over=True))
+            self._reason = ""
+        self._hosts = hosts
 
     def lags(self) -> dict[str, dict[str, int]]:
         """Per task and instance, how many records are missing there."""
@@ -162,6 +222,22 @@ class SlotAssigner:
         before = here.get(task_id)
         if before is None or sum(position.offsets.values()) >= sum(before.offsets.values()):
             here[task_id] = position
+
+
+def _reason(before: set[str], now: set[str], draining: set[str]) -> str:
+    """Why things move; empty if hosts are not the reason."""
+    gone, new = sorted(before - now), sorted(now - before)
+    parts = [f"{_hosts(gone)} gone" if gone else "", f"{_hosts(new)} new" if new else ""]
+    parts += [f"{_hosts(sorted(draining & now))} drained" if draining & now else ""]
+    return ", ".join(filter(None, parts))
+
+
+def _hosts(names: list[str]) -> str:
+    return f"host {names[0]} is" if len(names) == 1 else f"hosts {', '.join(names)} are"
+
+
+def _order(task_id: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in task_id.split("_"))
 
 
 def _missing(entry: TaskEntry, position: _Position) -> int:

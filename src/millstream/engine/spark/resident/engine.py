@@ -19,6 +19,7 @@ from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, Wrong
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.source_times import TimesRequest
 from millstream.engine.api import DurableEpoch, Engine, TaskWork
+from millstream.engine.assignment.view import AssignedTask, Rebalance
 from millstream.engine.program import Program
 from millstream.engine.spark.attached import RUN_AGAIN, AttachedSpark
 from millstream.engine.spark.failures import not_ready
@@ -139,6 +140,19 @@ class ResidentSparkEngine(Engine):
 
     def nothing_to_do(self, tasks: Iterable[PlannedTask], head: Manifest) -> None:
         self._running().nothing_to_do(tasks, head)
+
+    def prepare(self) -> None:
+        self._spark.attach()
+
+    def assigned(self) -> Sequence[AssignedTask]:
+        return () if self._slots is None else self._slots.assigner.assigned()
+
+    def take_rebalances(self) -> Sequence[Rebalance]:
+        return () if self._slots is None else self._slots.assigner.take_rebalances()
+
+    def drain(self, host: str, *, is_over: bool = False) -> None:
+        assigner = self._running().assigner
+        (assigner.undrain if is_over else assigner.drain)(host)
 
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         del job

@@ -51,24 +51,24 @@ class SlotTasks:
         self._application_id = application_id
         self._attempts = attempts
         """Numbers that no other attempt of a term has."""
-        self._assigner = SlotAssigner() if assigner is None else assigner
+        self.assigner = SlotAssigner() if assigner is None else assigner
         self._last: EpochAttempt | None = None
 
     def begin_term(self) -> None:
         """Wait for slots. Where state is, the slots say; what was known in an earlier term may be wrong."""
         self.instances.clear()
-        self._assigner.begin_term()
+        self.assigner.begin_term()
         self.wait_for_slots()
 
     @property
     def assignment(self) -> Assignment:
         """Where tasks and their copies are."""
-        return self._assigner.now
+        return self.assigner.now
 
     def assign(self, members: Mapping[int, Member]) -> Assignment:
         """Where tasks and their copies are with these slots. Slots with copies are told."""
-        made = self._assigner.update(members)
-        for number, message in self._assigner.follow_messages(members).items():
+        made = self.assigner.update(members)
+        for number, message in self.assigner.follow_messages(members).items():
             self.pool.tell(message, number)
         return made
 
@@ -76,7 +76,7 @@ class SlotTasks:
         """Between epochs, and before the first: who lost a copy gets another one."""
         members = self.pool.live()
         if members:
-            self._assigner.note_tasks(tasks, head.tasks)
+            self.assigner.note_tasks(tasks, head.tasks)
             self.assign(members)
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
@@ -84,7 +84,7 @@ class SlotTasks:
         members = self.pool.live() or self.wait_for_slots()
         of = self._last = EpochAttempt(job.term, Attempt(next(self._attempts)), job.epoch)
         instances = {number: member.hello.instance for number, member in members.items()}
-        self._assigner.note_tasks(job.tasks, job.entries)
+        self.assigner.note_tasks(job.tasks, job.entries)
         slots = self.assign(members).slots()
         tasks = tuple(
             replace(task, expected_instance=instances[slots[task.task_id]])
@@ -108,23 +108,23 @@ class SlotTasks:
     def apply(self, epoch: DurableEpoch) -> None:
         """Slots apply what they have sealed, from memory, while the next epoch is planned."""
         self.instances.update(homes_after(epoch.reports))
-        self._assigner.note_committed(epoch.manifest.sealed, epoch.manifest.tasks, epoch.reports)
+        self.assigner.note_committed(epoch.manifest.sealed, epoch.manifest.tasks, epoch.reports)
         of = self._last
         assert of is not None  # it is the attempt that was committed
         committed: dict[int, list[tuple[PlannedTask, TaskEntry]]] = {}
-        sealed, slots = set(epoch.manifest.sealed), self._assigner.now.slots()
+        sealed, slots = set(epoch.manifest.sealed), self.assigner.now.slots()
         for task in epoch.job.tasks:
             if task.task_id in sealed:
                 entry = epoch.manifest.tasks[task.task_id]
                 committed.setdefault(slots[task.task_id], []).append((task, entry))
         for number, tasks in committed.items():
             self.pool.tell(Committed(of, tuple(tasks)), number)
-        for number, message in self._assigner.follow_messages(self.pool.live()).items():
+        for number, message in self.assigner.follow_messages(self.pool.live()).items():
             self.pool.tell(message, number)
 
     def run_background(self, work: TaskWork[T], planned: PlannedTask, entry: TaskEntry) -> T:
         """By the slot that has the task's stores open."""
-        placed = self._assigner.now.tasks.get(planned.task_id)
+        placed = self.assigner.now.tasks.get(planned.task_id)
         slot = next(iter(self.pool.live()), 0) if placed is None else placed.active.slot
         call = self.pool.call(slot, work, planned, entry, is_beside=True)
         done: T = self.pool.answer(call)
