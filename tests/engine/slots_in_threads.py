@@ -40,13 +40,16 @@ class ThreadLauncher(Launcher):
         self.hosts_down: set[str] = set()
         self.submitted: list[tuple[int, str]] = []
         self.exits = threading.Event()
+        self.patience_s = 5.0
 
     def run(self, number: int, incarnation: str, address: tuple[str, int], secret: bytes) -> None:
         node = self.hosts.get(number, "")
         with self.down:
             self.down.wait_for(lambda: node not in self.hosts_down)
         self.submitted.append((number, incarnation))
-        settings = SlotSettings(beat_s=0.05, patience_s=5.0, node=node, exit=lambda _: self.exits.set())
+        settings = SlotSettings(
+            beat_s=0.05, patience_s=self.patience_s, node=node, exit=lambda _: self.exits.set()
+        )
         make_worker = partial(self.make_worker, node) if node else self.make_worker
         SlotFunction(address, incarnation, make_worker, 5.0, settings, secret).serve()
 

@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import pyspark
-from tests.spark.processes import descendants, kill_family, processes, until
+from tests.spark.processes import command_of, descendants, kill_family, processes, until
 
 from millstream.engine.spark.java import ensure_java, find_java
 from millstream.engine.spark.session import session_settings
@@ -50,7 +49,7 @@ class Host:
 
     def executors(self) -> list[int]:
         """The process ids of the executors that it has started."""
-        return [pid for pid in descendants(self.process.pid) if _EXECUTOR in _command(pid)]
+        return [pid for pid in descendants(self.process.pid) if _EXECUTOR in command_of(pid)]
 
     def daemons(self) -> list[int]:
         """Those of the processes that fork Python workers."""
@@ -107,14 +106,25 @@ class Cluster:
 
     def add_worker(self) -> Host:
         """Start one more worker, on the next address."""
-        number = len(self.hosts)
+        self.hosts.append(self._worker(len(self.hosts)))
+        return self.hosts[-1]
+
+    def restart_worker(self, number: int) -> Host:
+        """Start a worker again that was killed: the same address, the same state directory."""
+        self.hosts[number] = self._worker(number)
+        return self.hosts[number]
+
+    def _worker(self, number: int) -> Host:
         address = f"127.0.0.{number + 2}"
         state_dir = self.folder / f"state-{number}"
         options = ["--host", address, "--webui-port", "0", "--cores", str(CORES), "--memory", _MEMORY]
         options += ["--work-dir", str(self.folder / f"work-{number}"), self.master]
         process = self._start("worker.Worker", address, {STATE_VARIABLE: str(state_dir)}, options)
-        self.hosts.append(Host(number, address, state_dir, process))
-        return self.hosts[-1]
+        return Host(number, address, state_dir, process)
+
+    def alive(self) -> list[Host]:
+        """The workers that run."""
+        return [host for host in self.hosts if host.process.poll() is None]
 
     def kill_worker(self, host: Host) -> None:
         """SIGKILL a worker and all that it has started, all at once as far as anybody can see."""
@@ -148,7 +158,10 @@ class Cluster:
         return orphans
 
     def settings(self) -> dict[str, str]:
-        """What a session needs to run on the cluster, as a user would say it."""
+        """What a session needs to run on the cluster, as a user would say it.
+
+        PYSPARK_PYTHON has to be the Python of the tests.
+        """
         return {
             **session_settings(),
             "spark.master": self.master,
@@ -161,7 +174,6 @@ class Cluster:
             "spark.executor.cores": str(CORES),
             "spark.executor.memory": _MEMORY,
             "spark.executor.extraJavaOptions": " ".join(_SMALL_JVM),
-            "spark.pyspark.python": sys.executable,
             "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         }
 
@@ -198,13 +210,6 @@ class Cluster:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
             return True
         return False
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def _free_port() -> int:

@@ -6,14 +6,20 @@ from pyspark import SparkContext
 
 from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
 from millstream.engine.spark.slots import Slots
-from millstream.engine.spark.stage_function import Failed, MakeWorker, Passed, Stage, assign
+from millstream.engine.spark.stage_function import Failed, MakeWorker, Passed, Stage
 
 
 def run_epoch_job(
-    context: SparkContext, slots: Slots, job: EpochJob, make_worker: MakeWorker
+    context: SparkContext,
+    slots: Slots,
+    job: EpochJob,
+    assignment: dict[str, int],
+    make_worker: MakeWorker,
 ) -> list[TaskReport | WrongInstance]:
-    """Run all tasks of an epoch and return their reports. An error of the user's program is raised."""
-    assignment = assign(job.tasks, slots.count)
+    """Run all tasks of an epoch and return their reports. An error of the user's program is raised.
+
+    `assignment` has the slot of each task.
+    """
     sent = job.share(assignment)
     levels = 1 + max((task.level for task in job.tasks), default=-1)
 

@@ -13,6 +13,7 @@ from pyspark import TaskContext
 
 from millstream.commit.process import process_started
 from millstream.commit.worker import Worker
+from millstream.engine.spark.homes import held_checkpoints
 from millstream.engine.spark.resident.connection import ConnectionLostError, connect, flight_token
 from millstream.engine.spark.resident.flight import FlightClients, FlightServer
 from millstream.engine.spark.resident.inbox import Inbox
@@ -21,7 +22,7 @@ from millstream.engine.spark.resident.node import node_name, tags_here
 from millstream.engine.spark.resident.parent import ended_with_parent
 from millstream.engine.spark.resident.slot import Slot, SlotSettings, portable
 from millstream.engine.spark.stage_function import MakeWorker
-from millstream.state.local.directory import Checkpoint, boot_id
+from millstream.state.local.directory import boot_id
 from millstream.state.local.open_stores import OpenStores
 
 
@@ -81,12 +82,6 @@ def resident(worker: Worker) -> Worker:
 
 def hello(worker: Worker, flight: str, node: str = "") -> Hello:
     """Who this slot is."""
-    application_id = worker.storage.application_id
-    held: dict[str, Checkpoint] = {}
-    for task in worker.directory.tasks(application_id):
-        checkpoint = worker.directory.task(application_id, task).read_checkpoint()
-        if checkpoint is not None:
-            held[task] = checkpoint
     return Hello(
         worker.directory.instance_id,
         socket.gethostname(),
@@ -94,7 +89,7 @@ def hello(worker: Worker, flight: str, node: str = "") -> Hello:
         os.getpid(),
         process_started(os.getpid()) or "",
         flight,
-        held,
+        held_checkpoints(worker),
         node or node_name(),
         tags_here(),
     )

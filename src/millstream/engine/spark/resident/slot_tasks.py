@@ -16,9 +16,10 @@ from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, Wrong
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.reports import EpochMismatchError
 from millstream.commit.source_times import TimesRequest, read_times
-from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.engine.api import DurableEpoch, TaskWork
 from millstream.engine.assignment.model import Assignment
 from millstream.engine.spark.failures import waited_in_vain
+from millstream.engine.spark.homes import follow_reports
 from millstream.engine.spark.resident.assigner import SlotAssigner
 from millstream.engine.spark.resident.messages import Committed, EpochAttempt, RunEpoch
 from millstream.engine.spark.resident.slot_pool import Member, SlotLostError, SlotPool
@@ -107,7 +108,7 @@ class SlotTasks:
 
     def apply(self, epoch: DurableEpoch) -> None:
         """Slots apply what they have sealed, from memory, while the next epoch is planned."""
-        self.instances.update(homes_after(epoch.reports))
+        follow_reports(self._application_id, self.instances, epoch.reports, {})
         self.assigner.note_committed(epoch.manifest.sealed, epoch.manifest.tasks, epoch.reports)
         of = self._last
         assert of is not None  # it is the attempt that was committed
