@@ -61,14 +61,14 @@ def test_a_killed_process_is_followed_by_its_standby_at_any_time(lab: Lab) -> No
             until(lambda before=before: lab.committed() > before)  # type: ignore[misc]
             with standby(lab) as second:
                 second.start()
-                until(lambda: second.state is State.REBALANCING)  # noqa: B023 - called in this round only
+                until(lambda: second.state is State.REBALANCING)
                 time.sleep(chance.random() / 2)
                 assert second.state is State.REBALANCING, "the first one lives"
                 first.kill()
                 first.wait()
-                until(lambda: second.state is State.RUNNING)  # noqa: B023
+                until(lambda: second.state is State.RUNNING)
                 feed(50)
-                until(lambda: sum(second.metrics()["lag"].values()) == 0)  # noqa: B023
+                until(lambda: sum(second.metrics()["lag"].values()) == 0)
         finally:
             first.kill()
             first.wait()
