@@ -6,8 +6,12 @@ and how far they have come.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+import threading
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from millstream.commit.epoch_job import PlannedTask, TaskReport
 from millstream.commit.manifest import TaskEntry
@@ -26,6 +30,12 @@ from millstream.types import Offset, Version
 
 __all__ = ["SlotAssigner"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SHARE: Final = 20
+"""At most a twentieth of the time goes into assignments that are made because copies have come further."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Position:
@@ -33,6 +43,23 @@ class _Position:
 
     version: Version
     offsets: Mapping[str, Offset]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a slot knows: the tasks that it follows, to which versions, and those that it runs."""
+
+    follows: dict[str, Version]
+    runs: set[str]
+
+
+def _locked(method: Callable[Concatenate[SlotAssigner, P], R]) -> Callable[Concatenate[SlotAssigner, P], R]:
+    @wraps(method)
+    def held(self: SlotAssigner, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return held
 
 
 @dataclass(slots=True)
@@ -58,20 +85,28 @@ class SlotAssigner:
     _reason: str = ""
     """Of what is on its way."""
     _events: list[Rebalance] = field(default_factory=list)
-    _told: dict[str, dict[str, Version]] = field(default_factory=dict)
-    """By incarnation: the tasks that it follows, and the versions that it was told."""
+    _told: dict[str, _Told] = field(default_factory=dict)
+    """By incarnation."""
+    _warmups: int = 0
+    _signature: object = None
+    _not_before: float = 0.0
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    """Users ask from threads of their own."""
 
+    @_locked
     def begin_term(self) -> None:
         """What was committed in an earlier term may be known by others only."""
         self.entries.clear()
         self._positions.clear()
         self._joined.clear()
 
+    @_locked
     def note_tasks(self, tasks: Iterable[PlannedTask], entries: Mapping[str, TaskEntry]) -> None:
         """Tasks that there are, and their last commits."""
         self.tasks.update((task.task_id, task) for task in tasks)
         self.entries.update(entries)
 
+    @_locked
     def note_committed(
         self, sealed: Iterable[str], entries: Mapping[str, TaskEntry], reports: Iterable[TaskReport]
     ) -> None:
@@ -84,9 +119,18 @@ class SlotAssigner:
                 here[report.task_id] = _Position(Version(entry.version), entry.changelogs)
         self.entries.update((task_id, entries[task_id]) for task_id in sealed)
 
+    @_locked
     def update(self, members: Mapping[int, Member]) -> Assignment:
-        """The assignment for the slots that are there now."""
+        """The assignment for the slots that are there now.
+
+        If only copies have come further it is made again now and then: with many tasks it takes its time.
+        """
         self._note_members(members)
+        incarnations = tuple(member.incarnation for member in members.values())
+        signature = (incarnations, len(self.tasks), frozenset(self.draining))
+        began = time.monotonic()
+        if signature == self._signature and began < self._not_before:
+            return self.now
         places = [
             SlotPlace(
                 number,
@@ -99,9 +143,23 @@ class SlotAssigner:
         ]
         tasks = [*map(self._to_place, self.tasks.values())]
         self.now = assign(tasks, places, self.lags(), self.now, self.rules)
+        self._warmups = self.now.warmups
         self._note_changes({place.host for place in places})
+        now = time.monotonic()
+        self._signature, self._not_before = signature, now + _SHARE * (now - began)
         return self.now
 
+    def copies_on(self, instance: str) -> frozenset[str]:
+        """The tasks that an instance keeps copies of."""
+        if not (self.rules.standbys or self._warmups):
+            return frozenset()
+        return frozenset(
+            task_id
+            for task_id, placed in self.now.tasks.items()
+            if any(copy.instance == instance for copy in placed.copies())
+        )
+
+    @_locked
     def take_rebalances(self) -> list[Rebalance]:
         """What has happened since it was asked last."""
         events, self._events = self._events, []
@@ -115,6 +173,7 @@ class SlotAssigner:
         """Let a host have tasks again."""
         self.draining.discard(host)
 
+    @_locked
     def assigned(self) -> tuple[AssignedTask, ...]:
         """Each place of each task, and how far it is."""
         lags, head = self.lags(), max((entry.version for entry in self.entries.values()), default=0)
@@ -177,23 +236,29 @@ class SlotAssigner:
         position = self._positions.get(instance, {}).get(task_id)
         return 0 if position is None else sum(position.offsets.values())
 
+    @_locked
     def follow_messages(self, members: Mapping[int, Member]) -> dict[int, Follow]:
-        """What each slot has to be told about its copies, if anything."""
+        """What each slot has to be told about its copies, and about tasks that it runs no more."""
+        if not (self.rules.standbys or self._warmups or self._told):
+            return {}
         wanted: dict[int, dict[str, Version]] = {}
+        runs: dict[int, set[str]] = {}
         for task_id, placed in self.now.tasks.items():
+            runs.setdefault(placed.active.slot, set()).add(task_id)
             entry = self.entries.get(task_id)
-            for copy in placed.copies() if entry is not None else ():
-                assert entry is not None
-                wanted.setdefault(copy.slot, {})[task_id] = Version(entry.version)
+            if entry is not None:
+                for copy in placed.copies():
+                    wanted.setdefault(copy.slot, {})[task_id] = Version(entry.version)
         messages: dict[int, Follow] = {}
-        told: dict[str, dict[str, Version]] = {}
+        told: dict[str, _Told] = {}
         for number, member in members.items():
-            want, had = wanted.get(number, {}), self._told.get(member.incarnation, {})
-            told[member.incarnation] = want
-            if want != had:
-                fresh = [task_id for task_id, version in want.items() if had.get(task_id) != version]
+            now = told[member.incarnation] = _Told(wanted.get(number, {}), runs.get(number, set()))
+            had = self._told.get(member.incarnation, _Told({}, set()))
+            gone = had.runs - now.runs
+            if now.follows != had.follows or gone:
+                fresh = [task for task, version in now.follows.items() if had.follows.get(task) != version]
                 pairs = tuple((self.tasks[task_id], self.entries[task_id]) for task_id in fresh)
-                messages[number] = Follow(frozenset(want), pairs)
+                messages[number] = Follow(frozenset(now.follows), pairs, frozenset(gone))
         self._told = told
         return messages
 

@@ -72,6 +72,8 @@ class RunEpoch:
     """The slot of every task, also of those that are idle in this epoch."""
     peers: Mapping[int, Peer]
     """All slots that take part, by number."""
+    copies: frozenset[str] = frozenset()
+    """Tasks of which copies are kept on the slot's instance, by whichever slot: their state is in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class Follow:
     """All tasks that the slot follows. Those of before that are not among them are let go."""
     tasks: tuple[tuple[PlannedTask, TaskEntry], ...]
     """Those of them that are new, or were committed since."""
+    closed: frozenset[str] = frozenset()
+    """Tasks that the slot ran until now, and others run from now on: it lets go of their stores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,7 @@ class Slot:
         self._inbox.check(command.of)
         made = run_task(self._worker, command.job, task, blocks, command.of.attempt)
         directory, delay_ms = self._worker.directory, self._worker.config.state_cleanup_delay_ms
-        clean_now_and_then(directory, delay_ms, command.job)
+        clean_now_and_then(directory, delay_ms, command.job, kept=command.copies)
         return made
 
     def _send(self, command: RunEpoch, level: int, slot: int, blocks: Sequence[ShuffleBlock]) -> None:
@@ -235,7 +235,7 @@ class Slot:
         """The stores of a task that ran here until now are closed: they are followed from here on."""
         stores = self._worker.open_stores
         if stores is not None:
-            stores.keep_only(stores.versions().keys() - command.keep)
+            stores.keep_only(stores.versions().keys() - command.keep - command.closed)
         self._standbys.wish(command.keep, command.tasks)
 
     def _tell_positions(self, positions: Mapping[str, StandbyPosition]) -> None:

@@ -95,7 +95,11 @@ class SlotTasks:
         )
         placed = replace(job, tasks=tasks)
         peers = {number: member.peer for number, member in members.items()}
-        commands = {number: RunEpoch(of, placed, number, slots, peers) for number in members}
+        copies = {name: self.assigner.copies_on(name) for name in {*instances.values()}}
+        commands = {
+            number: RunEpoch(of, placed, number, slots, peers, copies[instances[number]])
+            for number in members
+        }
         return _of_one_attempt(of, self.pool.run(of, commands))
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:

@@ -28,6 +28,8 @@ _LOGGER = logging.getLogger("millstream")
 LONGEST_WAIT_S: Final = 0.2
 """So long it waits at most for a slot that is at work, before each step."""
 _REPORTS_EVERY_S: Final = 0.25
+_LOCK_TIMEOUT_MS: Final = 100
+"""Somebody who has to let go of a task must not wait for one who waits."""
 _RETRY_S: Final = 1.0
 """After a failure: the changelog was compacted meanwhile, or somebody has the lock."""
 
@@ -46,7 +48,12 @@ class StandbyTasks:
     """Follows the tasks that it is told to. `wish`, `release` and `busy` may be called by any thread."""
 
     def __init__(self, worker: Worker, report: Callable[[Mapping[str, StandbyPosition]], None]) -> None:
-        self._worker = replace(worker, listener=_Steps(self, worker.listener), open_stores=None)
+        self._worker = replace(
+            worker,
+            listener=_Steps(self, worker.listener),
+            open_stores=None,
+            lock_timeout_ms=_LOCK_TIMEOUT_MS,
+        )
         self._report = report
         self._changed = threading.Condition()
         self._wishes: dict[str, _Wish] = {}
