@@ -15,6 +15,7 @@ from millstream.commit.reports import EpochMismatchError
 from millstream.commit.source_times import TimesRequest
 from millstream.commit.worker import Worker
 from millstream.engine.api import DurableEpoch, Engine, TaskWork
+from millstream.engine.assignment.view import AssignedTask, Rebalance
 from millstream.engine.spark.resident.assigner import SlotAssigner
 from millstream.engine.spark.resident.flight import PeerLostError
 from millstream.engine.spark.resident.slot import SlotError, SlotSettings
@@ -104,6 +105,12 @@ class SlotsInThreads(Engine):
 
     def nothing_to_do(self, tasks: Iterable[PlannedTask], head: Manifest) -> None:
         self.tasks.nothing_to_do(tasks, head)
+
+    def assigned(self) -> Sequence[AssignedTask]:
+        return self.tasks.assigner.assigned()
+
+    def take_rebalances(self) -> Sequence[Rebalance]:
+        return self.tasks.assigner.take_rebalances()
 
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         del job

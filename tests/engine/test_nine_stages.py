@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -56,6 +55,13 @@ def feed(lab: Lab, records: int) -> None:
 
 def test_every_cell_of_the_nine_stages(tmp_path: Path) -> None:
     lab = Lab(tmp_path / "lab", None)
+    stages = lived_through(lab)
+    check_stages(stages, lab.log, "app", ["h0", "h1", "h2", "h3"])
+    counts = {key: values[-1] for key, values in lab.by_key("word-counts").items()}
+    assert {counts[f"word-{partition}"] for partition in range(PARTITIONS)} == {5}
+
+
+def lived_through(lab: Lab) -> list[Stage]:
     lab.topic("words", [[] for _ in range(PARTITIONS)])
     for partition in range(PARTITIONS):
         pairs = [(f"word-{partition}-{number}", "x") for number in range(20 * (partition + 1))]
@@ -80,10 +86,7 @@ def test_every_cell_of_the_nine_stages(tmp_path: Path) -> None:
         for host in ("h0", "h1", "h2", "h3"):
             app.bring_back(host)
         app.loop.close()
-    check_stages(stages, lab.log, "app", ["h0", "h1", "h2", "h3"])
-    counts = {key: values[-1] for key, values in lab.by_key("word-counts").items()}
-    assert {counts[f"word-{partition}"] for partition in range(PARTITIONS)} == {5}
-    assert threading.active_count() < 100
+    return stages
 
 
 def until_two(app: Hosts) -> dict[int, object]:

@@ -17,7 +17,7 @@ from tests.spark.programs import check_exact, one_level, words
 from millstream import State, Streams, StreamsConfig
 from millstream.commit.lease import LeaseHeldError
 
-ROUNDS = 10 if os.environ.get("MILLSTREAM_SOAK") else 2
+ROUNDS = 10 if os.environ.get("MILLSTREAM_SOAK") else 1
 
 
 @pytest.fixture

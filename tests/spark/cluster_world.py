@@ -1,4 +1,4 @@
-"""The nine stages on a standalone cluster, in a process of its own: `python -m tests.spark.cluster_world DIR`.
+"""The nine stages on a standalone cluster, in a process: `python -m tests.spark.cluster_world DIR`.
 
 A process has one SparkContext, so the test that looks at the tables runs this as a child. They are written to
 `stages.json` in the folder.
