@@ -89,9 +89,9 @@ class AssignmentFile:
 
     def write(self, ask: Callable[[], Sequence[AssignedTask]]) -> None:
         """Write what it is now, if it has changed and the last time is a while ago."""
-        began = time.monotonic()
-        if began < self._not_before:
+        if time.monotonic() < self._not_before:
             return
+        began = time.thread_time()
         tasks = tuple(ask())
         if not tasks or self._last == tasks:
             return
@@ -99,8 +99,7 @@ class AssignmentFile:
         new = self._path.with_name(f".{_NAME}.{os.getpid()}.tmp")
         new.write_bytes(msgspec.json.encode(self._last))
         new.replace(self._path)
-        now = time.monotonic()
-        self._not_before = now + max(_EVERY_S, _SHARE * (now - began))
+        self._not_before = time.monotonic() + max(_EVERY_S, _SHARE * (time.thread_time() - began))
 
     def read(self) -> list[AssignedTask]:
         """As it was written last; empty if it never was."""

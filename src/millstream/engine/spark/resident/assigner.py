@@ -33,6 +33,7 @@ __all__ = ["SlotAssigner"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_LONGEST_PAUSE_S: Final = 5.0
 _SHARE: Final = 20
 """At most a twentieth of the time goes into assignments that are made because copies have come further."""
 
@@ -128,9 +129,9 @@ class SlotAssigner:
         self._note_members(members)
         incarnations = tuple(member.incarnation for member in members.values())
         signature = (incarnations, len(self.tasks), frozenset(self.draining))
-        began = time.monotonic()
-        if signature == self._signature and began < self._not_before:
+        if signature == self._signature and time.monotonic() < self._not_before:
             return self.now
+        began = time.thread_time()
         places = [
             SlotPlace(
                 number,
@@ -145,8 +146,8 @@ class SlotAssigner:
         self.now = assign(tasks, places, self.lags(), self.now, self.rules)
         self._warmups = self.now.warmups
         self._note_changes({place.host for place in places})
-        now = time.monotonic()
-        self._signature, self._not_before = signature, now + _SHARE * (now - began)
+        took = min(_LONGEST_PAUSE_S, _SHARE * (time.thread_time() - began))
+        self._signature, self._not_before = signature, time.monotonic() + took
         return self.now
 
     def copies_on(self, instance: str) -> frozenset[str]:
