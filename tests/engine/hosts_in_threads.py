@@ -20,6 +20,7 @@ from millstream.engine.program import Program, make_worker
 from millstream.engine.spark.resident.settings import slot_assigner
 from millstream.log import open_log
 from millstream.state.backends import supplier
+from millstream.types import Version
 
 
 class Hosts:
@@ -80,7 +81,7 @@ class Hosts:
         head = ManifestChain(self.storage).head()
         assert head is not None
         return all(
-            self.assigner.version(task, copy.instance) == head.tasks[task].version
+            self.assigner.version(task, copy.instance) == Version(head.tasks[task].version)
             for task, one in self.engine.tasks.assignment.tasks.items()
             for copy in one.copies()
             if task in head.tasks

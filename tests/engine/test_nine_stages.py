@@ -13,6 +13,7 @@ from tests.engine.stage_checks import check_stages
 from tests.spark.lab import Lab
 
 from millstream.engine.assignment.view import AssignedTask
+from millstream.engine.spark.resident.slot_pool import Member
 
 
 class HostsWorld(World):
@@ -89,7 +90,7 @@ def lived_through(lab: Lab) -> list[Stage]:
     return stages
 
 
-def until_two(app: Hosts) -> dict[int, object]:
+def until_two(app: Hosts) -> dict[int, Member]:
     deadline = time.monotonic() + 60
     while len(app.engine.pool.live()) < 2:
         assert time.monotonic() < deadline

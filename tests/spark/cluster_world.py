@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from examples.nine_stages import PARTITIONS, Stage, World, nine_stages, topology
@@ -77,7 +77,11 @@ def cluster_world(folder: Path | None = None) -> Iterator[ClusterWorld]:
         with Cluster(place / "cluster", workers=2) as cluster:
             context = SparkContext(conf=SparkConf().setAll([*cluster.settings().items()]))
             lab.spark, lab.engine = context, "resident"
-            settings = {"num_standby_replicas": 1, "acceptable_recovery_lag": 0, "slot_timeout_ms": 5_000}
+            settings: dict[str, Any] = {
+                "num_standby_replicas": 1,
+                "acceptable_recovery_lag": 0,
+                "slot_timeout_ms": 5_000,
+            }
             app = lab.app(topology(), state_dir=STATE_DIR, **settings)
             try:
                 app.start()
