@@ -15,9 +15,11 @@ from types import ModuleType
 from typing import Any, Literal, TypeAlias, get_args
 
 from millstream import handlers, timestamps
+from millstream.arguments import checks_arguments
 from millstream.errors import ConfigError
 from millstream.names import HOW_TO_NAME, is_topic_name
 from millstream.offset_reset import OffsetReset, how_to_reset, is_offset_reset
+from millstream.state_dir import check_state_dir
 
 Engine: TypeAlias = Literal["jobs", "resident", "local"]
 """The names of engines."""
@@ -30,6 +32,7 @@ _NOT_SETTINGS = {"MILLSTREAM_LOG", "MILLSTREAM_FAILPOINTS", "MILLSTREAM_SOAK"}
 """For the command line, and for tests: see `millstream.failpoints` and the Makefile."""
 
 
+@checks_arguments()
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StreamsConfig:
     """Settings of an application.
@@ -63,7 +66,8 @@ class StreamsConfig:
         False: every update of every table goes on, in order, whatever its store says. True: each store says
         so itself (`Store(caching=...)`).
     state_dir
-        Where local state is kept, on a disk of each host.
+        Where local state is kept, on a disk of each host. `{host}` in it is the name of the host, and
+        `{env:NAME}` a variable of the environment there: see `docs/running.md`.
     state_cleanup_delay_ms
         After how long local state is deleted on a host that no longer runs its task. -1: never.
     backend
@@ -179,6 +183,7 @@ class StreamsConfig:
             object.__setattr__(self, "state_dir", Path(self.state_dir))
         if not isinstance(self.state_dir, Path):
             raise ConfigError(f"state_dir is {self.state_dir!r}. Remedy: give the path of a folder")
+        check_state_dir(self.state_dir)
         if self.snapshot_uri is not None and not (
             isinstance(self.snapshot_uri, str | Path) and str(self.snapshot_uri)
         ):
@@ -267,6 +272,15 @@ class StreamsConfig:
         """
         handler: handlers.Handler = getattr(self, f"{kind.value}_handler")
         return handler
+
+
+def is_setting(name: str) -> bool:
+    """Whether `StreamsConfig` has a setting of this name.
+
+    >>> is_setting("tick_ms"), is_setting("app_id")
+    (True, False)
+    """
+    return name in StreamsConfig.__dataclass_fields__
 
 
 def _from_text(name: str, text: str) -> Any:

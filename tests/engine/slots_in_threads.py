@@ -33,10 +33,11 @@ class ThreadLauncher(Launcher):
         self.slots = slots
         self.submitted: list[tuple[int, str]] = []
         self.exits = threading.Event()
+        self.patience_s = 5.0
 
     def run(self, number: int, incarnation: str, address: tuple[str, int], secret: bytes) -> None:
         self.submitted.append((number, incarnation))
-        settings = SlotSettings(beat_s=0.05, patience_s=5.0, exit=lambda _: self.exits.set())
+        settings = SlotSettings(beat_s=0.05, patience_s=self.patience_s, exit=lambda _: self.exits.set())
         SlotFunction(address, incarnation, self.make_worker, 5.0, settings, secret).serve()
 
     def cancel(self, number: int) -> None: ...

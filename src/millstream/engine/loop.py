@@ -28,6 +28,8 @@ from millstream.maintenance.maintenance import Maintenance
 from millstream.maintenance.retention import PinnedEpochs
 from millstream.maintenance.snapshot_schedule import schedule_of
 from millstream.maintenance.snapshots import pinned_epochs, storage_of
+from millstream.state.changelog.follow import NO_LISTENER
+from millstream.state_dir import absolute_state_dir, state_dir_if_known
 from millstream.threads import with_timeout
 from millstream.topology.plan import Plan
 
@@ -75,8 +77,9 @@ class EpochLoop:
             read_times=engine.read_times,
         )
         self._ticks = Ticks(plan, config.tick_ms)
-        notes = RestoreNotes(config.state_dir.resolve() / storage.application_id, what="loading-")
-        self._loading = GlobalLoading(plan, self.coordinator, notes)
+        folder = state_dir_if_known(absolute_state_dir(config.state_dir))
+        notes = None if folder is None else RestoreNotes(folder / storage.application_id, what="loading-")
+        self._loading = GlobalLoading(plan, self.coordinator, notes or NO_LISTENER)
         pinned = with_timeout(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots")
         maintenance = Maintenance(self.coordinator, log, pinned)
         self._maintenance = BackgroundScheduler(

@@ -13,6 +13,7 @@ from pyspark import TaskContext
 
 from millstream.commit.process import process_started
 from millstream.commit.worker import Worker
+from millstream.engine.spark.homes import held_state
 from millstream.engine.spark.resident.connection import ConnectionLostError, connect, flight_token
 from millstream.engine.spark.resident.flight import FlightClients, FlightServer
 from millstream.engine.spark.resident.inbox import Inbox
@@ -80,12 +81,6 @@ def resident(worker: Worker) -> Worker:
 
 def hello(worker: Worker, flight: str) -> Hello:
     """Who this slot is."""
-    application_id = worker.storage.application_id
-    held: dict[str, int] = {}
-    for task in worker.directory.tasks(application_id):
-        checkpoint = worker.directory.task(application_id, task).read_checkpoint()
-        if checkpoint is not None:
-            held[task] = checkpoint.version
     return Hello(
         worker.directory.instance_id,
         socket.gethostname(),
@@ -93,5 +88,5 @@ def hello(worker: Worker, flight: str) -> Hello:
         os.getpid(),
         process_started(os.getpid()) or "",
         flight,
-        held,
+        held_state(worker),
     )

@@ -37,6 +37,7 @@ from millstream.engine.spark.resident.messages import (
     RunEpoch,
     Stop,
 )
+from millstream.engine.spark.resident.slot import SlotError
 from millstream.errors import MillstreamError
 from millstream.state.local.directory import boot_id
 
@@ -61,7 +62,7 @@ class Launcher(Protocol):
     """How slots come to be."""
 
     def run(self, number: int, incarnation: str, address: tuple[str, int], secret: bytes) -> None:
-        """Run an incarnation of a slot, until it ends."""
+        """Run an incarnation of a slot, until it ends. Raises a `SlotError` if no process can be one."""
 
     def cancel(self, number: int) -> None:
         """End whatever runs for a slot."""
@@ -129,7 +130,11 @@ class SlotPool:
     def open(self, make_thread: Callable[..., threading.Thread] = threading.Thread) -> None:
         """Submit the slots, and listen to them."""
         self._make_thread = make_thread
-        for what, target in (("listener", self._listen), ("watch", self._watch)):
+        for what, target in (
+            ("listener", self._listen),
+            ("watch", self._watch),
+            ("submitter", self._follow_wanted),
+        ):
             threading.Thread(target=target, name=f"millstream-slots-{what}", daemon=True).start()
         self._submit_wanted()
 
@@ -258,8 +263,9 @@ class SlotPool:
     # Submitting ----------------------------------------------------------------------------------------
 
     def _submit_wanted(self) -> None:
+        wanted = self._launcher.wanted()
         with self._changed:
-            fresh = [number for number in range(self._launcher.wanted()) if number not in self._threads]
+            fresh = [number for number in range(wanted) if number not in self._threads]
             for number in fresh:
                 name = f"millstream-slot-{number}"
                 thread = self._make_thread(target=self._hold, args=(number,), name=name, daemon=True)
@@ -275,6 +281,8 @@ class SlotPool:
             began = time.monotonic()
             try:
                 self._launcher.run(number, incarnation, self.address, self._secret)
+            except SlotError as error:
+                self._refuse(error)
             except Exception:
                 _LOGGER.debug("Slot %d has ended", number, exc_info=True)
             self._lose(number, incarnation, "its Spark job has ended")
@@ -284,6 +292,12 @@ class SlotPool:
                 _FIRST_PAUSE_S if time.monotonic() - began > _STEADY_S else min(2 * pause, _LONGEST_PAUSE_S)
             )
             self._closing.wait(pause)
+
+    def _refuse(self, error: Exception) -> None:
+        """Note why slots don't start, for whoever waits for one."""
+        with self._changed:
+            self._refusal = error
+            self._changed.notify_all()
 
     def _expect(self, number: int) -> str:
         """A fresh incarnation of a slot. Those before are fenced."""
@@ -338,8 +352,7 @@ class SlotPool:
     def _joined(self, incarnation: str, connection: Connection, first: object) -> int | None:
         with self._changed:
             if isinstance(first, NotReady):  # its submission may have ended already
-                self._refusal = first.error
-                self._changed.notify_all()
+                self._refuse(first.error)
             number = self._expected.get(incarnation)
             if not isinstance(first, Hello) or number is None or number in self._members:
                 return None
@@ -367,8 +380,13 @@ class SlotPool:
 
     # Watching ------------------------------------------------------------------------------------------
 
+    def _follow_wanted(self) -> None:
+        """Submit more slots as there are more cores. Not by the watch: Spark may take its time to answer."""
+        while not self._closing.wait(_LOOKS_EVERY_S):
+            with suppress(Exception):  # Spark may be gone
+                self._submit_wanted()
+
     def _watch(self) -> None:
-        looked = time.monotonic()
         while not self._closing.wait(self._settings.beat_s):
             self.tell(Ping())
             for member in self.live().values():
@@ -382,17 +400,18 @@ class SlotPool:
                         silent,
                     )
                     self.fence(member)
-            if time.monotonic() - looked > _LOOKS_EVERY_S:
-                looked = time.monotonic()
-                with suppress(Exception):  # Spark may be gone
-                    self._submit_wanted()
 
     def fence(self, member: Member) -> None:
         """Refuse an incarnation from now on, and end it: here at once, elsewhere when Spark gets to it."""
         with self._changed:
             self._expected.pop(member.incarnation, None)
-        if not _kill_hanging(member):
-            self._launcher.cancel(member.number)
+        if not _kill_hanging(member):  # Spark may take its time to answer
+            threading.Thread(
+                target=self._launcher.cancel,
+                args=(member.number,),
+                name=f"millstream-slot-{member.number}-cancel",
+                daemon=True,
+            ).start()
         self._lose(member.number, member.incarnation, "it was silent")
         member.connection.close()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -16,10 +16,11 @@ from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, Wrong
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.reports import EpochMismatchError
 from millstream.commit.source_times import TimesRequest, read_times
-from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.engine.api import DurableEpoch, TaskWork
 from millstream.engine.spark.failures import waited_in_vain
+from millstream.engine.spark.homes import follow_reports, homes_among, newest_homes
+from millstream.engine.spark.placement import place
 from millstream.engine.spark.resident.messages import Committed, EpochAttempt, RunEpoch
-from millstream.engine.spark.resident.placement import place
 from millstream.engine.spark.resident.slot_pool import Member, SlotLostError, SlotPool
 from millstream.types import Attempt
 
@@ -59,9 +60,9 @@ class SlotTasks:
         members = self.pool.live() or self.wait_for_slots()
         of = self._last = EpochAttempt(job.term, Attempt(next(self._attempts)), job.epoch)
         instances = {number: member.hello.instance for number, member in members.items()}
-        homes = {task.task_id: task.expected_instance for task in job.tasks if task.expected_instance}
+        held = [(member.hello.instance, member.hello.held) for member in members.values()]
         self._known.update((task.task_id, task) for task in job.tasks)
-        homes = {**_held(members), **self.instances, **homes}
+        homes = homes_among({*instances.values()}, newest_homes(held), self.instances)
         slots = self._placed = place([*self._known.values()], instances, self._placed, homes)
         tasks = tuple(
             replace(task, expected_instance=instances[slots[task.task_id]])
@@ -84,7 +85,7 @@ class SlotTasks:
 
     def apply(self, epoch: DurableEpoch) -> None:
         """Slots apply what they have sealed, from memory, while the next epoch is planned."""
-        self.instances.update(homes_after(epoch.reports))
+        follow_reports(self._application_id, self.instances, epoch.reports, {})
         of = self._last
         assert of is not None  # it is the attempt that was committed
         committed: dict[int, list[tuple[PlannedTask, TaskEntry]]] = {}
@@ -135,12 +136,3 @@ def _of_one_attempt(
                 f"attempt {of.attempt}: the epoch has to run again"
             )
     return reports
-
-
-def _held(members: Mapping[int, Member]) -> dict[str, str]:
-    """The instance that has the newest local state of each task, as the slots said when they joined."""
-    newest: dict[str, tuple[int, str]] = {}
-    for member in members.values():
-        for task, version in member.hello.held.items():
-            newest[task] = max(newest.get(task, (0, "")), (version, member.hello.instance))
-    return {task: instance for task, (_, instance) in newest.items()}
