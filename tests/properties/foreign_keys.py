@@ -114,6 +114,7 @@ def foreign_keys_hold(spec: s.Spec, epochs: Epochs) -> str | None:
             runner.run_epoch(raws_of(epoch.records, value.serialize), now_ms=epoch.now_ms)
             for topic, rows in sent.items():
                 for row in list(runner.outputs.get(topic, ()))[taken[topic] :]:
+                    assert row.key is not None  # rows of tables have keys
                     key = row.key.decode()
                     rows[key] = None if row.value is None else value.deserialize(row.value)
             left, right, joined, back = (_there(rows) for rows in sent.values())

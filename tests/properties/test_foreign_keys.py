@@ -14,7 +14,7 @@ from tests.properties.foreign_keys import drawn_join, foreign_keys_hold
 from tests.properties.generate import random_spec
 from tests.properties.inputs import random_epochs
 
-from millstream.processors.joins.foreign_key import resolver
+from millstream.processors.joins.foreign_key import messages, resolver
 from millstream.processors.joins.foreign_key.responder import SubscriptionResponder
 
 TEST_FILE = "tests/properties/test_foreign_keys.py"
@@ -36,7 +36,7 @@ def test_many_topologies_have_tables_to_join_in_all_ways() -> None:
 
 
 def stale_answers_count(patch: pytest.MonkeyPatch) -> None:
-    split = resolver.split_answer
+    split = messages.split_answer
 
     def never_stale(answer: bytes) -> tuple[Any, bytes | None]:
         return _Equal(), split(answer)[1]
