@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CHECKED := src tests $(wildcard examples) benchmarks docs/pictures
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types pytest soak bench bench-quick demo oracle fuzz-oracle constraints clean
+.PHONY: help setup test lint format types pytest soak bench bench-quick demo demo-instances oracle fuzz-oracle constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ demo: $(STAMP) ## Run the word count: in this process, then on Spark, killed twi
 	@$(BIN)/python examples/wordcount.py
 	@$(BIN)/python examples/shop_totals.py
 	@$(BIN)/python examples/demo.py
+
+demo-instances: $(STAMP) ## Instances come and go on a cluster of Spark on this machine, told by tables
+	@$(BIN)/python -m examples.nine_stages
 
 oracle: ## Make the golden files again with the real Kafka Streams (needs Java and Maven)
 	@echo "Running Kafka Streams' own test driver ..."

@@ -22,6 +22,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
 from millstream.engine.spark.resident.flight import FlightClients, PeerLostError
+from millstream.engine.spark.resident.settings import slot_assigner
 from millstream.engine.spark.resident.slot import Slot, SlotError
 from millstream.engine.spark.resident.slot_pool import SlotLostError
 from millstream.errors import ProcessingError
@@ -38,7 +39,8 @@ class Application:
         log = open_log(lab.folder / "log")
         storage = ApplicationStorage(log.root, "app")
         program = Program.of(topology, storage, log.address, config)
-        self.engine = SlotsInThreads(lambda: make_worker(program), slots, timeout_s)
+        assigner = slot_assigner(config, topology.plan())
+        self.engine = SlotsInThreads(lambda: make_worker(program), slots, timeout_s, assigner)
         self.loop = EpochLoop(storage, log, topology.plan(), self.engine, config)
 
     def run(self) -> None:
@@ -83,13 +85,13 @@ def test_tasks_stay_where_they_are_and_nobody_reads_a_changelog(
     lab.topic("in", parts := words(300, seed=9, partitions=4))
     with running(lab, two_levels(), max_records_per_epoch=10) as app:
         app.loop.run_epoch(tick=False)
-        placed = dict(app.engine.tasks._placed)
+        placed = app.engine.tasks.assignment.slots()
         monkeypatch.setattr(
             "millstream.state.local.task_stores.follow",
             lambda *_: pytest.fail("a store follows its changelog"),
         )
         app.run()
-        assert app.engine.tasks._placed == placed
+        assert app.engine.tasks.assignment.slots() == placed
         assert len(app.engine.launcher.submitted) == 2
     check_exact(lab, "two_levels", parts)
 

@@ -106,14 +106,21 @@ class Cluster:
 
     def add_worker(self) -> Host:
         """Start one more worker, on the next address."""
-        number = len(self.hosts)
+        self.hosts.append(self._worker(len(self.hosts)))
+        return self.hosts[-1]
+
+    def restart_worker(self, number: int) -> Host:
+        """Start a worker again that was killed: the same address, the same state directory."""
+        self.hosts[number] = self._worker(number)
+        return self.hosts[number]
+
+    def _worker(self, number: int) -> Host:
         address = f"127.0.0.{number + 2}"
         state_dir = self.folder / f"state-{number}"
         options = ["--host", address, "--webui-port", "0", "--cores", str(CORES), "--memory", _MEMORY]
         options += ["--work-dir", str(self.folder / f"work-{number}"), self.master]
         process = self._start("worker.Worker", address, {STATE_VARIABLE: str(state_dir)}, options)
-        self.hosts.append(Host(number, address, state_dir, process))
-        return self.hosts[-1]
+        return Host(number, address, state_dir, process)
 
     def alive(self) -> list[Host]:
         """The workers that run."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from millstream.cli.names import application_argument, committed_stores, offer_topics
 from millstream.cli.options import json_option, log_option, state_folder_option, time_ms, yes_option
@@ -21,6 +22,7 @@ from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage, application_ids
 from millstream.commit.lease import running_owner
 from millstream.commit.manifest import Manifest, ManifestChain
+from millstream.engine.assignment.view import AssignmentFile
 from millstream.log import FileLog, TopicPartition
 from millstream.maintenance.application_reset import (
     ResetPlan,
@@ -125,6 +127,20 @@ def lag(app_id: str, log: FileLog, *, is_json: bool) -> None:
     head = ManifestChain(find_application(log, app_id)).latest()
     rows = [] if head is None else _lag_rows(log, head)
     show_rows(rows, ["topic", "partition", "committed", "end", "lag"], is_json=is_json)
+
+
+@apps.command()
+@click.argument("app_id")
+@log_option
+@json_option
+def assignment(app_id: str, log: FileLog, *, is_json: bool) -> None:
+    """Show where each task runs and who keeps copies of its state, how far they are, and why there.
+
+    As the application has said last, on the resident engine; others leave that to Spark.
+    """
+    rows = [structs.asdict(one) for one in AssignmentFile(find_application(log, app_id).path).read()]
+    columns = ["task", "role", "host", "slot", "version", "position", "lag", "why"]
+    show_rows(rows, columns, is_json=is_json)
 
 
 @apps.command("reset")

@@ -36,6 +36,9 @@ from millstream.until import Until
     help="When to end; without it: on Ctrl-C.",
     callback=lambda _c, _o, t: _until(t),
 )
+@click.option(
+    "--standby", is_flag=True, help="If it runs already, wait until it ends, or dies, and go on then."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Show nothing but errors.")
 @json_option
 def run(
@@ -47,6 +50,7 @@ def run(
     engine: Engine | None,
     until: Until,
     *,
+    standby: bool,
     quiet: bool,
     is_json: bool,
 ) -> None:
@@ -75,6 +79,7 @@ def run(
         engine=engine,
         config=config,
         quiet=quiet or is_json,
+        standby=standby,
     )
     watcher = Watcher()
     with made as app, ExitStack() as stack:

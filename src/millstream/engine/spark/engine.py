@@ -105,6 +105,9 @@ class SparkEngine(Engine):
         intended = self._running()[1].intended(epoch.job.tasks)
         follow_reports(self._application_id, self._instances, epoch.reports, intended)
 
+    def prepare(self) -> None:
+        self._spark.attach()
+
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """A job with a single task: background work never takes more than one core from the epochs."""
         context, slots, make_worker = self._running()

@@ -8,20 +8,26 @@ from collections.abc import Collection, Iterable, Mapping
 from millstream.commit.epoch_job import TaskReport
 from millstream.commit.worker import Worker
 from millstream.engine.api import homes_after
+from millstream.state.local.directory import Checkpoint
 
-__all__ = ["follow_reports", "held_state", "homes_among", "newest_homes"]
+__all__ = ["follow_reports", "held_checkpoints", "held_state", "homes_among", "newest_homes"]
 
 _LOGGER = logging.getLogger("millstream")
 
 
 def held_state(worker: Worker) -> dict[str, int]:
     """The version of the local state of each task that has some here."""
+    return {task: checkpoint.version for task, checkpoint in held_checkpoints(worker).items()}
+
+
+def held_checkpoints(worker: Worker) -> dict[str, Checkpoint]:
+    """Where the stores of each task stand that has some here."""
     application_id = worker.storage.application_id
-    held: dict[str, int] = {}
+    held: dict[str, Checkpoint] = {}
     for task in worker.directory.tasks(application_id):
         checkpoint = worker.directory.task(application_id, task).read_checkpoint()
         if checkpoint is not None:
-            held[task] = checkpoint.version
+            held[task] = checkpoint
     return held
 
 

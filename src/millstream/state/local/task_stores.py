@@ -23,6 +23,7 @@ from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier, ReadOnly
 from millstream.state.backends.base import closed_on_error
 from millstream.state.changelog.follow import (
+    BATCH_ROWS,
     NO_LISTENER,
     RESTORING,
     RestoreListener,
@@ -93,7 +94,9 @@ class TaskStores:
         listener: RestoreListener,
         backends: dict[str, Backend],
         resources: ExitStack,
+        batch_rows: int = BATCH_ROWS,
     ) -> None:
+        self._batch_rows = batch_rows
         self.backends = backends
         self.version = version
         self._directory = directory
@@ -118,6 +121,26 @@ class TaskStores:
                 marker = target.position.encoded()
                 entries = () if spec.source_topic is not None else changes[name]
                 apply_changes(backend, entries, marker, segmented=spec.is_segmented)
+            failpoints.hit("commit.store_applied")
+        self.version = wanted
+        with disk_errors_named(self._directory.path):
+            self._directory.write_checkpoint(Checkpoint(wanted.version, dict(wanted.positions)))
+
+    def follow(self, wanted: TaskVersion, *, local_changes: LocalChanges, is_known: IsKnown) -> None:
+        """Bring the stores to a later version by their changelogs, as whoever opens them does."""
+        scratch = self._directory.path / SORTING_FOLDER
+        for name, spec in self._specs.items():
+            _bring_to_version(
+                spec,
+                wanted,
+                replace(_target(spec, wanted, scratch), batch_rows=self._batch_rows),
+                self._log if _has_rows(spec, wanted) else None,
+                local_changes,
+                self._listener,
+                is_known,
+                NewerStores.REFUSE,
+                self.backends[name],
+            )
             failpoints.hit("commit.store_applied")
         self.version = wanted
         with disk_errors_named(self._directory.path):
@@ -148,6 +171,7 @@ def hold_task_stores(
     snapshots: SnapshotStorage | None = None,
     newer: NewerStores = NewerStores.REFUSE,
     rocksdb_config_setter: object = None,
+    batch_rows: int = BATCH_ROWS,
 ) -> TaskStores:
     """Open all stores at the wanted version, until they are closed."""
     with ExitStack() as resources:
@@ -158,7 +182,7 @@ def hold_task_stores(
         for name, spec in stores.items():
             chosen = supplier_of(spec, default_backend, rocksdb_config_setter)
             store = StoreOnDisk(directory, chosen, name, SEGMENT_BYTES if spec.is_segmented else 0)
-            target = _target(spec, wanted, directory.path / SORTING_FOLDER)
+            target = replace(_target(spec, wanted, directory.path / SORTING_FOLDER), batch_rows=batch_rows)
             changelog = log if _has_rows(spec, wanted) else None
             restorer = None
             if snapshots is not None and wanted.version > 0:
@@ -176,7 +200,7 @@ def hold_task_stores(
                 if newer is NewerStores.REFUSE
                 else _checkpoint(stores, opened)
             )
-        return TaskStores(directory, stores, wanted, log, listener, opened, resources.pop_all())
+        return TaskStores(directory, stores, wanted, log, listener, opened, resources.pop_all(), batch_rows)
 
 
 @contextmanager

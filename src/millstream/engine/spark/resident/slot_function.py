@@ -13,11 +13,12 @@ from pyspark import TaskContext
 
 from millstream.commit.process import process_started
 from millstream.commit.worker import Worker
-from millstream.engine.spark.homes import held_state
+from millstream.engine.spark.homes import held_checkpoints
 from millstream.engine.spark.resident.connection import ConnectionLostError, connect, flight_token
 from millstream.engine.spark.resident.flight import FlightClients, FlightServer
 from millstream.engine.spark.resident.inbox import Inbox
 from millstream.engine.spark.resident.messages import Hello, NotReady
+from millstream.engine.spark.resident.node import node_name, tags_here
 from millstream.engine.spark.resident.parent import ended_with_parent
 from millstream.engine.spark.resident.slot import Slot, SlotSettings, portable
 from millstream.engine.spark.stage_function import MakeWorker
@@ -65,7 +66,7 @@ class SlotFunction:
             except Exception as error:  # noqa: BLE001 - told to the coordinator
                 answer: Hello | NotReady = NotReady(portable(error))
             else:
-                answer = hello(worker, server.location)
+                answer = hello(worker, server.location, self.settings.node)
             try:
                 connection.send(answer)
             except ConnectionLostError:
@@ -79,7 +80,7 @@ def resident(worker: Worker) -> Worker:
     return replace(worker, open_stores=OpenStores(), shares_process=True)
 
 
-def hello(worker: Worker, flight: str) -> Hello:
+def hello(worker: Worker, flight: str, node: str = "") -> Hello:
     """Who this slot is."""
     return Hello(
         worker.directory.instance_id,
@@ -88,5 +89,7 @@ def hello(worker: Worker, flight: str) -> Hello:
         os.getpid(),
         process_started(os.getpid()) or "",
         flight,
-        held_state(worker),
+        held_checkpoints(worker),
+        node or node_name(),
+        tags_here(),
     )

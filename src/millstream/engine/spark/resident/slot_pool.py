@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 
 from millstream.commit.epoch_job import TaskReport, WrongInstance
 from millstream.commit.process import process_is_alive
+from millstream.commit.standby import StandbyPosition
 from millstream.engine.spark.resident.connection import Connection, ConnectionLostError, accepted
 from millstream.engine.spark.resident.messages import (
     Abort,
@@ -30,6 +31,7 @@ from millstream.engine.spark.resident.messages import (
     EpochAttempt,
     EpochDone,
     EpochFailed,
+    Followed,
     Hello,
     NotReady,
     Peer,
@@ -96,6 +98,8 @@ class Member:
     connection: Connection
     hello: Hello
     heard: float = field(default_factory=time.monotonic)
+    followed: Mapping[str, StandbyPosition] = field(default_factory=dict)
+    """How far its copies are, as it has said last."""
 
     @property
     def peer(self) -> Peer:
@@ -370,7 +374,9 @@ class SlotPool:
             if member is None or member.incarnation != incarnation:
                 raise ConnectionLostError("the incarnation was fenced")
             member.heard = time.monotonic()
-            if isinstance(message, EpochDone | EpochFailed):
+            if isinstance(message, Followed):
+                member.followed = message.tasks
+            elif isinstance(message, EpochDone | EpochFailed):
                 if message.of == self._attempt:
                     self._answers[number] = message
                     self._changed.notify_all()
