@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from enum import Enum
 from functools import partial
@@ -15,12 +15,13 @@ from math import inf
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from millstream.arguments import checks_arguments
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import LeaseHeldError, check_not_run, running_owner
 from millstream.commit.manifest import ManifestChain
 from millstream.config import Engine as EngineName
-from millstream.config import StreamsConfig, check_application_id, check_config
+from millstream.config import StreamsConfig, check_application_id, check_config, is_setting
 from millstream.console import Figures
 from millstream.durable import DiskFullError, disk_errors_named
 from millstream.engine.api import Engine, EpochFailedError
@@ -46,7 +47,7 @@ from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.local.cleaning import clean
 from millstream.state.local.directory import open_state_directory
 from millstream.state_dir import state_dir_here, state_dir_if_known
-from millstream.stop_signals import StopSignals
+from millstream.stop_signals import StopSignals, say
 from millstream.topology.configured import as_configured
 from millstream.topology.topology import Topology
 from millstream.until import Until, seconds_to_run
@@ -82,6 +83,11 @@ class Answer(Enum):
     """End the application."""
 
 
+def _where_it_belongs(name: str) -> str | None:
+    return f"it is a setting: config=StreamsConfig({name}=...)" if is_setting(name) else None
+
+
+@checks_arguments(_where_it_belongs)
 class Streams(KafkaNames):
     """Runs a topology, on Spark unless told otherwise.
 
@@ -235,9 +241,12 @@ class Streams(KafkaNames):
         self._check_state(State.CREATED, State.RUNNING)
         if self._thread is not None:
             raise MillstreamError(f"application {self.app_id!r} runs in the background already")
-        with StopSignals(self.app_id, self._stop) as signals, self._screen():
+        screen = self._screen()
+        tell = say if screen is None else screen.say
+        with StopSignals(self.app_id, self._stop, cancel=self._loop.engine.cancel, say=tell) as signals:
             self._signals = signals
-            self._run(until, seconds)
+            with nullcontext() if screen is None else screen:
+                self._run(until, seconds)
 
     def close(self) -> None:
         """End in order: the epoch at work is finished, the lease is let go, our Spark is ended."""
@@ -247,7 +256,7 @@ class Streams(KafkaNames):
             was_created = self._state is State.CREATED and self._thread is None
             self._change(State.PENDING_SHUTDOWN)
         self._stop.set()
-        with StopSignals(self.app_id, self._stop, gives_up=False):
+        with StopSignals(self.app_id, self._stop, cancel=None):
             if self._thread is not None:
                 self._thread.join()
             if self.state is State.ERROR:  # that is how the thread ended
@@ -470,10 +479,10 @@ class Streams(KafkaNames):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _screen(self) -> AbstractContextManager[object]:
+    def _screen(self) -> RunScreen | None:
         """What shows a run: nothing, unless there is a terminal."""
         if self._quiet or not RunScreen.is_seen():
-            return nullcontext()
+            return None
         return RunScreen(self.figures, what_starts=self._engine_name)
 
     def _replica(self, kind: type[R], name: str) -> R:
@@ -510,6 +519,9 @@ class Streams(KafkaNames):
                     with restores_told(self._state_folder, self._restore_listeners):
                         self._run_epochs(until, deadline)
             except Exception as error:
+                if self._is_given_up():
+                    _LOGGER.debug("Application %r was given up", self.app_id, exc_info=True)
+                    return
                 failures = 1 if self._totals.epochs > epochs else failures + 1
                 if not self._goes_on(error, failures):
                     self._fail()
@@ -648,9 +660,12 @@ class Streams(KafkaNames):
         try:
             self._loop.close()
         except Exception:
-            if self._signals is None or not self._signals.gave_up:
+            if not self._is_given_up():
                 raise
             _LOGGER.debug("Application %r was given up and did not end in order", self.app_id, exc_info=True)
+
+    def _is_given_up(self) -> bool:
+        return self._signals is not None and self._signals.gave_up
 
     def _change(self, state: State) -> None:
         with self._changing:

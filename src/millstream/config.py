@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, Literal, TypeAlias, get_args
 
 from millstream import handlers, timestamps
+from millstream.arguments import checks_arguments
 from millstream.errors import ConfigError
 from millstream.names import HOW_TO_NAME, is_topic_name
 from millstream.offset_reset import OffsetReset, how_to_reset, is_offset_reset
@@ -33,6 +34,7 @@ _NOT_SETTINGS = {"MILLSTREAM_LOG", "MILLSTREAM_FAILPOINTS", "MILLSTREAM_SOAK"}
 """For the command line, and for tests: see `millstream.failpoints` and the Makefile."""
 
 
+@checks_arguments()
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StreamsConfig:
     """Settings of an application.
@@ -307,6 +309,15 @@ class StreamsConfig:
         """
         handler: handlers.Handler = getattr(self, f"{kind.value}_handler")
         return handler
+
+
+def is_setting(name: str) -> bool:
+    """Whether `StreamsConfig` has a setting of this name.
+
+    >>> is_setting("tick_ms"), is_setting("app_id")
+    (True, False)
+    """
+    return name in StreamsConfig.__dataclass_fields__
 
 
 def _from_text(name: str, text: str) -> Any:

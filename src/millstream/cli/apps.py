@@ -15,6 +15,7 @@ from typing import Any
 import click
 from msgspec import structs
 
+from millstream.cli.names import application_argument, committed_stores, offer_topics
 from millstream.cli.options import json_option, log_option, state_folder_option, time_ms, yes_option
 from millstream.cli.tables import show_json, show_rows, told
 from millstream.clock import now_ms
@@ -51,7 +52,12 @@ def apps() -> None:
 @log_option
 @json_option
 def list_apps(log: FileLog, *, is_json: bool) -> None:
-    """List the applications of the log: whether they run, their last commit, how much is waiting."""
+    """List the applications of the log: whether they run, their last commit, how much is waiting.
+
+    \b
+    Example:
+      millstream apps list --log file:/srv/log
+    """
     log.topics()  # says so if there is no log
     rows = []
     for app_id in application_ids(log.root):
@@ -70,11 +76,16 @@ def list_apps(log: FileLog, *, is_json: bool) -> None:
 
 
 @apps.command()
-@click.argument("app_id")
+@application_argument()
 @log_option
 @json_option
 def describe(app_id: str, log: FileLog, *, is_json: bool) -> None:
-    """Show who runs an application, what it reads, writes and keeps, and its tasks."""
+    """Show who runs an application, what it reads, writes and keeps, and its tasks.
+
+    \b
+    Example:
+      millstream apps describe wordcount
+    """
     storage = find_application(log, app_id)
     head = ManifestChain(storage).latest()
     owner = _owner(storage)
@@ -103,11 +114,16 @@ def describe(app_id: str, log: FileLog, *, is_json: bool) -> None:
 
 
 @apps.command()
-@click.argument("app_id")
+@application_argument()
 @log_option
 @json_option
 def lag(app_id: str, log: FileLog, *, is_json: bool) -> None:
-    """Show per partition how far an application has committed, and how many records are waiting."""
+    """Show per partition how far an application has committed, and how many records are waiting.
+
+    \b
+    Example:
+      millstream apps lag wordcount
+    """
     head = ManifestChain(find_application(log, app_id)).latest()
     rows = [] if head is None else _lag_rows(log, head)
     show_rows(rows, ["topic", "partition", "committed", "end", "lag"], is_json=is_json)
@@ -128,10 +144,16 @@ def assignment(app_id: str, log: FileLog, *, is_json: bool) -> None:
 
 
 @apps.command("reset")
-@click.argument("app_id")
+@application_argument()
 @log_option
 @_optional_state
-@click.option("--topic", "topics", multiple=True, help="Only the offsets of this topic (may be repeated).")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Only the offsets of this topic (may be repeated).",
+    shell_complete=offer_topics,
+)
 @click.option("--to-earliest", is_flag=True, help="Read from the first record that is there.")
 @click.option("--to-latest", is_flag=True, help="Read what comes from now on.")
 @click.option("--to-offset", type=click.IntRange(0), help="Read from this offset of each partition.")
@@ -184,7 +206,7 @@ def reset_app(
 
 
 @apps.command("delete")
-@click.argument("app_id")
+@application_argument()
 @log_option
 @_optional_state
 @yes_option
@@ -281,8 +303,7 @@ def _stores(head: Manifest) -> list[dict[str, Any]]:
             "kind": store["kind"],
             "changelog": store.get("source_topic") or ("own" if store["logging"] else "none"),
         }
-        for sub in head.plan["subtopologies"]
-        for store in sub["stores"]
+        for store in committed_stores(head)
     ]
 
 

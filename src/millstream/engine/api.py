@@ -74,6 +74,13 @@ class Engine(TaskRunner[EpochJob, TaskReport, Manifest], Protocol):
     def cancel_background(self) -> None:
         """Give up what runs in the background."""
 
+    def cancel(self) -> bool:
+        """Let the epoch at work fail, soon and for good; may be called while a signal is handled.
+
+        False: it can't be done from outside. Then whoever waits for the epoch is to be interrupted.
+        """
+        return False
+
     def close(self) -> None:
         """Let go of everything that `open` took."""
 

@@ -18,7 +18,7 @@ from millstream.engine.api import DurableEpoch, Engine, TaskWork
 from millstream.engine.program import Program
 from millstream.engine.spark.attached import RUN_AGAIN, AttachedSpark
 from millstream.engine.spark.homes import follow_reports
-from millstream.engine.spark.job import run_epoch_job
+from millstream.engine.spark.job import enter_job_group, job_group, run_epoch_job
 from millstream.engine.spark.placed_slots import PlacedSlots
 from millstream.engine.spark.stage_function import MakeWorker
 from millstream.errors import MillstreamError
@@ -62,6 +62,7 @@ class SparkEngine(Engine):
             if self._spark.attach() or self._slots is None:
                 context = self._spark.context
                 self._make_worker = self._spark.broadcast()
+                enter_job_group(context, self._application_id, "warm-up")
                 self._slots = PlacedSlots(context, self._make_worker, self._application_id)
         except Exception as error:
             failure = self._spark.failure_of_start(error)
@@ -81,7 +82,7 @@ class SparkEngine(Engine):
         tries = 0
         while True:
             try:
-                context.setJobGroup(f"millstream-{self._application_id}", "timestamps of the next epoch")
+                enter_job_group(context, self._application_id, "timestamps of the next epoch")
                 answers = context.parallelize(requests, len(requests)).map(_ReadTimes(make_worker)).collect()
                 break
             except RUN_AGAIN as error:
@@ -120,6 +121,10 @@ class SparkEngine(Engine):
     def cancel_background(self) -> None:
         with suppress(Py4JError, OSError):  # Spark may be gone
             self._running()[0].cancelJobGroup(self._background)
+
+    def cancel(self) -> bool:
+        """Whoever waits for a job is in the middle of a call to the JVM: that has to end by itself."""
+        return self._spark.cancel_jobs(job_group(self._application_id))
 
     def close(self) -> None:
         """Let go of the slots, and end the Spark that was made here."""

@@ -9,6 +9,16 @@ from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import Failed, MakeWorker, Passed, Stage
 
 
+def enter_job_group(context: SparkContext, application_id: str, what: str) -> None:
+    """Jobs of this thread belong to the application from now on: they can be cancelled together."""
+    context.setJobGroup(job_group(application_id), what, interruptOnCancel=True)
+
+
+def job_group(application_id: str) -> str:
+    """The group of the jobs that epochs wait for."""
+    return f"millstream-{application_id}"
+
+
 def run_epoch_job(
     context: SparkContext,
     slots: Slots,
@@ -26,7 +36,7 @@ def run_epoch_job(
     def stage(level: int) -> Stage:
         return Stage(sent, level, assignment, slots.count, make_worker)
 
-    context.setJobGroup(f"millstream-{job.application_id}", f"epoch {job.epoch}", interruptOnCancel=True)
+    enter_job_group(context, job.application_id, f"epoch {job.epoch}")
     rows = slots.rows.mapPartitions(stage(0))
     for level in range(1, levels):
         rows = slots.joined_with(rows).mapPartitions(stage(level))
