@@ -92,6 +92,14 @@ def test_a_new_project_s_test_and_program_run(tmp_path: Path) -> None:
     ]
 
 
+def test_a_new_project_says_how_to_get_what_its_test_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.cli.new.find_spec", lambda _name: None)
+    said = run_command("new", str(tmp_path / "words")).stderr.splitlines()
+    assert said[3:5] == ["  python -m pip install pytest", "  python -m pytest"]
+
+
 def test_a_project_is_not_made_over_another_one(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "work.py").touch()
