@@ -169,7 +169,7 @@ def grow(world: World, chance: random.Random) -> None:
     number = len(world.tasks)
     level, has_state = chance.randrange(3), chance.random() < 0.8
     world.tasks += [
-        TaskToPlace(f"{number}_{at}", level, has_state, size=chance.choice([0, 10, 10, 1000]))
+        TaskToPlace(f"{number}_{at}", level, has_state, size=chance.choice([0, 10, 10, 1000]) << 20)
         for at in range(chance.randint(1, 8))
     ]
 

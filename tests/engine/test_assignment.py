@@ -258,11 +258,11 @@ def test_instances_on_one_host_keep_no_copies_of_each_others_tasks() -> None:
 
 
 def test_state_is_spread_by_its_size_too() -> None:
-    large = {f"0_{number}": 1_000 if number < 4 else 1 for number in range(8)}
+    large = {f"0_{number}": 1_000 << 20 if number < 4 else 1 << 20 for number in range(8)}
     planned = [TaskToPlace(task, records=1, size=size) for task, size in large.items()]
     before = Assignment(
         {
-            task: TaskPlacement(Replica(0, "a", "a", "x") if size > 1 else Replica(1, "b", "b", "x"))
+            task: TaskPlacement(Replica(0, "a", "a", "x") if size > 1 << 20 else Replica(1, "b", "b", "x"))
             for task, size in large.items()
         }
     )
@@ -271,7 +271,7 @@ def test_state_is_spread_by_its_size_too() -> None:
     sizes: Counter[str] = Counter()
     for task, instance in actives(before).items():
         sizes[instance] += large[task]
-    assert sizes == {"a": 2002, "b": 2002}
+    assert sizes == {"a": 2002 << 20, "b": 2002 << 20}
     assert Counter(actives(before).values()) == {"a": 4, "b": 4}
 
 

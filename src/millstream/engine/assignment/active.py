@@ -21,6 +21,8 @@ from millstream.engine.assignment.model import Replica, TaskToPlace
 
 __all__ = ["place_actives"]
 
+_WORTH_MOVING: Final = 64 << 20
+"""Bytes. Smaller differences come and go, and tasks should stay."""
 _HEAVY: Final = 1.3
 """An instance with so many times its share of state gives some away."""
 
@@ -207,6 +209,8 @@ def _even_out_sizes(draft: Draft) -> None:
     if per_slot(full) <= _HEAVY * mean:
         return
     gap = draft.size[full] - draft.size[empty]
+    if gap < _WORTH_MOVING:
+        return
     best = min(
         (
             (not (inputs.had_copy(large, empty) and inputs.had_copy(small, full)), abs(gap - 2 * less), at)

@@ -225,8 +225,8 @@ class _Steps(RestoreListener):
 
     def on_batch(self, progress: Progress) -> None:
         self._other.on_batch(progress)
-        self._standbys.note(progress)
-        if progress.records < progress.total_records:
+        if progress.records < progress.total_records:  # the last step is told with the version
+            self._standbys.note(progress)
             self._standbys.wait_for_turn()
 
     def on_end(self, progress: Progress) -> None:
