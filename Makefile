@@ -4,11 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-BENCH_STAMP := $(VENV)/.bench-installed
 CHECKED := src tests $(wildcard examples) benchmarks docs/pictures
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format types pytest soak bench bench-quick demo oracle fuzz-oracle constraints clean
+.PHONY: help setup test lint format types pytest soak bench bench-quick demo demo-instances oracle fuzz-oracle constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +17,7 @@ setup: $(STAMP) ## Install everything into .venv (the other targets do this when
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Millstream needs Python 3.11 or later; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@if [ -x $(BIN)/python ]; then echo "Updating $(VENV) ..."; \
+	@if [ -x $(BIN)/pip ]; then echo "Updating $(VENV) ..."; \
 		else echo "Setting up $(VENV) (first time takes a minute) ..."; $(PYTHON) -m venv $(VENV); fi
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -46,12 +45,8 @@ format: $(STAMP) ## Format the code and fix what can be fixed
 soak: $(STAMP) ## Run the long fault tests: 20,000 scripts, 100 kills of a Spark run (takes hours)
 	@MILLSTREAM_SOAK=1 $(BIN)/pytest --quiet -n 2 tests/commit tests/properties tests/spark/test_kills.py tests/spark/test_golden_cases_on_spark.py $(ARGS)
 
-bench: $(BENCH_STAMP) ## Measure everything; write the results, tables and plots (takes half an hour)
+bench: $(STAMP) ## Measure everything; write the results, tables and plots (takes half an hour)
 	@$(BIN)/python -m benchmarks $(ARGS)
-
-$(BENCH_STAMP): $(STAMP) benchmarks/constraints.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r benchmarks/constraints.txt
-	@touch $@
 
 bench-quick: $(STAMP) ## Measure the most important things in a minute; write nothing
 	@$(BIN)/python -m benchmarks --quick $(ARGS)
@@ -60,6 +55,9 @@ demo: $(STAMP) ## Run the word count: in this process, then on Spark, killed twi
 	@$(BIN)/python examples/wordcount.py
 	@$(BIN)/python examples/shop_totals.py
 	@$(BIN)/python examples/demo.py
+
+demo-instances: $(STAMP) ## Instances come and go on a cluster of Spark on this machine, told by tables
+	@$(BIN)/python -m examples.nine_stages
 
 oracle: ## Make the golden files again with the real Kafka Streams (needs Java and Maven)
 	@echo "Running Kafka Streams' own test driver ..."
@@ -78,12 +76,6 @@ constraints: $(STAMP) ## Choose the newest versions that pyproject.toml allows a
 		--no-emit-find-links --output-file $(VENV)-pip-tools/constraints.txt pyproject.toml
 	@{ head -n 1 constraints.txt; cat $(VENV)-pip-tools/constraints.txt; } > $(VENV)-pip-tools/new.txt
 	@mv $(VENV)-pip-tools/new.txt constraints.txt
-	@echo 'pandas>=2.2,<3' > $(VENV)-pip-tools/bench.in
-	@$(VENV)-pip-tools/bin/pip-compile --quiet --upgrade --generate-hashes --strip-extras --no-header --no-annotate \
-		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-		--output-file $(VENV)-pip-tools/bench.txt $(VENV)-pip-tools/bench.in
-	@{ head -n 1 benchmarks/constraints.txt; cat $(VENV)-pip-tools/bench.txt; } > $(VENV)-pip-tools/new.txt
-	@mv $(VENV)-pip-tools/new.txt benchmarks/constraints.txt
 	@rm -rf $(VENV)-pip-tools
 
 clean: ## Remove .venv, caches and whatever was built

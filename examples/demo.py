@@ -108,12 +108,16 @@ def kill_tree(pid: int) -> None:
 def run_and_kill(target_lines: int) -> bool:
     """Run the child; kill it when so many lines are committed. True if it was killed."""
     child = subprocess.Popen([sys.executable, __file__, "--child"])  # noqa: S603 - this very program
-    while child.poll() is None:
-        if committed_lines() >= target_lines:
-            kill_tree(child.pid)
-            child.wait()
-            return True
-        time.sleep(0.05)
+    try:
+        while child.poll() is None:
+            if committed_lines() >= target_lines:
+                kill_tree(child.pid)
+                child.wait()
+                return True
+            time.sleep(0.05)
+    except KeyboardInterrupt:  # the child has got it, too, and ends in order
+        child.wait()
+        sys.exit("stopped")
     if child.returncode:
         sys.exit(f"the word count ended with {child.returncode}")
     return False
@@ -145,9 +149,13 @@ def main() -> int:
     kills = 0
     for number in range(KILLS):
         target = lines * (number + 1) // (KILLS + 1)
+        console.print("Starting the word count on Spark, which takes a few seconds ...")
         if run_and_kill(target):
             kills += 1
+            if console.is_terminal:
+                console.print()  # a table that was killed has left the cursor beside it
             console.print(f"Killed it (SIGKILL) with {committed_lines():,} of {lines:,} lines committed.")
+    console.print("Starting it for the last time ...")
     run_and_kill(lines + 1)
     seconds = time.monotonic() - began
     counts, repeated = read_counts(log)

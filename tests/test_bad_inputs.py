@@ -267,6 +267,24 @@ APPLICATIONS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no app_id": (lambda here: app(here, app_id=None), "None can't be an application id"),
     "an app_id with a slash": (lambda here: app(here, app_id="a/b"), "'a/b' can't be an application id"),
     "settings in a dict": (lambda here: app(here, config={"tick_ms": 5}), "Remedy: give StreamsConfig(...)"),
+    "an unknown setting": (
+        lambda _: m.StreamsConfig(commit_interval=5),  # type: ignore[call-arg]
+        "StreamsConfig(commit_interval=...): there is no such argument. Remedy: commit_interval_ms=, perhaps",
+    ),
+    "a setting of Kafka's": (
+        lambda _: m.StreamsConfig(maxTaskIdleMs=5),  # type: ignore[call-arg]
+        "Remedy: max_task_idle_ms=, perhaps; help(StreamsConfig) lists them all",
+    ),
+    "a setting in the wrong place": (
+        lambda here: app(here, state_dir="state"),
+        "Streams(state_dir=...): there is no such argument. Remedy: it is a setting: config=StreamsConfig(",
+    ),
+    "an application_id": (lambda here: app(here, application_id="a"), "Remedy: app_id=, perhaps"),
+    "no application id": (lambda _: m.Streams(copy()), "Streams() needs app_id. Remedy: Streams(topology"),  # type: ignore[call-arg]
+    "settings without their name": (
+        lambda _: m.Streams(copy(), "app"),  # type: ignore[call-arg]
+        "Remedy: name them, as in Streams(topology, app_id=...)",
+    ),
     "an unknown engine": (lambda here: app(here, engine="flink"), "engine='flink'"),
     "a log without a name": (lambda here: app(here, log=""), "log=''. Remedy: give a folder"),
     "a log of Kafka's": (lambda here: app(here, log="kafka://here"), "Kafka is not supported yet"),

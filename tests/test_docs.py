@@ -122,7 +122,8 @@ def test_blocks_are_closed(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
-def test_python_runs(document: Path) -> None:
+def test_python_runs(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": document.stem}
     for fence in fences(document):
         if fence.language == "python":

@@ -24,6 +24,7 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 # Level 0: names that everything speaks. They may import each other and nothing above.
 BASE = (
     "errors",
+    "arguments",
     "config",
     "record",
     "clock",
@@ -41,6 +42,7 @@ BASE = (
     "notebook",
     "windows",
     "suppressed",
+    "state_dir",
 )
 
 # From the bottom to the top. "package" is millstream/__init__.py, the list of public names.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +27,7 @@ def script(name: str) -> ModuleType:
 
 WINDOWS, JOINS = script("windows"), script("joins")
 RECORDING = script("kill_and_resume")
+STAGES = script("nine_stages")
 
 
 @pytest.mark.parametrize("picture", WINDOWS.PICTURES, ids=lambda picture: str(picture.name))
@@ -83,3 +85,9 @@ def test_of_a_long_run_a_few_lines_are_shown() -> None:
     shown = RECORDING.shortened(lines)
     assert [text for _, _, text in shown] == ["$ run", "line 0", "line 10", "line 20", "line 30", "done"]
     assert [moment for moment, _, _ in shown] == [0.0, 1.0, 2.2, 3.4, 4.6, 5.6]
+
+
+def test_the_nine_stages_are_drawn_from_the_tables_of_a_run() -> None:
+    stages = json.loads((PICTURES / "nine_stages.json").read_text(encoding="utf-8"))
+    assert [number for number, _, _ in stages] == [*range(1, 10)]
+    assert (PICTURES / "nine_stages.svg").read_text(encoding="utf-8") == STAGES.drawn(stages)

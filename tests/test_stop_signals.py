@@ -38,6 +38,14 @@ stream.map_values(slowly).to("out", value=serdes.string)
 config = StreamsConfig(state_dir=here / "state")
 app = Streams(builder.build(), app_id="slow", log=here / "log", engine="local", config=config)
 app.on_state(lambda before, after: print(f"{before.value} -> {after.value}", flush=True))
+
+def close_slowly(close=app._loop.close):
+    (here / "at-its-end").touch()
+    while not (here / "end").exists():
+        time.sleep(0.01)
+    close()
+
+app._loop.close = close_slowly
 with app:
     app.run()
 print("ended", flush=True)
@@ -70,6 +78,11 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
         time.sleep(0.01)
 
 
+def lines(process: subprocess.Popen[str], count: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline().strip() for _ in range(count)]
+
+
 def outputs(folder: Path) -> int:
     log = open_log(folder / "log")
     return log.latest(TopicPartition("out", Partition(0))) if "out" in log.topics() else 0
@@ -80,6 +93,7 @@ def test_the_first_signal_lets_the_epoch_end(tmp_path: Path, number: signal.Sign
     with slow_program(tmp_path) as process:
         process.send_signal(number)
         (tmp_path / "go-on").touch()
+        (tmp_path / "end").touch()
         said = process.communicate()[0].splitlines()
     assert process.returncode == 0
     assert said[2:] == [
@@ -94,9 +108,9 @@ def test_the_first_signal_lets_the_epoch_end(tmp_path: Path, number: signal.Sign
 def test_the_second_signal_gives_the_epoch_up_and_the_next_start_does_it(tmp_path: Path) -> None:
     with slow_program(tmp_path) as process:
         process.send_signal(signal.SIGINT)
-        assert process.stdout is not None
-        first = [process.stdout.readline().strip() for _ in range(3)]
+        first = lines(process, 3)
         process.send_signal(signal.SIGINT)
+        (tmp_path / "end").touch()
         said = process.communicate()[0].splitlines()
     assert process.returncode == 0
     assert first[2] == "stopping slow, after what is at work"
@@ -115,4 +129,23 @@ def test_the_second_signal_gives_the_epoch_up_and_the_next_start_does_it(tmp_pat
         builder.build(), app_id="slow", log=tmp_path / "log", engine="local", config=config
     ) as again:
         again.run(until="caught-up")
+    assert outputs(tmp_path) == 1
+
+
+def test_signals_at_its_end_are_told_of_and_the_third_one_kills_it(tmp_path: Path) -> None:
+    with slow_program(tmp_path) as process:
+        process.send_signal(signal.SIGINT)
+        (tmp_path / "go-on").touch()
+        assert lines(process, 4)[2:] == [
+            "stopping slow, after what is at work",
+            "running -> pending shutdown",
+        ]
+        wait_for((tmp_path / "at-its-end").exists, process)
+        process.send_signal(signal.SIGTERM)
+        assert lines(process, 1) == ["stopping slow, after what is at work"]
+        process.send_signal(signal.SIGTERM)
+        assert lines(process, 1) == ["stopping slow: it is at its end; once more kills it"]
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate()[0] == ""
+    assert process.returncode == -signal.SIGTERM
     assert outputs(tmp_path) == 1

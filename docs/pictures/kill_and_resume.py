@@ -48,11 +48,10 @@ topology = builder.build()
 STYLE = """
 .ground { fill: #0d1117 }
 text { font: 11px ui-monospace, SFMono-Regular, Menlo, monospace; fill: #c9d1d9 }
-text { white-space: pre; opacity: 0 }
 .typed { fill: #7ee787 }
 .killed { fill: #ff7b72 }
 .good { fill: #7ee787; font-weight: bold }
-@keyframes shown { to { opacity: 1 } }
+@keyframes shown { from { opacity: 0 } }
 @media (prefers-reduced-motion: reduce) { text { animation-delay: 0s !important } }
 """
 
@@ -78,8 +77,8 @@ def drawn(lines: list[tuple[float, str, str]]) -> str:
     """The recording as an SVG that plays once."""
     width, height = round(COLUMNS * CHARACTER + 2 * MARGIN), len(lines) * LINE + 2 * MARGIN
     rows = [
-        f'<text class="{kind}" x="{MARGIN}" y="{MARGIN + LINE * number + 13}" '
-        f'style="animation: shown 0.05s {moment}s forwards">{escape(text)}</text>'
+        f'<text xml:space="preserve" class="{kind}" x="{MARGIN}" y="{MARGIN + LINE * number + 13}" '
+        f'style="animation: shown 0.05s {moment}s backwards">{escape(text)}</text>'
         for number, (moment, kind, text) in enumerate(lines)
     ]
     label = "A word count on Spark is killed and goes on: no word is lost or counted twice"

@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, replace
 from enum import Enum
 from functools import partial
@@ -15,14 +15,17 @@ from math import inf
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from millstream.arguments import checks_arguments
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.lease import check_not_run
+from millstream.commit.lease import LeaseHeldError, check_not_run, running_owner
+from millstream.commit.manifest import ManifestChain
 from millstream.config import Engine as EngineName
-from millstream.config import StreamsConfig, check_application_id, check_config
+from millstream.config import StreamsConfig, check_application_id, check_config, is_setting
 from millstream.console import Figures
 from millstream.durable import DiskFullError, disk_errors_named
 from millstream.engine.api import Engine, EpochFailedError
+from millstream.engine.assignment.view import AssignedTask, KeyMetadata, Rebalance, instance_rows
 from millstream.engine.epoch_result import EpochResult
 from millstream.engine.local import LocalEngine
 from millstream.engine.loop import EpochLoop
@@ -36,19 +39,24 @@ from millstream.errors import ConfigError, MillstreamError
 from millstream.kafka_names import KafkaNames
 from millstream.log import open_log
 from millstream.notebook import table_bundle
+from millstream.query.key_location import task_of_key
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
 from millstream.run_screen import RunScreen
 from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.local.cleaning import clean
 from millstream.state.local.directory import open_state_directory
-from millstream.stop_signals import StopSignals
+from millstream.state_dir import state_dir_here, state_dir_if_known
+from millstream.stop_signals import StopSignals, say
 from millstream.topology.configured import as_configured
 from millstream.topology.topology import Topology
 from millstream.until import Until, seconds_to_run
 
 _LOGGER = logging.getLogger("millstream")
 _LONGEST_PAUSE_S = 5.0
+_STANDBY_LOOKS_S = 0.2
+"""How often a standby process looks whether its turn has come."""
+_DRAIN_LOOKS_S = 0.05
 _MACHINERY = (EpochFailedError, DiskFullError)
 """What is tried again without asking: it has nothing to do with the program."""
 
@@ -75,6 +83,11 @@ class Answer(Enum):
     """End the application."""
 
 
+def _where_it_belongs(name: str) -> str | None:
+    return f"it is a setting: config=StreamsConfig({name}=...)" if is_setting(name) else None
+
+
+@checks_arguments(_where_it_belongs)
 class Streams(KafkaNames):
     """Runs a topology, on Spark unless told otherwise.
 
@@ -86,6 +99,9 @@ class Streams(KafkaNames):
         In place of the one that the config names: "jobs" or "resident" on Spark, or "local": all tasks one
         after the other in this process, with the same commit and the same state, without Spark and Java. For
         small data, and to step through a program with a debugger.
+    standby
+        True: if another process runs the application, wait until it ends, or dies, and go on then. Else such
+        a process is refused.
     quiet
         True: `run()` shows nothing in a terminal. Elsewhere it never does; start, takeover and stop are told
         at INFO by the logger "millstream".
@@ -123,6 +139,7 @@ class Streams(KafkaNames):
         engine: EngineName | None = None,
         config: StreamsConfig | None = None,
         quiet: bool = False,
+        standby: bool = False,
     ) -> None:
         self.app_id = check_application_id(app_id)
         self._config = check_config(config)
@@ -130,7 +147,8 @@ class Streams(KafkaNames):
             self._config = replace(self._config, engine=engine)
         self._topology = topology = as_configured(topology, self._config, "Streams")
         self._log = open_log(_address(log))
-        self._state_folder = self._config.state_dir / app_id
+        state_dir = state_dir_if_known(self._config.state_dir)
+        self._state_folder = None if state_dir is None else state_dir / app_id
         self._storage = ApplicationStorage(self._log.root, app_id)
         self._totals = Totals()
         frames = [*topology.graph.frames.values()]
@@ -148,6 +166,7 @@ class Streams(KafkaNames):
             listeners=(self._totals.note, self._tell),
         )
         self._quiet = quiet
+        self._is_standby = standby
         self._engine_name = "the local engine" if self._config.engine == "local" else "Spark"
         self._state = State.CREATED
         self._changing = threading.RLock()
@@ -186,6 +205,10 @@ class Streams(KafkaNames):
         """
         self._restore_listeners.append(listener)
 
+    def on_rebalance(self, listener: Callable[[Rebalance], None]) -> None:
+        """Tell `listener(rebalance)` when tasks get other places, with the reason, and when that is over."""
+        self._loop.rebalance_listeners.append(listener)
+
     def on_uncaught(self, handler: Callable[[Exception], Answer]) -> None:
         """Ask `handler(error)` what to do about an error that nothing else handled."""
         self._uncaught = handler
@@ -218,9 +241,12 @@ class Streams(KafkaNames):
         self._check_state(State.CREATED, State.RUNNING)
         if self._thread is not None:
             raise MillstreamError(f"application {self.app_id!r} runs in the background already")
-        with StopSignals(self.app_id, self._stop) as signals, self._screen():
+        screen = self._screen()
+        tell = say if screen is None else screen.say
+        with StopSignals(self.app_id, self._stop, cancel=self._loop.engine.cancel, say=tell) as signals:
             self._signals = signals
-            self._run(until, seconds)
+            with nullcontext() if screen is None else screen:
+                self._run(until, seconds)
 
     def close(self) -> None:
         """End in order: the epoch at work is finished, the lease is let go, our Spark is ended."""
@@ -230,7 +256,7 @@ class Streams(KafkaNames):
             was_created = self._state is State.CREATED and self._thread is None
             self._change(State.PENDING_SHUTDOWN)
         self._stop.set()
-        with StopSignals(self.app_id, self._stop, gives_up=False):
+        with StopSignals(self.app_id, self._stop, cancel=None):
             if self._thread is not None:
                 self._thread.join()
             if self.state is State.ERROR:  # that is how the thread ended
@@ -252,20 +278,22 @@ class Streams(KafkaNames):
                 f"Application {self.app_id!r} is {self._state.value}, so its local state is in use. Nothing "
                 "was deleted. Remedy: close() it first."
             )
-        if self._config.state_dir.is_dir():
-            directory = open_state_directory(self._config.state_dir)  # refuses a folder that is not ours
+        state_dir = state_dir_here(self._config.state_dir)
+        if state_dir.is_dir():
+            directory = open_state_directory(state_dir)  # refuses a folder that is not ours
             us = self._loop.coordinator.owner
             check_not_run(directory, self.app_id, now_ms=now_ms(), log_root=self._log.root, us=us)
-            if self._state_folder.is_dir():
+            folder = state_dir / self.app_id
+            if folder.is_dir():
                 clean(directory, self.app_id, unused_for_ms=0)
                 left = directory.tasks(self.app_id)
                 if left:
                     raise StateDirectoryError(
                         f"Tasks {', '.join(left)} of application {self.app_id!r} are being worked on in "
-                        f"{self._state_folder}. Their state stays; that of all others was deleted. Likely "
+                        f"{folder}. Their state stays; that of all others was deleted. Likely "
                         "cause: the application runs in another process. Remedy: stop it first."
                     )
-                shutil.rmtree(self._state_folder)
+                shutil.rmtree(folder)
 
     def store(self, name: str) -> StoreReplica:
         """A replica of a store, at the last commit; built when first asked for.
@@ -319,6 +347,68 @@ class Streams(KafkaNames):
         """
         return self._replica(VersionedReplica, name)
 
+    def assignment(self) -> list[AssignedTask]:
+        """Where each task runs and who keeps copies of its state, how far they are, and why there.
+
+        Empty where the engine leaves that to Spark, and before the first epoch.
+
+        >>> from millstream import Streams, StreamsBuilder
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("lines").to("copies")
+        >>> Streams(builder.build(), app_id="copy").assignment()
+        []
+        """
+        return list(self._loop.engine.assigned())
+
+    def query_metadata(self, store: str, key: Any) -> KeyMetadata:
+        """Where a key of a store is: its task, the host that runs it, and those that have copies.
+
+        By the key's hash: where Millstream, and Kafka's default partitioner, put it.
+
+        >>> from millstream import Streams, StreamsBuilder, serdes
+        >>> builder = StreamsBuilder()
+        >>> words = builder.stream("words", key=serdes.string)
+        >>> _ = words.group_by_key().count(store="counts")
+        >>> app = Streams(builder.build(), app_id="count")
+        >>> app.query_metadata("counts", "river").task
+        '0_0'
+        """
+        head = ManifestChain(self._storage).latest()
+        counts = self._loop.coordinator.counts
+        task, partition = task_of_key(self._topology.plan(), store, key, counts, head)
+        places = [one for one in self.assignment() if one.task == task]
+        active = next((one.host for one in places if one.role == "active"), None)
+        standbys = [one for one in places if one.role == "standby"]
+        return KeyMetadata(
+            store=store,
+            partition=partition,
+            task=task,
+            active_host=active,
+            standby_hosts=tuple(one.host for one in standbys),
+            lags={one.host: one.lag or 0 for one in standbys},
+        )
+
+    def drain(self, host: str, timeout_s: float | None = None) -> bool:
+        """Let a host give its tasks away, so that it can be stopped without a failed epoch; whether it has.
+
+        Those with a standby move at once, others when a copy elsewhere has caught up. Waits for it for
+        `drain_timeout_ms`, or for so many seconds. The host gets tasks again after `undrain`.
+        """
+        self._check_state(State.RUNNING)
+        self._loop.engine.drain(host)
+        seconds = self._config.drain_timeout_ms / 1000 if timeout_s is None else timeout_s
+        deadline = time.monotonic() + seconds
+        while any(one.host == host for one in self.assignment()):
+            if time.monotonic() >= deadline:
+                return False
+            self._stop.wait(_DRAIN_LOOKS_S)
+        return True
+
+    def undrain(self, host: str) -> None:
+        """Let a host that was drained have tasks again."""
+        self._check_state(State.RUNNING)
+        self._loop.engine.drain(host, is_over=True)
+
     def metrics(self) -> dict[str, Any]:
         """Figures about the application so far; `nodes` has the counters of each node over all tasks.
 
@@ -355,6 +445,7 @@ class Streams(KafkaNames):
         'copy: created, epoch 0, 0 records, 0/s, latency -, last epoch 0 ms, state 0 B, lag none, of 1'
         """
         metrics = self.metrics()
+        rows = {**instance_rows(self.assignment()), **rows}
         return Figures(
             self.app_id,
             metrics["state"],
@@ -388,10 +479,10 @@ class Streams(KafkaNames):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _screen(self) -> AbstractContextManager[object]:
+    def _screen(self) -> RunScreen | None:
         """What shows a run: nothing, unless there is a terminal."""
         if self._quiet or not RunScreen.is_seen():
-            return nullcontext()
+            return None
         return RunScreen(self.figures, what_starts=self._engine_name)
 
     def _replica(self, kind: type[R], name: str) -> R:
@@ -422,11 +513,15 @@ class Streams(KafkaNames):
             epochs = self._totals.epochs
             try:
                 with disk_errors_named(self._log.root):
-                    self._open(until_caught_up=until == "caught-up")
+                    if not self._open(until_caught_up=until == "caught-up"):
+                        return
                     self._read_frames(until)
                     with restores_told(self._state_folder, self._restore_listeners):
                         self._run_epochs(until, deadline)
             except Exception as error:
+                if self._is_given_up():
+                    _LOGGER.debug("Application %r was given up", self.app_id, exc_info=True)
+                    return
                 failures = 1 if self._totals.epochs > epochs else failures + 1
                 if not self._goes_on(error, failures):
                     self._fail()
@@ -435,20 +530,45 @@ class Streams(KafkaNames):
             else:
                 return
 
-    def _open(self, *, until_caught_up: bool) -> None:
+    def _open(self, *, until_caught_up: bool) -> bool:
+        """Take the application over; False if it is to end before its turn has come."""
         if self._state is State.RUNNING:
-            return
+            return True
         with self._changing:
             if self._state is State.CREATED:
                 self._change(State.REBALANCING)
         _LOGGER.info("Application %r starts on %s", self.app_id, self._engine_name)
         if self._frames is not None:
             self._frames.create_topics()
-        self._loop.open(until_caught_up=until_caught_up)
+        while True:
+            if self._is_standby and not self._wait_for_lease():
+                return False
+            try:
+                self._loop.open(until_caught_up=until_caught_up)
+                break
+            except LeaseHeldError:
+                if not self._is_standby:
+                    raise
         self._tell_start()
         with self._changing:
             if self._state is State.REBALANCING:
                 self._change(State.RUNNING)
+        return True
+
+    def _wait_for_lease(self) -> bool:
+        """Wait, ready to go on, for as long as another process runs the application; False if told to end."""
+        chain, is_ready = ManifestChain(self._storage), False
+        while not self._stop.is_set():
+            owner = running_owner(self._storage, now_ms=now_ms())
+            if owner is None:
+                return True
+            if not is_ready:
+                _LOGGER.info("Application %r is run by %s. This process is its standby.", self.app_id, owner)
+                self._loop.prepare()
+                is_ready = True
+            chain.latest()  # it remembers what it has read, so that little is left to read in the end
+            self._stop.wait(_STANDBY_LOOKS_S)
+        return False
 
     def _tell_start(self) -> None:
         lease, head = self._loop.coordinator.lease, self._loop.coordinator.head
@@ -540,9 +660,12 @@ class Streams(KafkaNames):
         try:
             self._loop.close()
         except Exception:
-            if self._signals is None or not self._signals.gave_up:
+            if not self._is_given_up():
                 raise
             _LOGGER.debug("Application %r was given up and did not end in order", self.app_id, exc_info=True)
+
+    def _is_given_up(self) -> bool:
+        return self._signals is not None and self._signals.gave_up
 
     def _change(self, state: State) -> None:
         with self._changing:

@@ -15,21 +15,26 @@ from types import ModuleType
 from typing import Any, Literal, TypeAlias, get_args
 
 from millstream import handlers, timestamps
+from millstream.arguments import checks_arguments
 from millstream.errors import ConfigError
 from millstream.names import HOW_TO_NAME, is_topic_name
 from millstream.offset_reset import OffsetReset, how_to_reset, is_offset_reset
+from millstream.state_dir import check_state_dir
 
 Engine: TypeAlias = Literal["jobs", "resident", "local"]
 """The names of engines."""
 
 _APPLICATION_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 _PREFIX = "MILLSTREAM_"
+TAG_PREFIX = "MILLSTREAM_TAG_"
+"""Of variables that say where a host stands: see `StreamsConfig.rack_aware_assignment_tags`."""
 BACKENDS = ("lmdb", "memory", "rocksdb")
 """The store backends that can be chosen by name."""
 _NOT_SETTINGS = {"MILLSTREAM_LOG", "MILLSTREAM_FAILPOINTS", "MILLSTREAM_SOAK"}
 """For the command line, and for tests: see `millstream.failpoints` and the Makefile."""
 
 
+@checks_arguments()
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StreamsConfig:
     """Settings of an application.
@@ -63,7 +68,8 @@ class StreamsConfig:
         False: every update of every table goes on, in order, whatever its store says. True: each store says
         so itself (`Store(caching=...)`).
     state_dir
-        Where local state is kept, on a disk of each host.
+        Where local state is kept, on a disk of each host. `{host}` in it is the name of the host, and
+        `{env:NAME}` a variable of the environment there: see `docs/running.md`.
     state_cleanup_delay_ms
         After how long local state is deleted on a host that no longer runs its task. -1: never.
     backend
@@ -104,6 +110,20 @@ class StreamsConfig:
     slot_timeout_ms
         Of the resident engine: after how long a slot that says nothing is replaced. One that died is replaced
         at once.
+    num_standby_replicas
+        Of the resident engine: how many other hosts keep a copy of each task's state, so that one of them can
+        go on at once when its host is lost. See `docs/instances.md`.
+    acceptable_recovery_lag
+        Of the resident engine: how many records of its changelogs a host may miss and still run a task at
+        once.
+    max_warmup_replicas
+        Of the resident engine: how many tasks, or copies, at most move to other hosts at the same time, each
+        by a copy that is made there first.
+    rack_aware_assignment_tags
+        Of the resident engine: names of tags in which the copies of a task should differ, such as ("zone",).
+        A host's tags are the variables MILLSTREAM_TAG_<NAME> of its executors.
+    drain_timeout_ms
+        Of the resident engine: how long `Streams.drain(host)` waits for the host's tasks to be elsewhere.
     spark_settings
         More settings for the Spark that Millstream makes when none is given.
 
@@ -141,6 +161,11 @@ class StreamsConfig:
     engine: Engine = "jobs"
     slots: int = 0
     slot_timeout_ms: int = 10_000
+    num_standby_replicas: int = 0
+    acceptable_recovery_lag: int = 10_000
+    max_warmup_replicas: int = 2
+    rack_aware_assignment_tags: tuple[str, ...] = ()
+    drain_timeout_ms: int = 60_000
     spark_settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -154,13 +179,22 @@ class StreamsConfig:
             "snapshot_interval_epochs",
             "snapshots_retained",
             "slot_timeout_ms",
+            "max_warmup_replicas",
+            "drain_timeout_ms",
         ):
             _check_at_least(name, getattr(self, name), 1)
         if self.engine not in get_args(Engine):
             raise ConfigError(
                 f"engine={self.engine!r} is none. Remedy: use one of {', '.join(map(repr, get_args(Engine)))}"
             )
-        for name in ("max_epoch_retries", "max_restarts", "maintenance_interval_epochs", "slots"):
+        for name in (
+            "max_epoch_retries",
+            "max_restarts",
+            "maintenance_interval_epochs",
+            "slots",
+            "num_standby_replicas",
+            "acceptable_recovery_lag",
+        ):
             _check_at_least(name, getattr(self, name), 0)
         if self.snapshot_interval_bytes is not None:
             _check_at_least("snapshot_interval_bytes", self.snapshot_interval_bytes, 1)
@@ -169,6 +203,7 @@ class StreamsConfig:
         if not is_offset_reset(self.offset_reset):
             raise ConfigError(f"offset_reset is {self.offset_reset!r}. Remedy: {how_to_reset()}")
         self._check_state()
+        self._check_tags()
         self._check_functions()
 
     def _check_state(self) -> None:
@@ -179,6 +214,7 @@ class StreamsConfig:
             object.__setattr__(self, "state_dir", Path(self.state_dir))
         if not isinstance(self.state_dir, Path):
             raise ConfigError(f"state_dir is {self.state_dir!r}. Remedy: give the path of a folder")
+        check_state_dir(self.state_dir)
         if self.snapshot_uri is not None and not (
             isinstance(self.snapshot_uri, str | Path) and str(self.snapshot_uri)
         ):
@@ -186,6 +222,12 @@ class StreamsConfig:
                 f"snapshot_uri is a {type(self.snapshot_uri).__name__}, or empty. Remedy: give a folder, an "
                 "URI such as 's3://bucket/path', or None for no snapshots."
             )
+
+    def _check_tags(self) -> None:
+        tags = self.rack_aware_assignment_tags
+        if isinstance(tags, str) or not all(isinstance(tag, str) and tag for tag in tags):
+            raise ConfigError(f"rack_aware_assignment_tags is {tags!r}. Remedy: give names, as in ('zone',)")
+        object.__setattr__(self, "rack_aware_assignment_tags", tuple(tag.lower() for tag in tags))
 
     def _check_functions(self) -> None:
         _check_callable("timestamp_extractor", self.timestamp_extractor, timestamps.HOW_TO_EXTRACT)
@@ -236,7 +278,7 @@ class StreamsConfig:
         found = {
             name.removeprefix(_PREFIX).lower(): _from_text(name, text)
             for name, text in sorted(given.items())
-            if name.startswith(_PREFIX) and name not in _NOT_SETTINGS
+            if name.startswith(_PREFIX) and name not in _NOT_SETTINGS and not name.startswith(TAG_PREFIX)
         }
         return cls(**_resolved(found, "the environment"))
 
@@ -267,6 +309,15 @@ class StreamsConfig:
         """
         handler: handlers.Handler = getattr(self, f"{kind.value}_handler")
         return handler
+
+
+def is_setting(name: str) -> bool:
+    """Whether `StreamsConfig` has a setting of this name.
+
+    >>> is_setting("tick_ms"), is_setting("app_id")
+    (True, False)
+    """
+    return name in StreamsConfig.__dataclass_fields__
 
 
 def _from_text(name: str, text: str) -> Any:

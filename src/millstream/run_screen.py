@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TextIO
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 
@@ -43,11 +43,16 @@ class RunScreen:
         self._starting = f"{self._last.application_id}: starting {what_starts}"
         self._spinner = Spinner("dots", text=self._starting)
         self._live: Live | None = None
+        self._said = ""
 
     @staticmethod
     def is_seen() -> bool:
         """Whether there is a terminal to show something in."""
         return sys.stderr.isatty()
+
+    def say(self, line: str) -> None:
+        """Show a line below the rest, and leave it there at the end. A signal handler may call this."""
+        self._said = line
 
     def __enter__(self) -> Self:
         is_mixed = sys.stdout.isatty()  # else what the program prints goes elsewhere, and is left alone
@@ -69,11 +74,16 @@ class RunScreen:
         assert self._live is not None  # entered before
         self._refresh()
         self._live.stop()
+        if self._said:
+            self._console.print(self._said, highlight=False, soft_wrap=True)
         if kind is None:
             self._console.print(self._ending(), highlight=False, soft_wrap=True)
 
     def _drawn(self) -> RenderableType:
         self._refresh()
+        return Group(self._running_or_starting(), self._said) if self._said else self._running_or_starting()
+
+    def _running_or_starting(self) -> RenderableType:
         if self._last.state not in _STARTING:
             return table_of(self._last)
         self._spinner.update(text=f"{self._starting}, {self._clock() - self._began:.0f} s")

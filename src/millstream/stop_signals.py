@@ -1,7 +1,8 @@
 """Ctrl-C and SIGTERM: how a program that runs is asked to stop, and asked again.
 
 The first time sets an event, and whoever runs looks at it between two epochs. The second time what is at work
-is given up where it is. Either way the user is told at once, in one line.
+is given up: cancelled if that can be done, else left where it is. Either way the user is told at once, in one
+line.
 """
 
 from __future__ import annotations
@@ -9,15 +10,23 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
-__all__ = ["StopSignals", "kept_handlers"]
+__all__ = ["StopSignals", "kept_handlers", "say"]
 
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 _STDERR: Final = 2
+_INTERRUPTED: Final = 3
+"""So many times something must have been asked before it is interrupted that was only cancelled."""
+
+
+def say(line: str) -> None:
+    """Write a line to stderr, past Python's buffers: these may be in use where the signal came."""
+    with suppress(OSError):
+        os.write(_STDERR, f"{line}\n".encode())
 
 
 class _GivenUp(BaseException):
@@ -27,22 +36,33 @@ class _GivenUp(BaseException):
 class StopSignals:
     """Catches both signals for the length of a `with` block, if that is in the main thread.
 
-    gives_up
-        False: the second time changes nothing, for what is at work is the end itself. After it the signals
-        mean what they meant before, so that a third one ends the process.
+    cancel
+        Ends what is at work from outside; False if it can't: then it is interrupted by an exception. None:
+        the second time changes nothing, for what is at work is the end itself. After it the signals mean
+        what they meant before, so that a third one ends the process.
+    say
+        Tells a line to the user, from inside a signal handler.
     """
 
-    def __init__(self, app_id: str, stop: threading.Event, *, gives_up: bool = True) -> None:
+    def __init__(
+        self,
+        app_id: str,
+        stop: threading.Event,
+        *,
+        cancel: Callable[[], bool] | None,
+        say: Callable[[str], None] = say,
+    ) -> None:
         self._app_id = app_id
         self._stop = stop
-        self._gives_up = gives_up
+        self._cancel = cancel
+        self._say = say
         self._told = 0
         self._before: dict[signal.Signals, Any] = {}
 
     @property
     def gave_up(self) -> bool:
         """Whether what was at work was given up."""
-        return self._gives_up and self._told > 1
+        return self._cancel is not None and self._told > 1
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -66,12 +86,15 @@ class StopSignals:
         self._told += 1
         self._stop.set()
         if self._told == 1:
-            _say(f"stopping {self._app_id}, after what is at work")
-        elif self._gives_up:
-            _say(f"stopping {self._app_id} at once: what is at work is given up, and done again next time")
-            raise _GivenUp
+            self._say(f"stopping {self._app_id}, after what is at work")
+        elif self._cancel is not None:
+            self._say(
+                f"stopping {self._app_id} at once: what is at work is given up, and done again next time"
+            )
+            if not self._cancel() or self._told >= _INTERRUPTED:
+                raise _GivenUp
         else:
-            _say(f"stopping {self._app_id}: it is at its end; once more kills it")
+            self._say(f"stopping {self._app_id}: it is at its end; once more kills it")
             self._restore()
 
 
@@ -86,9 +109,3 @@ def kept_handlers() -> Iterator[None]:
             for number, handler in before.items():
                 if handler is not None:
                     signal.signal(number, handler)
-
-
-def _say(line: str) -> None:
-    """To stderr, past Python's buffers: these may be in use where the signal came."""
-    with suppress(OSError):
-        os.write(_STDERR, f"{line}\n".encode())

@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+from click.shell_completion import ShellComplete
 from tests.cli.project import MODULE, WORDS, counted, counts, project, rows_of, run_command, run_local
+
+from millstream.cli.main import millstream
 
 __all__ = ["counted", "project"]
 
@@ -88,6 +92,14 @@ def test_a_new_project_s_test_and_program_run(tmp_path: Path) -> None:
     ]
 
 
+def test_a_new_project_says_how_to_get_what_its_test_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.cli.new.find_spec", lambda _name: None)
+    said = run_command("new", str(tmp_path / "words")).stderr.splitlines()
+    assert said[3:5] == ["  python -m pip install pytest", "  python -m pytest"]
+
+
 def test_a_project_is_not_made_over_another_one(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "work.py").touch()
@@ -156,6 +168,51 @@ def test_a_missing_sealed_file_is_found(counted: Path) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_can_complete(shell: str) -> None:
     assert "_MILLSTREAM_COMPLETE" in run_command("completion", shell).stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["topics", "describe", ""], ["word-counts", "words"]),
+        (["topics", "consume", "word-"], ["word-counts"]),
+        (["topics", "compact", "words", ""], ["word-counts"]),
+        (["apps", "lag", ""], [MODULE]),
+        (["apps", "reset", MODULE, "--topic", "words"], ["words"]),
+        (["state", "get", MODULE, ""], ["counts", "per-window"]),
+        (["state", "clean", ""], [MODULE]),
+        (["state", "show", MODULE, "0"], ["0_0", "0_1"]),
+        (["state", "top", "nobody", ""], []),
+        (["topics", "describe", "--log", "file:nowhere", ""], []),
+        (["run", "--engine", "r"], ["resident"]),
+    ],
+)
+def test_names_are_completed_that_are_there(counted: Path, typed: list[str], offered: list[str]) -> None:
+    shell = ShellComplete(millstream, {}, "millstream", "_MILLSTREAM_COMPLETE")
+    assert [one.value for one in shell.get_completions(typed[:-1], typed[-1])] == offered
+
+
+def test_a_shell_is_asked_for_the_files_of_programs() -> None:
+    shell = ShellComplete(millstream, {}, "millstream", "_MILLSTREAM_COMPLETE")
+    assert [(one.value, one.type) for one in shell.get_completions(["run"], "wo")] == [("wo", "file")]
+
+
+def commands(group: click.Group, *words: str) -> dict[str, click.Command]:
+    context = click.Context(group)
+    found: dict[str, click.Command] = {}
+    for name in group.list_commands(context):
+        one = group.get_command(context, name)
+        assert one is not None
+        found |= (
+            commands(one, *words, name) if isinstance(one, click.Group) else {" ".join([*words, name]): one}
+        )
+    return found
+
+
+def test_every_command_has_an_example_and_speaks_json() -> None:
+    every = commands(millstream)
+    assert [name for name, one in every.items() if "Example" not in (one.help or "")] == []
+    mute = [name for name, one in every.items() if not any("--json" in option.opts for option in one.params)]
+    assert mute == ["completion"]  # prints a program
 
 
 def test_the_command_is_a_module_too() -> None:

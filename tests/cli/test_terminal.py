@@ -30,7 +30,9 @@ def test_a_run_for_ever_shows_a_live_table_until_ctrl_c(project: Path) -> None:
         assert any("records committed" in line for line in terminal.screen)
         terminal.press("\x03")
         assert terminal.end() == 0
-        assert terminal.screen[-1].startswith(f"{MODULE}: caught up, 7 records in ")
+        stopping, ended = terminal.screen  # the table is put away
+        assert stopping == f"stopping {MODULE}, after what is at work"
+        assert ended.startswith(f"{MODULE}: caught up, 7 records in ")
         assert "Traceback" not in terminal.plain
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import TypeVar
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
-from millstream.commit.manifest import TaskEntry
+from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.reports import EpochMismatchError
 from millstream.commit.source_times import TimesRequest
 from millstream.commit.worker import Worker
 from millstream.engine.api import DurableEpoch, Engine, TaskWork
+from millstream.engine.assignment.view import AssignedTask, Rebalance
+from millstream.engine.spark.resident.assigner import SlotAssigner
 from millstream.engine.spark.resident.flight import PeerLostError
 from millstream.engine.spark.resident.slot import SlotError, SlotSettings
 from millstream.engine.spark.resident.slot_function import SlotFunction
@@ -28,16 +31,28 @@ MAX_RUNS = 6
 class ThreadLauncher(Launcher):
     """Slots as threads. What they would do to end their process is noted."""
 
-    def __init__(self, make_worker: Callable[[], Worker], slots: int) -> None:
+    def __init__(
+        self, make_worker: Callable[..., Worker], slots: int, hosts: Mapping[int, str] | None = None
+    ) -> None:
         self.make_worker = make_worker
         self.slots = slots
+        self.hosts = {} if hosts is None else hosts
+        self.down = threading.Condition()
+        self.hosts_down: set[str] = set()
         self.submitted: list[tuple[int, str]] = []
         self.exits = threading.Event()
+        self.patience_s = 5.0
 
     def run(self, number: int, incarnation: str, address: tuple[str, int], secret: bytes) -> None:
+        node = self.hosts.get(number, "")
+        with self.down:
+            self.down.wait_for(lambda: node not in self.hosts_down)
         self.submitted.append((number, incarnation))
-        settings = SlotSettings(beat_s=0.05, patience_s=5.0, exit=lambda _: self.exits.set())
-        SlotFunction(address, incarnation, self.make_worker, 5.0, settings, secret).serve()
+        settings = SlotSettings(
+            beat_s=0.05, patience_s=self.patience_s, node=node, exit=lambda _: self.exits.set()
+        )
+        make_worker = partial(self.make_worker, node) if node else self.make_worker
+        SlotFunction(address, incarnation, make_worker, 5.0, settings, secret).serve()
 
     def cancel(self, number: int) -> None: ...
 
@@ -51,10 +66,17 @@ class ThreadLauncher(Launcher):
 class SlotsInThreads(Engine):
     """An engine for tests."""
 
-    def __init__(self, make_worker: Callable[[], Worker], slots: int = 2, timeout_s: float = 10.0) -> None:
-        self.launcher = ThreadLauncher(make_worker, slots)
+    def __init__(
+        self,
+        make_worker: Callable[..., Worker],
+        slots: int = 2,
+        timeout_s: float = 10.0,
+        assigner: SlotAssigner | None = None,
+        hosts: Mapping[int, str] | None = None,
+    ) -> None:
+        self.launcher = ThreadLauncher(make_worker, slots, hosts)
         self.pool = SlotPool(self.launcher, PoolSettings(timeout_s=timeout_s, beat_s=0.05))
-        self.tasks = SlotTasks("app", self.pool, count(1))
+        self.tasks = SlotTasks("app", self.pool, count(1), assigner)
         self.failures: list[Exception] = []
 
     @property
@@ -80,6 +102,15 @@ class SlotsInThreads(Engine):
 
     def apply(self, epoch: DurableEpoch) -> None:
         self.tasks.apply(epoch)
+
+    def nothing_to_do(self, tasks: Iterable[PlannedTask], head: Manifest) -> None:
+        self.tasks.nothing_to_do(tasks, head)
+
+    def assigned(self) -> Sequence[AssignedTask]:
+        return self.tasks.assigner.assigned()
+
+    def take_rebalances(self) -> Sequence[Rebalance]:
+        return self.tasks.assigner.take_rebalances()
 
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         del job

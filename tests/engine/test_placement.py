@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from millstream.commit.epoch_job import PlannedTask
-from millstream.engine.spark.resident.placement import place
+from millstream.engine.spark.placement import place
 from millstream.types import Partition
 
 
@@ -73,3 +73,29 @@ def test_every_task_has_a_slot(slots: int) -> None:
     placed = place(planned, dict.fromkeys(range(slots), "a"), {"0_0": 77}, {"0_1": "nowhere"})
     assert placed.keys() == {task.task_id for task in planned}
     assert set(placed.values()) <= set(range(slots))
+
+
+def test_a_slot_that_is_elsewhere_by_now_gives_its_tasks_back_to_their_home() -> None:
+    planned = tasks(1, 2)
+    before = {"0_0": 0, "0_1": 1}
+    placed = place(planned, {0: "b", 1: "b", 2: "a"}, before, {"0_0": "a", "0_1": "b"})
+    assert placed == {"0_0": 2, "0_1": 1}
+
+
+def test_tasks_without_a_home_do_not_take_the_room_of_those_that_have_one() -> None:
+    planned = tasks(1, 4)
+    homes = {"0_2": "a", "0_3": "a"}
+    placed = place(planned, {0: "a", 1: "a", 2: "b", 3: "b"}, {}, homes)
+    assert {placed["0_2"], placed["0_3"]} == {0, 1}
+    assert {placed["0_0"], placed["0_1"]} == {2, 3}
+
+
+def test_a_slot_that_joins_gets_tasks_also_if_there_are_few() -> None:
+    """Two tasks more than slots: two slots have two, and no slot has none."""
+    planned = tasks(1, 8)
+    before = place(planned, dict.fromkeys(range(4), "a"), {}, {})
+    placed = place(
+        planned, {**dict.fromkeys(range(4), "a"), 4: "b", 5: "b"}, before, dict.fromkeys(before, "a")
+    )
+    assert loads(planned, placed) == {0: [1, 1, 1, 1, 2, 2]}
+    assert sum(placed[task] != before[task] for task in before) == 2

@@ -22,7 +22,8 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
 from millstream.engine.spark.resident.flight import FlightClients, PeerLostError
-from millstream.engine.spark.resident.slot import Slot
+from millstream.engine.spark.resident.settings import slot_assigner
+from millstream.engine.spark.resident.slot import Slot, SlotError
 from millstream.engine.spark.resident.slot_pool import SlotLostError
 from millstream.errors import ProcessingError
 from millstream.log import open_log
@@ -38,7 +39,8 @@ class Application:
         log = open_log(lab.folder / "log")
         storage = ApplicationStorage(log.root, "app")
         program = Program.of(topology, storage, log.address, config)
-        self.engine = SlotsInThreads(lambda: make_worker(program), slots, timeout_s)
+        assigner = slot_assigner(config, topology.plan())
+        self.engine = SlotsInThreads(lambda: make_worker(program), slots, timeout_s, assigner)
         self.loop = EpochLoop(storage, log, topology.plan(), self.engine, config)
 
     def run(self) -> None:
@@ -83,13 +85,13 @@ def test_tasks_stay_where_they_are_and_nobody_reads_a_changelog(
     lab.topic("in", parts := words(300, seed=9, partitions=4))
     with running(lab, two_levels(), max_records_per_epoch=10) as app:
         app.loop.run_epoch(tick=False)
-        placed = dict(app.engine.tasks._placed)
+        placed = app.engine.tasks.assignment.slots()
         monkeypatch.setattr(
             "millstream.state.local.task_stores.follow",
             lambda *_: pytest.fail("a store follows its changelog"),
         )
         app.run()
-        assert app.engine.tasks._placed == placed
+        assert app.engine.tasks.assignment.slots() == placed
         assert len(app.engine.launcher.submitted) == 2
     check_exact(lab, "two_levels", parts)
 
@@ -118,6 +120,44 @@ def test_what_keeps_a_slot_from_starting_is_told(lab: Lab) -> None:
     app.loop.close()
 
 
+def test_workers_that_can_t_load_a_slot_at_all_are_told(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark tells of them, and would try for ever."""
+    lab.topic("in", words(10, seed=14))
+
+    def no_module(*_: object) -> None:
+        raise SlotError("ModuleNotFoundError: No module named 'millstream'")
+
+    app = Application(lab, two_levels(), 2)
+    monkeypatch.setattr(app.engine.launcher, "run", no_module)
+    with pytest.raises(SlotError, match="No module named 'millstream'"):
+        app.loop.open()
+    app.loop.close()
+
+
+def test_a_slot_that_can_t_start_later_is_told_and_the_others_go_on(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An executor joins whose host lacks something."""
+    lab.topic("in", parts := words(60, seed=15))
+    monkeypatch.setattr("millstream.engine.spark.resident.slot_pool._LOOKS_EVERY_S", 0.05)
+    with running(lab, two_levels(), max_records_per_epoch=10) as app:
+        launcher = app.engine.launcher
+        run = launcher.run
+
+        def no_module_in_the_third(number: int, *more: Any) -> None:
+            if number == 2:
+                raise SlotError("ModuleNotFoundError: No module named 'beside'")
+            run(number, *more)
+
+        monkeypatch.setattr(launcher, "run", no_module_in_the_third)
+        launcher.slots = 3
+        until(lambda: "No module named 'beside'" in caplog.text)
+        app.run()
+        assert set(app.engine.pool.live()) == {0, 1}
+    assert caplog.text.count("A slot could not start, the others go on without it") == 1
+    check_exact(lab, "two_levels", parts)
+
+
 def lose(app: Application, number: int) -> None:
     """As if the process of a slot was killed: its connection ends."""
     app.engine.pool.live()[number].connection.close()
@@ -138,6 +178,36 @@ def test_a_lost_slot_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(lab: La
         assert [type(failure) for failure in app.engine.failures] == [SlotLostError]
         until(lambda: len(app.engine.pool.live()) == 2)
         assert app.engine.pool.live()[1].incarnation != before
+    check_exact(lab, "two_levels", parts)
+
+
+def test_slots_go_on_while_spark_does_not_answer(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JVM that stands still answers neither how many cores there are nor that a job is cancelled."""
+    lab.topic("in", parts := words(100, seed=13))
+    monkeypatch.setattr("millstream.engine.spark.resident.slot_pool._LOOKS_EVERY_S", 0.05)
+    monkeypatch.setattr("millstream.engine.spark.resident.slot_pool._kill_hanging", lambda _: False)
+    asked, cancelled, answers = threading.Event(), threading.Event(), threading.Event()
+    with running(lab, two_levels(), max_records_per_epoch=10) as app:
+        launcher, pool = app.engine.launcher, app.engine.pool
+
+        def no_answer() -> int:
+            asked.set()
+            answers.wait(60)
+            return 2
+
+        def no_cancel(_: int) -> None:
+            cancelled.set()
+            answers.wait(60)
+
+        monkeypatch.setattr(launcher, "wanted", no_answer)
+        monkeypatch.setattr(launcher, "cancel", no_cancel)
+        assert asked.wait(60)
+        before = {number: member.heard for number, member in pool.live().items()}
+        until(lambda: all(member.heard > before[number] + 0.5 for number, member in pool.live().items()))
+        pool.fence(pool.live()[1])
+        assert cancelled.wait(60)
+        app.run()
+        answers.set()
     check_exact(lab, "two_levels", parts)
 
 

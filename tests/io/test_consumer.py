@@ -183,7 +183,6 @@ def test_pandas_that_is_not_there_is_an_error_with_the_remedy(
 
 
 def test_pandas_goes_in_and_out(log: Path) -> None:
-    pytest.importorskip("pandas")
     frame = Consumer(log, "numbers", key=serdes.string, value=serdes.int64).to_pandas()
     Producer(log, "copies", key=serdes.string, value=serdes.int64, partitions=1).send_table(frame)
     assert [one.value for one in Consumer(log, "copies", value=serdes.int64)] == frame["value"].tolist()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.simulation.fault_executor import LostAttempt
@@ -56,10 +57,18 @@ class World(StruckWorld):
     def restore_from_snapshots(self) -> None:
         """Lose the local disk after a snapshot, and go on from it."""
         self.append(5 * RECORDS_OF_AN_EPOCH)
-        self.epoch()
-        self.take_snapshots()
+        self.epoch_with_snapshots()
         self.lose_local_state()
         self.epochs_until_restored()
+
+    def epoch_with_snapshots(self) -> None:
+        """Run an epoch and take snapshots; more than one, if there is no state yet: lines without words."""
+        self.epoch()
+        self.take_snapshots()
+        while not self._snapshot_files():
+            self.append(RECORDS_OF_AN_EPOCH)
+            self.epoch()
+            self.take_snapshots()
 
     def epochs_until_restored(self) -> None:
         """Run epochs until one needs a store that comes from a snapshot: an epoch may have no use for any."""
@@ -71,8 +80,7 @@ class World(StruckWorld):
     def restore_from_harmed_snapshots(self) -> None:
         """Lose the local disk and a part of every snapshot."""
         self.append(3 * RECORDS_OF_AN_EPOCH)
-        self.epoch()
-        self.take_snapshots()
+        self.epoch_with_snapshots()
         self.harm_snapshots()
         self.lose_local_state()
         self.epoch()
@@ -84,18 +92,22 @@ class World(StruckWorld):
         """Something happens to one file of the snapshots of each store, if there is any."""
         harmed = 0
         storage = FolderStorage(self.snapshots, self.files)
-        for store in sorted(self.snapshots.glob(f"{APPLICATION_ID}/*_*/*/*")):
-            content = sorted(path for path in store.glob("*/*") if path.stat().st_size)
-            if content:
-                file, fate = self.rng.choice(content), self.rng.choice(("cut", "lost", "zeroed"))
-                if fate == "lost":
-                    storage.delete(file.relative_to(self.snapshots).as_posix())
-                else:
-                    self.harm_file(file, fate)
-                harmed += 1
+        for content in self._snapshot_files():
+            file, fate = self.rng.choice(content), self.rng.choice(("cut", "lost", "zeroed"))
+            if fate == "lost":
+                storage.delete(file.relative_to(self.snapshots).as_posix())
+            else:
+                self.harm_file(file, fate)
+            harmed += 1
         if not harmed:
             raise NoFaultError("there were no snapshots to harm")
         self.count("harmed snapshot")
+
+    def _snapshot_files(self) -> list[list[Path]]:
+        """The files of the snapshots of each store that have something in them."""
+        stores = sorted(self.snapshots.glob(f"{APPLICATION_ID}/*_*/*/*"))
+        files = [sorted(path for path in store.glob("*/*") if path.stat().st_size) for store in stores]
+        return [content for content in files if content]
 
     def _crash_beside(
         self, work: Callable[[], None], rounds: int, point: str, action: Any, skip: int

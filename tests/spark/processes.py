@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from tests.spark.lab import Lab
 
-LONGEST_S = 180.0
+LONGEST_S = float(os.environ.get("TEST_PATIENCE_S", "180"))
 _STEP_S = 0.02
 _LOOK_EVERY_S = 0.2
 FAREWELL = re.compile(
@@ -27,11 +27,11 @@ FAREWELL = re.compile(
 """What a worker of Spark says now and then whose JVM was faster to end."""
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, not for ever."""
+def until(condition: Callable[[], bool], what: str, said: Callable[[], str] = str) -> None:
+    """Wait for a condition, not for ever. `said` has more to say if it was in vain."""
     deadline = time.monotonic() + LONGEST_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for this: {what}"
+        assert time.monotonic() < deadline, f"waited in vain for this: {what}\n{said()}"
         time.sleep(_STEP_S)
 
 
@@ -84,6 +84,8 @@ class Child:
         environment: Mapping[str, str] | None = None,
         until_caught_up: bool = True,
         jvm_kills: Sequence[str] = (),
+        session: Mapping[str, str] | None = None,
+        slots_are_elsewhere: bool = False,
         **settings: Any,
     ) -> None:
         order = {
@@ -93,6 +95,8 @@ class Child:
             "worker_failpoints": worker_failpoints,
             "until_caught_up": until_caught_up,
             "jvm_kills": jvm_kills,
+            "session": session,
+            "slots_are_elsewhere": slots_are_elsewhere,
         }
         self.output = lab.folder / f"child-{time.monotonic_ns()}.txt"
         with self.output.open("wb") as file:
@@ -143,6 +147,12 @@ class Child:
         assert pid in descendants(self.pid)
         os.kill(pid, signal.SIGKILL)
 
+    def workers(self) -> list[int]:
+        """The Python workers of its Spark: those that a daemon has forked."""
+        everybody = processes()
+        below = descendants(self.pid)
+        return [pid for pid in below if pid in everybody and _is_forked(pid, everybody[pid][0])]
+
     def wait_for_a_stopped_worker(self) -> int:
         """Wait until a process that the child has started stands still; its id."""
 
@@ -157,7 +167,7 @@ class Child:
         """SIGKILL the process and all that it has started, except one."""
         self.signal(signal.SIGSTOP)  # it must not see the others go
         family = {pid: born for pid, born in descendants(self.pid).items() if pid != spared}
-        _kill(family)
+        kill_family(family)
         self._process.kill()
         self._process.wait()
 
@@ -168,7 +178,7 @@ class Child:
             self._process.kill()
             self._process.wait()
         self._seen.update(descendants(self.pid))
-        _kill(self._seen)
+        kill_family(self._seen)
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Wait for something while the child runs; its words are shown if it ends before."""
@@ -176,11 +186,29 @@ class Child:
         def met_or_over() -> bool:
             return condition() or not self.is_running()
 
-        until(met_or_over, what)
+        until(met_or_over, what, self.said)
         assert condition(), f"the child ended before {what}:\n{self.said()}"
 
 
-def _kill(family: Mapping[int, str]) -> None:
+def alive(family: Mapping[int, str]) -> list[int]:
+    """Those of some processes that have not ended."""
+    everybody = processes()
+    return [pid for pid, born in family.items() if everybody.get(pid, (0, ""))[1] == born]
+
+
+def command_of(pid: int) -> bytes:
+    """With what a process was started."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _is_forked(pid: int, parent: int) -> bool:
+    return b"daemon" in command_of(pid) and command_of(pid) == command_of(parent)
+
+
+def kill_family(family: Mapping[int, str]) -> None:
     """SIGKILL processes, if they are still those that were born at these times."""
     for pid, born in family.items():
         if processes().get(pid, (0, ""))[1] == born:

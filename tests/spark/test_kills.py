@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from tests.spark.join_program import OUTPUTS, fill, outputs, unharmed
 from tests.spark.judge import Trial
 from tests.spark.lab import Lab
-from tests.spark.processes import Child
+from tests.spark.processes import Child, alive, descendants, until
 from tests.spark.programs import check_exact, words
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -88,6 +90,52 @@ def test_kills_at_random_times_lose_and_repeat_nothing(bare_lab: Lab, program: s
     with Child(bare_lab, program, lease_ttl_ms=LONG_LEASE_MS) as child:
         assert child.wait() == 0, child.said()
     check_exact(bare_lab, program, parts)
+
+
+@pytest.mark.parametrize("engine", ["jobs", "resident"] if SOAK else ["resident"])
+def test_workers_and_trees_killed_at_random_times_lose_and_repeat_no_update(
+    bare_lab: Lab, engine: str
+) -> None:
+    """Every update of every key, in order: of a table, of a table of it, and of a processor with a store.
+
+    One kill in four is of everything; half of these of the driver alone, and the others end by themselves.
+    """
+    chosen, seed = _chosen()
+    records, worker_kills, tree_kills = (500_000, 30, 10) if SOAK else (20_000, 3, 1)
+    kills = ["worker"] * worker_kills + ["tree", "driver"] * (tree_kills // 2) + ["driver"] * (tree_kills % 2)
+    chosen.shuffle(kills)
+    parts = words(records, seed=seed)
+    bare_lab.topic("in", parts)
+    settings: dict[str, Any] = {
+        "engine": engine,
+        "max_records_per_epoch": records // (10 * len(kills)),
+        "lease_ttl_ms": LONG_LEASE_MS,
+    }
+    child, tries = Child(bare_lab, "every_update", **settings), 1
+    for number, kill in enumerate(kills):
+        goal = records * number // (len(kills) + 1)
+        with ExitStack() as on_failure:
+            on_failure.callback(child.kill)
+            child.wait_for(lambda goal=goal: bare_lab.committed() > goal, f"{goal} are committed")  # type: ignore[misc]
+            time.sleep(chosen.uniform(0, 0.5))
+            assert bare_lab.committed() < records, "the input was finished before the kill"
+            if kill == "worker":
+                child.wait_for(lambda: bool(child.workers()), "there are workers")  # noqa: B023
+                with suppress(AssertionError, ProcessLookupError):  # it may have ended by itself
+                    child.kill_one(chosen.choice(child.workers()))
+                on_failure.pop_all()
+                continue
+            family = descendants(child.pid)
+            if kill == "driver":
+                child.signal(signal.SIGKILL)
+                until(lambda: not alive(family), "all that the driver has started has ended")  # noqa: B023
+            child.kill()
+            on_failure.pop_all()
+        child, tries = Child(bare_lab, "every_update", **settings), tries + 1
+    with child:
+        assert child.wait() == 0, child.said()
+    print(f"{engine}: {worker_kills} workers and {tree_kills} trees killed, {tries} applications")
+    check_exact(bare_lab, "every_update", parts)
 
 
 def test_joins_of_every_kind_killed_at_random_times_give_what_they_give_unharmed(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from pyspark import SparkContext
 from tests.spark import test_epochs_and_slots, test_full_disk, test_streams, test_workers
 from tests.spark.lab import Lab
-from tests.spark.processes import Child, descendants, processes, until
+from tests.spark.processes import Child, alive, descendants, processes, until
 from tests.spark.programs import check_exact, two_levels, words
 from tests.spark.test_workers import counting, once
 
@@ -93,36 +92,37 @@ def test_a_setting_that_ends_slots_is_refused(bare_lab: Lab, spark: SparkContext
 
 
 def test_slots_end_with_their_daemon_and_with_their_coordinator(bare_lab: Lab) -> None:
-    """A daemon is killed, a coordinator stands still beyond its lease, and its successor is killed."""
+    """A daemon is killed, then a coordinator stands still beyond its lease, and is overtaken.
+
+    What a killed driver leaves is looked at in `tests/spark/test_kills.py`.
+    """
     parts = words(400, seed=54)
     bare_lab.topic("in", [part[:100] for part in parts])
     settings: dict[str, Any] = {**RESIDENT, "until_caught_up": False, "lease_ttl_ms": 4_000}
-    with Child(bare_lab, "two_levels", **settings) as first, ExitStack() as later:
+    with Child(bare_lab, "two_levels", **settings) as first:
         first.wait_for(lambda: bare_lab.committed() == 200, "all records are committed")
         slots = _slots_below(first, bare_lab)
         parents = {processes()[pid][0] for pid in slots}
         assert len(parents) == 1
         first.kill_one(parents.pop())
-        until(lambda: not _alive(slots), "the slots of the daemon have ended")
+        until(lambda: not alive(slots), "the slots of the daemon have ended")
         for number, part in enumerate(parts):
             bare_lab.append("in", part[100:150], partition=number)
         first.wait_for(lambda: bare_lab.committed() == 300, "others have taken their place")
 
         slots = _slots_below(first, bare_lab)
+        family = descendants(first.pid)
         first.signal(signal.SIGSTOP)
         until(lambda: not _slots_of(slots, bare_lab), "the slots have let their stores go")
         for number, part in enumerate(parts):
             bare_lab.append("in", part[150:], partition=number)
-        second = later.enter_context(Child(bare_lab, "two_levels", **settings))
-        second.wait_for(lambda: bare_lab.committed() == 400, "another coordinator has taken over")
-        first.signal(signal.SIGCONT)
-        assert first.wait() != 0
+        with bare_lab.app(two_levels(), engine="local", lease_ttl_ms=4_000) as second:
+            second.run(until="caught-up")
+            assert bare_lab.committed() == 400, "another coordinator has taken over"
+            first.signal(signal.SIGCONT)
+            assert first.wait() != 0
         assert "was overtaken by process" in first.said()
-
-        family = descendants(second.pid)
-        assert _slots_of(family, bare_lab)
-        second.signal(signal.SIGKILL)
-        until(lambda: not _alive(family), "all that it has started has ended")
+        until(lambda: not alive(family), "all that it has started has ended")
     check_exact(bare_lab, "two_levels", parts)
 
 
@@ -139,11 +139,6 @@ def test_what_holds_for_spark_jobs(lab: Lab, test: Callable[[Lab], None]) -> Non
     """A part of the tests of Spark. All of them: MILLSTREAM_ENGINE=resident make pytest ARGS=tests/spark."""
     lab.engine = "resident"
     test(lab)
-
-
-def _alive(family: dict[int, str]) -> list[int]:
-    everybody = processes()
-    return [pid for pid, born in family.items() if everybody.get(pid, (0, ""))[1] == born]
 
 
 def _slots_below(child: Child, lab: Lab) -> dict[int, str]:

@@ -442,6 +442,47 @@ def test_ctrl_c_while_spark_starts_ends_it_quietly(bare_lab: Lab) -> None:
         ]
 
 
+GIVEN_UP = "stopping app at once: what is at work is given up, and done again next time"
+
+
+def test_a_second_ctrl_c_while_spark_starts_ends_it_at_once(bare_lab: Lab) -> None:
+    bare_lab.topic("in", words(40, seed=34))
+    with Child(bare_lab, "two_levels", until_caught_up=False) as child:
+        child.wait_for(lambda: bool(descendants(child.pid)), "Spark is being started")
+        child.signal(signal.SIGINT)
+        child.wait_for(lambda: "stopping app" in child.said(), "it has heard that")
+        child.signal(signal.SIGINT)
+        assert child.wait() == 0, child.said()
+        assert child.said().splitlines() == [
+            "created -> rebalancing",
+            "stopping app, after what is at work",
+            GIVEN_UP,
+            "rebalancing -> pending shutdown",
+            "pending shutdown -> not running",
+        ]
+
+
+def test_a_second_ctrl_c_gives_a_job_up_and_the_next_start_does_it(bare_lab: Lab) -> None:
+    bare_lab.topic("in", parts := words(40, seed=35))
+    stuck = "commit.processed=stop"
+    with Child(bare_lab, "two_levels", until_caught_up=False, worker_failpoints=stuck) as child:
+        child.wait_for_a_stopped_worker()
+        child.signal(signal.SIGINT)
+        child.wait_for(lambda: "stopping app" in child.said(), "it has heard that")
+        child.signal(signal.SIGINT)
+        assert child.wait() == 0, child.said()
+        assert child.said().splitlines()[2:] == [
+            "stopping app, after what is at work",
+            GIVEN_UP,
+            "running -> pending shutdown",
+            "pending shutdown -> not running",
+        ]
+    assert bare_lab.committed() == 0
+    with Child(bare_lab, "two_levels") as child:
+        assert child.wait() == 0, child.said()
+    check_exact(bare_lab, "two_levels", parts)
+
+
 def test_a_killed_jvm_is_replaced(bare_lab: Lab) -> None:
     bare_lab.topic("in", parts := words(600, seed=27))
     with Child(bare_lab, "two_levels", max_records_per_epoch=20) as child:

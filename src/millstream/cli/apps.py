@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
+from millstream.cli.names import application_argument, committed_stores, offer_topics
 from millstream.cli.options import json_option, log_option, state_folder_option, time_ms, yes_option
 from millstream.cli.tables import show_json, show_rows, told
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage, application_ids
 from millstream.commit.lease import running_owner
 from millstream.commit.manifest import Manifest, ManifestChain
+from millstream.engine.assignment.view import AssignmentFile
 from millstream.log import FileLog, TopicPartition
 from millstream.maintenance.application_reset import (
     ResetPlan,
@@ -49,7 +52,12 @@ def apps() -> None:
 @log_option
 @json_option
 def list_apps(log: FileLog, *, is_json: bool) -> None:
-    """List the applications of the log: whether they run, their last commit, how much is waiting."""
+    """List the applications of the log: whether they run, their last commit, how much is waiting.
+
+    \b
+    Example:
+      millstream apps list --log file:/srv/log
+    """
     log.topics()  # says so if there is no log
     rows = []
     for app_id in application_ids(log.root):
@@ -68,11 +76,16 @@ def list_apps(log: FileLog, *, is_json: bool) -> None:
 
 
 @apps.command()
-@click.argument("app_id")
+@application_argument()
 @log_option
 @json_option
 def describe(app_id: str, log: FileLog, *, is_json: bool) -> None:
-    """Show who runs an application, what it reads, writes and keeps, and its tasks."""
+    """Show who runs an application, what it reads, writes and keeps, and its tasks.
+
+    \b
+    Example:
+      millstream apps describe wordcount
+    """
     storage = find_application(log, app_id)
     head = ManifestChain(storage).latest()
     owner = _owner(storage)
@@ -101,21 +114,46 @@ def describe(app_id: str, log: FileLog, *, is_json: bool) -> None:
 
 
 @apps.command()
-@click.argument("app_id")
+@application_argument()
 @log_option
 @json_option
 def lag(app_id: str, log: FileLog, *, is_json: bool) -> None:
-    """Show per partition how far an application has committed, and how many records are waiting."""
+    """Show per partition how far an application has committed, and how many records are waiting.
+
+    \b
+    Example:
+      millstream apps lag wordcount
+    """
     head = ManifestChain(find_application(log, app_id)).latest()
     rows = [] if head is None else _lag_rows(log, head)
     show_rows(rows, ["topic", "partition", "committed", "end", "lag"], is_json=is_json)
 
 
-@apps.command("reset")
+@apps.command()
 @click.argument("app_id")
 @log_option
+@json_option
+def assignment(app_id: str, log: FileLog, *, is_json: bool) -> None:
+    """Show where each task runs and who keeps copies of its state, how far they are, and why there.
+
+    As the application has said last, on the resident engine; others leave that to Spark.
+    """
+    rows = [structs.asdict(one) for one in AssignmentFile(find_application(log, app_id).path).read()]
+    columns = ["task", "role", "host", "slot", "version", "position", "lag", "why"]
+    show_rows(rows, columns, is_json=is_json)
+
+
+@apps.command("reset")
+@application_argument()
+@log_option
 @_optional_state
-@click.option("--topic", "topics", multiple=True, help="Only the offsets of this topic (may be repeated).")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="Only the offsets of this topic (may be repeated).",
+    shell_complete=offer_topics,
+)
 @click.option("--to-earliest", is_flag=True, help="Read from the first record that is there.")
 @click.option("--to-latest", is_flag=True, help="Read what comes from now on.")
 @click.option("--to-offset", type=click.IntRange(0), help="Read from this offset of each partition.")
@@ -168,7 +206,7 @@ def reset_app(
 
 
 @apps.command("delete")
-@click.argument("app_id")
+@application_argument()
 @log_option
 @_optional_state
 @yes_option
@@ -265,8 +303,7 @@ def _stores(head: Manifest) -> list[dict[str, Any]]:
             "kind": store["kind"],
             "changelog": store.get("source_topic") or ("own" if store["logging"] else "none"),
         }
-        for sub in head.plan["subtopologies"]
-        for store in sub["stores"]
+        for store in committed_stores(head)
     ]
 
 

@@ -1,4 +1,4 @@
-"""``millstream completion``: the script that lets a shell complete commands and options."""
+"""``millstream completion``: the script that lets a shell complete commands, options and names."""
 
 # ruff: noqa: D301  # a backspace on a line of its own tells click to leave the paragraph's lines alone
 
@@ -12,7 +12,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script that lets your shell complete commands and options.
+    """Print a script that lets your shell complete commands, options, and the names of topics and the like.
 
     \b
     Examples:

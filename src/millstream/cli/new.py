@@ -7,6 +7,7 @@ from __future__ import annotations
 import keyword
 import re
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ _FILES: Final = {
     "lines.txt": "lines.txt",
 }
 """From the files in `skeleton/` to those of the project."""
+_INSTALL: Final = "  python -m pip install pytest\n"
 
 
 @click.command()
@@ -57,6 +59,7 @@ def new(folder: Path, *, is_json: bool) -> None:
         f"Made {folder}: {', '.join(made)}.\n"
         "Go on with:\n"
         f"  cd {folder}\n"
+        f"{_INSTALL if find_spec('pytest') is None else ''}"
         "  python -m pytest\n"
         "  millstream topics create lines\n"
         "  millstream topics produce lines lines.txt\n"

@@ -11,17 +11,16 @@ from typing import cast, get_args
 
 import click
 
+from millstream.cli.names import program_argument
 from millstream.cli.options import address_option, json_option
 from millstream.cli.program import load_topology
 from millstream.cli.tables import show_json
 from millstream.config import Engine, StreamsConfig
 from millstream.until import Until
 
-_PROGRAM = "PROGRAM"
-
 
 @click.command()
-@click.argument("program", metavar=_PROGRAM)
+@program_argument
 @click.option("--app-id", help="The application's name. [default: the module's name]")
 @address_option()
 @click.option("--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, in TOML.")
@@ -37,6 +36,9 @@ _PROGRAM = "PROGRAM"
     help="When to end; without it: on Ctrl-C.",
     callback=lambda _c, _o, t: _until(t),
 )
+@click.option(
+    "--standby", is_flag=True, help="If it runs already, wait until it ends, or dies, and go on then."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Show nothing but errors.")
 @json_option
 def run(
@@ -48,6 +50,7 @@ def run(
     engine: Engine | None,
     until: Until,
     *,
+    standby: bool,
     quiet: bool,
     is_json: bool,
 ) -> None:
@@ -76,6 +79,7 @@ def run(
         engine=engine,
         config=config,
         quiet=quiet or is_json,
+        standby=standby,
     )
     watcher = Watcher()
     with made as app, ExitStack() as stack:
@@ -99,7 +103,7 @@ def _until(text: str | None) -> Until:
 
 
 @click.command()
-@click.argument("program", metavar=_PROGRAM)
+@program_argument
 @click.option("--mermaid", is_flag=True, help="A picture, in the language of Mermaid.")
 @json_option
 def describe(program: str, *, mermaid: bool, is_json: bool) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from millstream.cli.names import application_argument, store_argument, task_argument
 from millstream.cli.options import json_option, log_option, state_option, yes_option
 from millstream.cli.stored import CommittedStore, as_text, export, largest_first, shown
 from millstream.cli.tables import show_json, show_rows, told
@@ -33,8 +34,8 @@ def state() -> None:
 
 
 @state.command()
-@click.argument("app_id")
-@click.argument("store")
+@application_argument()
+@store_argument
 @click.argument("key")
 @log_option
 @json_option
@@ -58,8 +59,8 @@ def get(app_id: str, store: str, key: str, log: FileLog, *, is_json: bool) -> No
 
 
 @state.command()
-@click.argument("app_id")
-@click.argument("store")
+@application_argument()
+@store_argument
 @log_option
 @click.option("-n", "--limit", type=click.IntRange(1), default=10, show_default=True, help="How many rows.")
 @click.option("--by", "field", metavar="FIELD", help="The field of the value to go by.")
@@ -77,8 +78,8 @@ def top(app_id: str, store: str, log: FileLog, limit: int, field: str | None, *,
 
 
 @state.command("export")
-@click.argument("app_id")
-@click.argument("store")
+@application_argument()
+@store_argument
 @click.argument("file")
 @log_option
 @json_option
@@ -110,11 +111,16 @@ def _show(rows: list[dict[str, Any]], *, is_json: bool) -> None:
 
 
 @state.command("list")
-@click.argument("app_id", required=False)
+@application_argument(required=False)
 @state_option
 @json_option
 def list_state(app_id: str | None, directory: StateDirectory, *, is_json: bool) -> None:
-    """List the tasks that have state here, of all applications or of one."""
+    """List the tasks that have state here, of all applications or of one.
+
+    \b
+    Example:
+      millstream state list wordcount
+    """
     if is_json:
         for task in local_tasks(directory, app_id):
             show_json(_task_row(task))
@@ -126,8 +132,8 @@ def list_state(app_id: str | None, directory: StateDirectory, *, is_json: bool) 
 
 
 @state.command()
-@click.argument("app_id")
-@click.argument("task")
+@application_argument()
+@task_argument
 @state_option
 @json_option
 def show(app_id: str, task: str, directory: StateDirectory, *, is_json: bool) -> None:
@@ -164,7 +170,7 @@ def show(app_id: str, task: str, directory: StateDirectory, *, is_json: bool) ->
 
 
 @state.command("clean")
-@click.argument("app_id")
+@application_argument()
 @state_option
 @click.option("--unused-for-ms", type=click.IntRange(0), help="Only tasks that nobody used for so long.")
 @yes_option

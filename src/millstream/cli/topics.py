@@ -20,6 +20,7 @@ import click
 
 from millstream.cli.consume import LineWriter
 from millstream.cli.formats import Format, Windows, has_key, windowed
+from millstream.cli.names import owner_of_changelog, topic_argument
 from millstream.cli.options import format_options, json_option, log_option, time_ms, yes_option
 from millstream.cli.produce import (
     LineParser,
@@ -31,7 +32,6 @@ from millstream.cli.produce import (
     produce_table,
 )
 from millstream.cli.tables import show_json, told
-from millstream.commit.application_storage import application_ids
 from millstream.commit.source_changelog import compaction_bound
 from millstream.io.consumer import TopicConsumer
 from millstream.io.positions import Position
@@ -134,7 +134,7 @@ def create(
 
 
 @topics.command()
-@click.argument("topic")
+@topic_argument()
 @log_option
 @click.option("-p", "--partitions", type=click.IntRange(1), help="How many there shall be in all.")
 @click.option("--retention-ms", type=click.IntRange(-1), help="Records older than this may go; -1: none.")
@@ -181,7 +181,7 @@ def alter(
     }
     if partitions is None and not changes:
         raise click.UsageError("Nothing to alter: give --partitions, --retention-ms or another option.")
-    owner = _owner_of_changelog(topic, log)
+    owner = owner_of_changelog(topic, log)
     if changes and owner is not None:
         raise click.ClickException(
             f"{topic!r} is a changelog: application {owner!r} decides what it keeps. Nothing was changed."
@@ -203,7 +203,7 @@ def alter(
 
 
 @topics.command()
-@click.argument("topic")
+@topic_argument()
 @log_option
 @yes_option
 @click.option(
@@ -235,7 +235,7 @@ def delete(topic: str, log: FileLog, *, yes: bool, force: bool, is_json: bool) -
 
 
 def _why_it_is_needed(topic: str, log: FileLog) -> str | None:
-    owner = _owner_of_changelog(topic, log)
+    owner = owner_of_changelog(topic, log)
     if owner is not None:
         return (
             f"is a changelog: it holds the state of application {owner!r}, which could not start without it"
@@ -245,20 +245,19 @@ def _why_it_is_needed(topic: str, log: FileLog) -> str | None:
     return None
 
 
-def _owner_of_changelog(topic: str, log: FileLog) -> str | None:
-    if not topic.endswith("-changelog"):
-        return None
-    return next((name for name in application_ids(log.root) if topic.startswith(f"{name}-")), None)
-
-
 @topics.command("list")
 @log_option
 @click.option("--internal", is_flag=True, help="Also the changelogs of applications.")
 @json_option
 def list_topics(log: FileLog, *, internal: bool, is_json: bool) -> None:
-    """List the topics, one per line. Those that applications keep for themselves only if asked for."""
+    """List the topics, one per line. Those that applications keep for themselves only if asked for.
+
+    \b
+    Example:
+      millstream topics list --internal
+    """
     for name in log.topics():
-        owner = _owner_of_changelog(name, log)
+        owner = owner_of_changelog(name, log)
         if owner is not None and not internal:
             continue
         if is_json:
@@ -268,11 +267,16 @@ def list_topics(log: FileLog, *, internal: bool, is_json: bool) -> None:
 
 
 @topics.command()
-@click.argument("topic")
+@topic_argument()
 @log_option
 @json_option
 def describe(topic: str, log: FileLog, *, is_json: bool) -> None:
-    """Show a topic's configuration and the offsets of its partitions."""
+    """Show a topic's configuration and the offsets of its partitions.
+
+    \b
+    Example:
+      millstream topics describe orders
+    """
     found = log.describe(topic)
     rows = [
         {
@@ -312,7 +316,7 @@ def _summary(config: TopicConfig, records: int | None = None) -> str:
 
 
 @topics.command()
-@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@topic_argument("names", nargs=-1, metavar="[TOPIC]...")
 @log_option
 @json_option
 def compact(names: tuple[str, ...], log: FileLog, *, is_json: bool) -> None:
@@ -328,7 +332,7 @@ def compact(names: tuple[str, ...], log: FileLog, *, is_json: bool) -> None:
     "tidy" is another name of this command.
     """
     for topic in names or log.topics():
-        owner = _owner_of_changelog(topic, log)
+        owner = owner_of_changelog(topic, log)
         if owner is not None:
             message = f"{topic}: left to application {owner!r}, whose changelog it is."
             told(message, {"topic": topic, "left_to": owner}, is_json=is_json)
@@ -352,7 +356,7 @@ topics.add_command(compact, "tidy")
 
 
 @topics.command()
-@click.argument("topic")
+@topic_argument()
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @log_option
 @format_options()
@@ -426,7 +430,7 @@ def produce(
 
 
 @topics.command()
-@click.argument("topic")
+@topic_argument()
 @log_option
 @format_options()
 @click.option(

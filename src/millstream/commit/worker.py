@@ -348,20 +348,38 @@ def opened_stores(
     """
     if worker.open_stores is not None and not sub.stores:
         return nullcontext({})
-    return _opened_stores(worker, sub, planned, entry, newer)
+    opening = StoreOpening(worker, sub, planned, entry)
+    if sub.is_global and newer is NewerStores.REFUSE:
+        return opening(open_shared_stores)
+    if worker.open_stores is not None and not sub.is_global:
+        hold = partial(opening, hold_task_stores, newer=newer)
+        return worker.open_stores.opened(planned.task_id, opening.wanted, hold, newer)
+    return opening(open_task_stores, newer=newer)
 
 
-def _opened_stores(
-    worker: Worker, sub: SubTopology, planned: PlannedTask, entry: TaskEntry | None, newer: NewerStores
-) -> AbstractContextManager[dict[str, Backend]]:
-    wanted = _version_of(worker, planned, entry)
+@dataclass(frozen=True, slots=True)
+class StoreOpening:
+    """How the stores of a task are brought to the version of its entry, whoever opens them."""
 
-    def is_ours(version: Version, digest: str) -> bool:
-        if entry is not None and entry.previous == (version, digest):
+    worker: Worker
+    sub: SubTopology
+    planned: PlannedTask
+    entry: TaskEntry | None
+
+    @property
+    def wanted(self) -> TaskVersion:
+        """What the stores must hold."""
+        return _version_of(self.worker, self.planned, self.entry)
+
+    def is_ours(self, version: Version, digest: str) -> bool:
+        """Whether a store of that version is of this history."""
+        if self.entry is not None and self.entry.previous == (version, digest):
             return True
-        return is_known(worker, planned.task_id, version, digest)
+        return is_known(self.worker, self.planned.task_id, version, digest)
 
-    def local_changes(store: str, after: Version, to: Version) -> list[list[Entry]] | None:
+    def local_changes(self, store: str, after: Version, to: Version) -> list[list[Entry]] | None:
+        """What an unlogged store needs to get from one version to another; None if it is not to be had."""
+        worker, planned, entry = self.worker, self.planned, self.entry
         is_next = entry is not None and entry.previous[0] == after
         try:
             if entry is not None and is_next:
@@ -373,28 +391,23 @@ def _opened_stores(
                 raise _lost_file(error, planned.task_id, to) from error
             return None  # it was so far behind that what came in between is collected
 
-    def opening(open_stores: Callable[..., T], **how: NewerStores) -> T:
+    def __call__(self, open_stores: Callable[..., T], **how: Any) -> T:
+        """Open them in one of the ways of `millstream.state.local.task_stores`."""
+        worker = self.worker
         return open_stores(
-            worker.directory.task(worker.storage.application_id, planned.task_id),
-            sub.stores,
-            wanted,
+            worker.directory.task(worker.storage.application_id, self.planned.task_id),
+            self.sub.stores,
+            self.wanted,
             worker.log,
             default_backend=worker.backend,
-            local_changes=local_changes,
-            is_known=is_ours,
+            local_changes=self.local_changes,
+            is_known=self.is_ours,
             lock_timeout_ms=worker.lock_timeout_ms,
             listener=worker.listener,
             snapshots=worker.snapshots,
             rocksdb_config_setter=worker.config.rocksdb_config_setter,
             **how,
         )
-
-    if sub.is_global and newer is NewerStores.REFUSE:
-        return opening(open_shared_stores)
-    if worker.open_stores is not None and not sub.is_global:
-        hold = partial(opening, hold_task_stores, newer=newer)
-        return worker.open_stores.opened(planned.task_id, wanted, hold, newer)
-    return opening(open_task_stores, newer=newer)
 
 
 def _version_of(worker: Worker, planned: PlannedTask, entry: TaskEntry | None) -> TaskVersion:

@@ -15,7 +15,8 @@ from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.source_times import TimesRequest
 from millstream.commit.worker import Worker
-from millstream.errors import MillstreamError
+from millstream.engine.assignment.view import AssignedTask, Rebalance
+from millstream.errors import ConfigError, MillstreamError
 
 T = TypeVar("T")
 
@@ -46,11 +47,39 @@ class Engine(TaskRunner[EpochJob, TaskReport, Manifest], Protocol):
     def read_times(self, requests: Sequence[TimesRequest]) -> Sequence[array[int]]:
         """Extract the timestamps of records that an epoch may take, before it is planned."""
 
+    def nothing_to_do(self, tasks: Iterable[PlannedTask], head: Manifest) -> None:
+        """Before the first epoch, and when there is none to run: see to copies of state, if any are kept."""
+        del tasks, head
+
+    def prepare(self) -> None:
+        """Get ready as far as that is possible while somebody else runs the application."""
+        return
+
+    def assigned(self) -> Sequence[AssignedTask]:
+        """Where tasks are, and copies of their state, if the engine places them."""
+        return ()
+
+    def take_rebalances(self) -> Sequence[Rebalance]:
+        """What has been placed otherwise since it was asked last."""
+        return ()
+
+    def drain(self, host: str, *, is_over: bool = False) -> None:
+        """Let a host give its tasks away, without a break; or, if that is over, have some again."""
+        del host, is_over
+        raise ConfigError("Only engine='resident' can drain a host. Remedy: use it, or stop the application.")
+
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """Do some work for a task of an epoch where its state is, beside the epochs."""
 
     def cancel_background(self) -> None:
         """Give up what runs in the background."""
+
+    def cancel(self) -> bool:
+        """Let the epoch at work fail, soon and for good; may be called while a signal is handled.
+
+        False: it can't be done from outside. Then whoever waits for the epoch is to be interrupted.
+        """
+        return False
 
     def close(self) -> None:
         """Let go of everything that `open` took."""

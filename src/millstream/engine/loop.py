@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 from millstream.clock import now_ms
@@ -17,6 +17,7 @@ from millstream.commit.planned_tasks import planned_task
 from millstream.commit.publisher import EmbeddedPublisher
 from millstream.config import StreamsConfig
 from millstream.engine.api import DurableEpoch, Engine
+from millstream.engine.assignment.view import AssignmentFile, Rebalance
 from millstream.engine.epoch_result import EpochResult, result_of
 from millstream.engine.global_loading import GlobalLoading
 from millstream.engine.restore_notes import RestoreNotes
@@ -28,6 +29,8 @@ from millstream.maintenance.maintenance import Maintenance
 from millstream.maintenance.retention import PinnedEpochs
 from millstream.maintenance.snapshot_schedule import schedule_of
 from millstream.maintenance.snapshots import pinned_epochs, storage_of
+from millstream.state.changelog.follow import NO_LISTENER
+from millstream.state_dir import absolute_state_dir, state_dir_if_known
 from millstream.threads import with_timeout
 from millstream.topology.plan import Plan
 
@@ -74,9 +77,12 @@ class EpochLoop:
             ),
             read_times=engine.read_times,
         )
+        self.rebalance_listeners: list[Callable[[Rebalance], None]] = []
+        self._assignment_file = AssignmentFile(storage.path)
         self._ticks = Ticks(plan, config.tick_ms)
-        notes = RestoreNotes(config.state_dir.resolve() / storage.application_id, what="loading-")
-        self._loading = GlobalLoading(plan, self.coordinator, notes)
+        folder = state_dir_if_known(absolute_state_dir(config.state_dir))
+        notes = None if folder is None else RestoreNotes(folder / storage.application_id, what="loading-")
+        self._loading = GlobalLoading(plan, self.coordinator, notes or NO_LISTENER)
         pinned = with_timeout(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots")
         maintenance = Maintenance(self.coordinator, log, pinned)
         self._maintenance = BackgroundScheduler(
@@ -95,6 +101,7 @@ class EpochLoop:
         if until_caught_up:
             self.engine.expect_records(sum(self.coordinator.lag().values()))
         self.engine.open()
+        self._let_engine_rest()
         schedule = schedule_of(self._config, self._snapshot_storage, self.coordinator.head)
         self._snapshots = None if schedule is None else Snapshots(self.engine, schedule, self._task)
 
@@ -143,6 +150,8 @@ class EpochLoop:
         )
         if epoch is None:
             self._maintenance.nothing_to_do()
+            self._let_engine_rest()
+        self._tell_of_places()
         return result
 
     def wait_for_records(self, interval_s: float, longest_s: float, stop: threading.Event) -> None:
@@ -181,6 +190,23 @@ class EpochLoop:
         """The epochs that snapshots need. First those at work: when they are done, they are listed."""
         since = None if self._snapshots is None else self._snapshots.at_work_since
         return PinnedEpochs(pinned_epochs(self._snapshot_storage, self._application_id), since)
+
+    def prepare(self) -> None:
+        """Get ready for an application that another coordinator runs."""
+        self.engine.check()
+        self.engine.prepare()
+
+    def _tell_of_places(self) -> None:
+        for rebalance in self.engine.take_rebalances():
+            for listener in self.rebalance_listeners:
+                listener(rebalance)
+        with suppress(OSError):  # a file for people: not worth a failed epoch
+            self._assignment_file.write(self.engine.assigned)
+
+    def _let_engine_rest(self) -> None:
+        coordinator = self.coordinator
+        tasks = (some.task(partition) for some in coordinator.tasks for partition in range(some.count))
+        self.engine.nothing_to_do(tasks, coordinator.head)
 
     def _task(self, task_id: str) -> PlannedTask | None:
         return planned_task(self.coordinator.tasks, task_id)

@@ -16,6 +16,7 @@ from millstream.state.backends.api import BackendSupplier
 from millstream.state.backends.config_setter import config_setter
 from millstream.state.local.directory import note_log, open_state_directory
 from millstream.state.snapshots.storage import absolute_location
+from millstream.state_dir import absolute_state_dir, state_dir_here, state_dir_if_known
 from millstream.task.metrics import Metrics
 from millstream.topology.topology import Topology
 
@@ -30,6 +31,7 @@ class Program:
     log: str
     """Its address."""
     state_dir: Path
+    """As it was set, for each host to make a folder of it."""
     backend: str | BackendSupplier
 
     @classmethod
@@ -39,11 +41,13 @@ class Program:
         if config.snapshot_uri is not None:
             config = replace(config, snapshot_uri=absolute_location(config.snapshot_uri))
         storage = replace(storage, root=storage.root.resolve())
-        return cls(topology, config, storage, log, config.state_dir.resolve(), config.backend)
+        return cls(topology, config, storage, log, absolute_state_dir(config.state_dir), config.backend)
 
     def check_place(self) -> None:
         """Refuse a state directory that can't be made or used on this host. Makes nothing."""
-        check_place(self.state_dir)
+        state_dir = state_dir_if_known(self.state_dir)
+        if state_dir is not None:
+            check_place(state_dir)
 
     @property
     def application_id(self) -> str:
@@ -53,8 +57,9 @@ class Program:
 
 def make_worker(program: Program) -> Worker:
     """The worker of a program, in this process."""
-    with disk_errors_named(program.state_dir):
-        directory = open_state_directory(program.state_dir)
+    state_dir = state_dir_here(program.state_dir)
+    with disk_errors_named(state_dir):
+        directory = open_state_directory(state_dir)
         note_log(directory, program.application_id, program.storage.root)
     return Worker(
         plan=program.topology.plan(),
@@ -64,6 +69,6 @@ def make_worker(program: Program) -> Worker:
         directory=directory,
         backend=program.backend,
         metrics=Metrics(),
-        listener=RestoreNotes(program.state_dir / program.application_id),
+        listener=RestoreNotes(state_dir / program.application_id),
         snapshots=storage_of(program.config),
     )

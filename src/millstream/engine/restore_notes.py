@@ -69,7 +69,7 @@ class RestoreNotes(RestoreListener):
 
 
 def restores_told(
-    folder: Path, listeners: Sequence[Callable[[Progress], None]]
+    folder: Path | None, listeners: Sequence[Callable[[Progress], None]]
 ) -> AbstractContextManager[None]:
     """Tell listeners of restores that go on, a few times a second, for the length of a `with` block."""
 
@@ -81,9 +81,11 @@ def restores_told(
     return repeated(tell, _EVERY_S, "millstream-restores") if listeners else nullcontext()
 
 
-def restores_in(folder: Path) -> list[Progress]:
-    """The restores that go on below an application's local state."""
+def restores_in(folder: Path | None) -> list[Progress]:
+    """The restores that go on below an application's local state; none if that is not on this host."""
     found: list[Progress] = []
+    if folder is None:
+        return found
     for note in sorted(folder.glob(f"{_PREFIX}*")):
         with suppress(OSError, msgspec.DecodeError):  # just removed, or being written
             if time.time() - note.stat().st_mtime < _STALE_S:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Container
 from pathlib import Path
 from typing import Final
 
@@ -24,10 +25,12 @@ _looked_at: dict[Path, float] = {}
 """When this process looked last, by the folder of the application."""
 
 
-def clean_now_and_then(directory: StateDirectory, delay_ms: int, job: EpochJob) -> list[str]:
+def clean_now_and_then(
+    directory: StateDirectory, delay_ms: int, job: EpochJob, *, kept: Container[str] = ()
+) -> list[str]:
     """Delete what is not needed here; once a minute at most, or once per delay if that is shorter.
 
-    With a negative delay, only what killed processes left.
+    With a negative delay, only what killed processes left. `kept` are tasks of which copies are kept here.
     """
     folder = directory.path / job.application_id
     now = time.monotonic()
@@ -38,6 +41,8 @@ def clean_now_and_then(directory: StateDirectory, delay_ms: int, job: EpochJob) 
     homes = {planned.task_id: planned.expected_instance for planned in job.tasks}
 
     def may_go(task: str) -> bool:
+        if task in kept:
+            return False
         if task not in homes:
             return not job.has_task(task)
         return homes[task] not in (None, directory.instance_id)

@@ -59,7 +59,7 @@ class Replica(View, Tabular):
         self._frame_of_parts = frame_of_parts
         self._log = log
         self._chain = ManifestChain(storage)
-        self._sub, self._spec = _find(plan, store)
+        self._sub, self._spec = find_store(plan, store)
         if self._spec.kind not in self.kinds:
             method = _METHODS.get(self._spec.kind)
             remedy = f"ask with {method}({store!r})" if method else "it belongs to its operator alone"
@@ -242,7 +242,8 @@ def _opened(spec: StoreBuilder, backends: dict[int, MemoryBackend], head: Manife
     return [open_store(spec, backends[partition], bound.key, bound.value) for partition in sorted(backends)]
 
 
-def _find(plan: Plan, store: str) -> tuple[SubTopology, StoreBuilder]:
+def find_store(plan: Plan, store: str) -> tuple[SubTopology, StoreBuilder]:
+    """A store that can be read from outside, and the sub-topology whose tasks have it."""
     for sub in plan.all_subtopologies:
         if store in sub.stores:
             spec = sub.stores[store]

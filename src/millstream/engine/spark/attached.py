@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
+from contextlib import suppress
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -40,6 +43,8 @@ RUN_AGAIN: Final = (
 
 _FEW_RECORDS: Final = 1_000_000
 """A run that ends after so many has no use for a JVM that takes its time to become fast."""
+_CANCEL_EVERY_S: Final = 0.2
+"""Between two calls there may be no job to cancel, and the next one on its way."""
 
 
 class AttachedSpark:
@@ -53,6 +58,7 @@ class AttachedSpark:
         self._config = program.config
         self._spark = spark
         self._context: SparkContext | None = None
+        self._is_cancelled = False
 
     @property
     def is_given(self) -> bool:
@@ -121,10 +127,34 @@ class AttachedSpark:
         if not is_alive(self.context):
             _LOGGER.debug("Spark is gone", exc_info=error)
             raise given_up(what, error, tries, spark_is_alive=False) from None
-        if not isinstance(error, run_again):
+        if self._is_cancelled or not isinstance(error, run_again):
             raise error
         if tries > self._config.max_epoch_retries:
             raise given_up(what, error, tries, spark_is_alive=True) from error
+
+    def cancel_jobs(self, group: str) -> bool:
+        """Cancel the jobs of a group, from now until Spark is let go of; False if there is none yet.
+
+        In a thread of its own: the one that waits for a job holds its connection to the JVM.
+        """
+        context = self._context
+        if context is None:
+            return False
+        self._is_cancelled = True
+        args = (context, group)
+        threading.Thread(
+            target=self._keep_cancelling, args=args, name="millstream-cancel", daemon=True
+        ).start()
+        return True
+
+    def _keep_cancelling(self, context: SparkContext, group: str) -> None:
+        if not self.is_given:  # it is ended next: what it says of its broken tasks helps nobody
+            with suppress(Exception):
+                context.setLogLevel("OFF")
+        while self._context is context:
+            with suppress(Exception):  # Spark may be gone, or going
+                context.cancelJobGroup(group)
+            time.sleep(_CANCEL_EVERY_S)
 
     def is_alive(self) -> bool:
         """Whether there is a Spark, and it answers."""

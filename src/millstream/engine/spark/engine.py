@@ -14,13 +14,13 @@ from pyspark import SparkContext
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.source_times import TimesRequest, read_times
-from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
+from millstream.engine.api import DurableEpoch, Engine, TaskWork
 from millstream.engine.program import Program
 from millstream.engine.spark.attached import RUN_AGAIN, AttachedSpark
-from millstream.engine.spark.job import run_epoch_job
-from millstream.engine.spark.slots import Slots
-from millstream.engine.spark.stage_function import MakeWorker, assign
-from millstream.engine.spark.warmup import warm_up
+from millstream.engine.spark.homes import follow_reports
+from millstream.engine.spark.job import enter_job_group, job_group, run_epoch_job
+from millstream.engine.spark.placed_slots import PlacedSlots
+from millstream.engine.spark.stage_function import MakeWorker
 from millstream.errors import MillstreamError
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class SparkEngine(Engine):
         self._spark = AttachedSpark(program, spark)
         self._background = f"millstream-{program.application_id}-background"
         self._instances: dict[str, str] = {}
-        self._slots: Slots | None = None
+        self._slots: PlacedSlots | None = None
         self._make_worker: Any = None
 
     @property
@@ -57,13 +57,13 @@ class SparkEngine(Engine):
 
     def open(self) -> None:
         """Get Spark ready: session, slots, warm workers."""
-        self._instances.clear()
+        self._instances.clear()  # what was known in an earlier term may be wrong
         try:
             if self._spark.attach() or self._slots is None:
                 context = self._spark.context
-                self._slots = Slots(context, context.defaultParallelism)
                 self._make_worker = self._spark.broadcast()
-                warm_up(context, self._slots, self._make_worker, self._application_id)
+                enter_job_group(context, self._application_id, "warm-up")
+                self._slots = PlacedSlots(context, self._make_worker, self._application_id)
         except Exception as error:
             failure = self._spark.failure_of_start(error)
             if failure is error:
@@ -72,7 +72,8 @@ class SparkEngine(Engine):
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
         context, slots, make_worker = self._running()
-        return run_epoch_job(context, slots, job, make_worker)
+        placed, assignment = slots.place(job, self._instances)
+        return run_epoch_job(context, slots.slots, placed, assignment, make_worker)
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
         """A small job, a task per partition, wherever there is room: it needs no state."""
@@ -81,7 +82,7 @@ class SparkEngine(Engine):
         tries = 0
         while True:
             try:
-                context.setJobGroup(f"millstream-{self._application_id}", "timestamps of the next epoch")
+                enter_job_group(context, self._application_id, "timestamps of the next epoch")
                 answers = context.parallelize(requests, len(requests)).map(_ReadTimes(make_worker)).collect()
                 break
             except RUN_AGAIN as error:
@@ -97,24 +98,33 @@ class SparkEngine(Engine):
     def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
         what = f"Epoch {job.epoch} of application {job.application_id!r}"
         self._spark.check_goes_on(what, error, tries)
+        self._running()[1].distrust()
 
     def apply(self, epoch: DurableEpoch) -> None:
         """Stores follow the commit when they are opened next: a job of its own would cost more."""
-        self._instances.update(homes_after(epoch.reports))
+        intended = self._running()[1].intended(epoch.job.tasks)
+        follow_reports(self._application_id, self._instances, epoch.reports, intended)
+
+    def prepare(self) -> None:
+        self._spark.attach()
 
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """A job with a single task: background work never takes more than one core from the epochs."""
         context, slots, make_worker = self._running()
         del job
-        slot = assign((planned,), slots.count)[planned.task_id]
+        slot = slots.slot_of(planned)
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         context.setJobGroup(self._background, f"{work.__name__}, task {planned.task_id}")
-        done: list[T] = context.runJob(slots.rows, _Work(work, planned, entry, make_worker), [slot])
+        done: list[T] = context.runJob(slots.slots.rows, _Work(work, planned, entry, make_worker), [slot])
         return done[0]
 
     def cancel_background(self) -> None:
         with suppress(Py4JError, OSError):  # Spark may be gone
             self._running()[0].cancelJobGroup(self._background)
+
+    def cancel(self) -> bool:
+        """Whoever waits for a job is in the middle of a call to the JVM: that has to end by itself."""
+        return self._spark.cancel_jobs(job_group(self._application_id))
 
     def close(self) -> None:
         """Let go of the slots, and end the Spark that was made here."""
@@ -124,7 +134,7 @@ class SparkEngine(Engine):
             self._make_worker.release()
         self._spark.detach()
 
-    def _running(self) -> tuple[SparkContext, Slots, Any]:
+    def _running(self) -> tuple[SparkContext, PlacedSlots, Any]:
         assert self._slots is not None  # open() comes first
         return self._spark.context, self._slots, self._make_worker
 

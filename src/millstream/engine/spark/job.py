@@ -6,21 +6,37 @@ from pyspark import SparkContext
 
 from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
 from millstream.engine.spark.slots import Slots
-from millstream.engine.spark.stage_function import Failed, MakeWorker, Passed, Stage, assign
+from millstream.engine.spark.stage_function import Failed, MakeWorker, Passed, Stage
+
+
+def enter_job_group(context: SparkContext, application_id: str, what: str) -> None:
+    """Jobs of this thread belong to the application from now on: they can be cancelled together."""
+    context.setJobGroup(job_group(application_id), what, interruptOnCancel=True)
+
+
+def job_group(application_id: str) -> str:
+    """The group of the jobs that epochs wait for."""
+    return f"millstream-{application_id}"
 
 
 def run_epoch_job(
-    context: SparkContext, slots: Slots, job: EpochJob, make_worker: MakeWorker
+    context: SparkContext,
+    slots: Slots,
+    job: EpochJob,
+    assignment: dict[str, int],
+    make_worker: MakeWorker,
 ) -> list[TaskReport | WrongInstance]:
-    """Run all tasks of an epoch and return their reports. An error of the user's program is raised."""
-    assignment = assign(job.tasks, slots.count)
+    """Run all tasks of an epoch and return their reports. An error of the user's program is raised.
+
+    `assignment` has the slot of each task.
+    """
     sent = job.share(assignment)
     levels = 1 + max((task.level for task in job.tasks), default=-1)
 
     def stage(level: int) -> Stage:
         return Stage(sent, level, assignment, slots.count, make_worker)
 
-    context.setJobGroup(f"millstream-{job.application_id}", f"epoch {job.epoch}", interruptOnCancel=True)
+    enter_job_group(context, job.application_id, f"epoch {job.epoch}")
     rows = slots.rows.mapPartitions(stage(0))
     for level in range(1, levels):
         rows = slots.joined_with(rows).mapPartitions(stage(level))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any
 
@@ -123,7 +123,24 @@ def _start(application_id: str, settings: Mapping[str, str], *, is_short_run: bo
         quick = quick_start_options(given, settings.get("spark.driver.memory"), is_short_run=is_short_run)
         archive = archive_options(home, java, given, is_short_run=is_short_run)
         conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {quick} {archive} {given}".strip())
-        return SparkContext(conf=conf, environment=environment)
+        with _all_or_nothing():
+            return SparkContext(conf=conf, environment=environment)
+
+
+@contextmanager
+def _all_or_nothing() -> Iterator[None]:
+    """A start that is interrupted leaves no JVM: with one, PySpark would be in the middle of a call."""
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - there is no public way
+        if process is not None:
+            process.kill()
+            process.wait()
+        _forget_gateway()
+        raise
 
 
 def is_alive(context: SparkContext) -> bool:

@@ -37,11 +37,6 @@ Sent = ShuffleBlock | Passed | Failed
 MakeWorker = Callable[[], Worker]
 
 
-def assign(tasks: tuple[PlannedTask, ...], slots: int) -> dict[str, int]:
-    """A slot for each task: spread evenly, and always the same, whichever others an epoch plans."""
-    return {task.task_id: task.number % slots for task in tasks}
-
-
 @dataclass(frozen=True, slots=True)
 class Stage:
     """The tasks of one level. Spark calls it once per slot."""

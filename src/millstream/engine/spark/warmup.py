@@ -1,8 +1,11 @@
-"""Worker processes are made ready before the first epoch: they import and unpack what they will need."""
+"""Worker processes are made ready before the first epoch: they import and unpack what they will need.
+
+They say where they are, too: Spark decides that, and tasks are placed by it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
@@ -10,35 +13,54 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from millstream.engine.spark.failures import not_ready
+from millstream.engine.spark.homes import held_state
 from millstream.engine.spark.session import is_alive
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import MakeWorker
 from millstream.errors import MillstreamError
 
 
-def warm_up(context: SparkContext, slots: Slots, make_worker: MakeWorker, application_id: str) -> None:
+@dataclass(frozen=True, slots=True)
+class SlotPlace:
+    """Where a slot is."""
+
+    instance: str
+    held: Mapping[str, int]
+    """The tasks whose state is there, and its versions."""
+
+
+def warm_up(
+    context: SparkContext, slots: Slots, make_worker: MakeWorker, application_id: str
+) -> list[SlotPlace]:
     """Make a worker wherever there is a slot. What is wrong with such a place is raised as it was there."""
     try:
-        answers = slots.rows.mapPartitions(_Warm(make_worker)).collect()
+        return ask_slots(slots, make_worker)
     except (Py4JError, PySparkException) as error:
         if not is_alive(context):
             raise
         raise not_ready(application_id, error) from error
-    for answer in answers:
-        if answer is not None:
+
+
+def ask_slots(slots: Slots, make_worker: MakeWorker) -> list[SlotPlace]:
+    """Where each slot is. The first job on the slots' rows: it puts them in place."""
+    places: list[SlotPlace] = []
+    for answer in slots.rows.mapPartitions(_Warm(make_worker)).collect():
+        if isinstance(answer, MillstreamError):
             raise answer
+        places.append(answer)
+    return places
 
 
 @dataclass(frozen=True, slots=True)
 class _Warm:
     make_worker: MakeWorker
 
-    def __call__(self, rows: Iterator[object]) -> list[MillstreamError | None]:
+    def __call__(self, rows: Iterator[object]) -> list[SlotPlace | MillstreamError]:
         """Tell our own errors and don't raise them: Spark would try again, and then bury them."""
         for _ in rows:
             pass
         try:
-            self.make_worker()
+            worker = self.make_worker()
+            return [SlotPlace(worker.directory.instance_id, held_state(worker))]
         except MillstreamError as error:
             return [error]
-        return [None]

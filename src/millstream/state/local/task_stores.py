@@ -23,6 +23,7 @@ from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier, ReadOnly
 from millstream.state.backends.base import closed_on_error
 from millstream.state.changelog.follow import (
+    BATCH_ROWS,
     NO_LISTENER,
     RESTORING,
     RestoreListener,
@@ -94,7 +95,9 @@ class TaskStores:
         listener: RestoreListener,
         backends: dict[str, Backend],
         resources: ExitStack,
+        batch_rows: int = BATCH_ROWS,
     ) -> None:
+        self._batch_rows = batch_rows
         self.backends = backends
         self.version = version
         self._directory = directory
@@ -142,11 +145,35 @@ class TaskStores:
         with disk_errors_named(self._directory.path):
             self._directory.write_checkpoint(Checkpoint(wanted.version, dict(wanted.positions)))
 
+    def follow(self, wanted: TaskVersion, *, local_changes: LocalChanges, is_known: IsKnown) -> None:
+        """Bring the stores to a later version by their changelogs, as whoever opens them does."""
+        self._forget_cells()
+        scratch = self._directory.path / SORTING_FOLDER
+        for name, spec in self._specs.items():
+            _bring_to_version(
+                spec,
+                wanted,
+                replace(_target(spec, wanted, scratch), batch_rows=self._batch_rows),
+                self._log if _has_rows(spec, wanted) else None,
+                local_changes,
+                self._listener,
+                is_known,
+                NewerStores.REFUSE,
+                self.backends[name],
+            )
+            failpoints.hit("commit.store_applied")
+        self.version = wanted
+        with disk_errors_named(self._directory.path):
+            self._directory.write_checkpoint(Checkpoint(wanted.version, dict(wanted.positions)))
+
     def close(self) -> None:
         """Close the stores, and let the lock go."""
+        self._forget_cells()
+        self._resources.close()
+
+    def _forget_cells(self) -> None:
         for cells in self._cells.values():
             cells.forget()
-        self._resources.close()
 
     def __enter__(self) -> Self:
         return self
@@ -169,6 +196,7 @@ def hold_task_stores(
     snapshots: SnapshotStorage | None = None,
     newer: NewerStores = NewerStores.REFUSE,
     rocksdb_config_setter: object = None,
+    batch_rows: int = BATCH_ROWS,
 ) -> TaskStores:
     """Open all stores at the wanted version, until they are closed."""
     with ExitStack() as resources:
@@ -179,7 +207,7 @@ def hold_task_stores(
         for name, spec in stores.items():
             chosen = supplier_of(spec, default_backend, rocksdb_config_setter)
             store = StoreOnDisk(directory, chosen, name, SEGMENT_BYTES if spec.is_segmented else 0)
-            target = _target(spec, wanted, directory.path / SORTING_FOLDER)
+            target = replace(_target(spec, wanted, directory.path / SORTING_FOLDER), batch_rows=batch_rows)
             changelog = log if _has_rows(spec, wanted) else None
             restorer = None
             if snapshots is not None and wanted.version > 0:
@@ -197,7 +225,7 @@ def hold_task_stores(
                 if newer is NewerStores.REFUSE
                 else _checkpoint(stores, opened)
             )
-        return TaskStores(directory, stores, wanted, log, listener, opened, resources.pop_all())
+        return TaskStores(directory, stores, wanted, log, listener, opened, resources.pop_all(), batch_rows)
 
 
 @contextmanager

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, TypeVar
 
 from pyspark import InheritableThread
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
-from millstream.commit.manifest import TaskEntry
+from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.source_times import TimesRequest
 from millstream.engine.api import DurableEpoch, Engine, TaskWork
+from millstream.engine.assignment.view import AssignedTask, Rebalance
 from millstream.engine.program import Program
 from millstream.engine.spark.attached import RUN_AGAIN, AttachedSpark
 from millstream.engine.spark.failures import not_ready
 from millstream.engine.spark.resident.flight import PeerLostError
 from millstream.engine.spark.resident.launcher import SparkLauncher
-from millstream.engine.spark.resident.settings import check_settings, pool_settings, slot_settings
+from millstream.engine.spark.resident.settings import (
+    check_settings,
+    pool_settings,
+    slot_assigner,
+    slot_settings,
+)
 from millstream.engine.spark.resident.slot import SlotError
 from millstream.engine.spark.resident.slot_pool import SlotLostError, SlotPool
 from millstream.engine.spark.resident.slot_tasks import SlotTasks
@@ -75,7 +81,8 @@ class ResidentSparkEngine(Engine):
             if self._spark.attach() or self._slots is None:
                 self._make_worker = self._spark.broadcast()
                 pool = self._new_pool()
-                self._slots = SlotTasks(self._application_id, pool, self._attempts)
+                assigner = slot_assigner(self._config, self._program.topology.plan())
+                self._slots = SlotTasks(self._application_id, pool, self._attempts, assigner)
                 pool.open(InheritableThread)
             self._slots.begin_term()
         except Exception as error:
@@ -130,6 +137,22 @@ class ResidentSparkEngine(Engine):
 
     def apply(self, epoch: DurableEpoch) -> None:
         self._running().apply(epoch)
+
+    def nothing_to_do(self, tasks: Iterable[PlannedTask], head: Manifest) -> None:
+        self._running().nothing_to_do(tasks, head)
+
+    def prepare(self) -> None:
+        self._spark.attach()
+
+    def assigned(self) -> Sequence[AssignedTask]:
+        return () if self._slots is None else self._slots.assigner.assigned()
+
+    def take_rebalances(self) -> Sequence[Rebalance]:
+        return () if self._slots is None else self._slots.assigner.take_rebalances()
+
+    def drain(self, host: str, *, is_over: bool = False) -> None:
+        assigner = self._running().assigner
+        (assigner.undrain if is_over else assigner.drain)(host)
 
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         del job

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Final
 
 from py4j.protocol import Py4JError
 
 from millstream.engine.spark.attached import AttachedSpark
-from millstream.engine.spark.resident.slot import SlotSettings
+from millstream.engine.spark.failures import shortened
+from millstream.engine.spark.resident.slot import SlotError, SlotSettings
 from millstream.engine.spark.resident.slot_function import SlotFunction
 from millstream.engine.spark.resident.slot_pool import Launcher
 from millstream.engine.spark.stage_function import MakeWorker
+
+_NO_PYTHON: Final = "PythonException"
+"""A slot tells its errors to the coordinator. One that comes through Spark kept it from becoming one."""
 
 
 class SparkLauncher(Launcher):
@@ -41,7 +46,12 @@ class SparkLauncher(Launcher):
             address, incarnation, self._make_worker, self._timeout_s, self._settings, secret
         )
         context.setJobGroup(self._group(number), f"slot {number}", interruptOnCancel=True)
-        context.parallelize([number], 1).mapPartitions(function).collect()
+        try:
+            context.parallelize([number], 1).mapPartitions(function).collect()
+        except Py4JError as error:
+            if _NO_PYTHON in str(error):
+                raise SlotError(shortened(error)) from error
+            raise
 
     def cancel(self, number: int) -> None:
         with suppress(Py4JError, OSError, AssertionError):  # Spark may be gone

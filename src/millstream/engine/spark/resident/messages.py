@@ -7,11 +7,13 @@ per term. Whoever gets a message of another attempt, or of another incarnation o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import TaskEntry
+from millstream.commit.standby import StandbyPosition
+from millstream.state.local.directory import Checkpoint
 from millstream.types import Attempt, Epoch, Term
 
 
@@ -36,8 +38,12 @@ class Hello:
     """When its process was started: a process id is used again, the pair is not."""
     flight: str
     """Where other slots put blocks."""
-    held: Mapping[str, int]
-    """The tasks whose state is on its instance, and the version that they are at, as far as it is known."""
+    held: Mapping[str, Checkpoint]
+    """The tasks whose state is on its instance, and where their stores stand, as far as it is known."""
+    node: str = ""
+    """The host as standbys see it; that of `host` if empty. Tests have several hosts on one machine."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Where the host stands: see `StreamsConfig.rack_aware_assignment_tags`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ class RunEpoch:
     """The slot of every task, also of those that are idle in this epoch."""
     peers: Mapping[int, Peer]
     """All slots that take part, by number."""
+    copies: frozenset[str] = frozenset()
+    """Tasks of which copies are kept on the slot's instance, by whichever slot: their state is in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +89,25 @@ class Committed:
 
     of: EpochAttempt
     tasks: tuple[tuple[PlannedTask, TaskEntry], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Keep copies of tasks that run elsewhere, at what was committed."""
+
+    keep: frozenset[str]
+    """All tasks that the slot follows. Those of before that are not among them are let go."""
+    tasks: tuple[tuple[PlannedTask, TaskEntry], ...]
+    """Those of them that are new, or were committed since."""
+    closed: frozenset[str] = frozenset()
+    """Tasks that the slot ran until now, and others run from now on: it lets go of their stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """How far the copies of a slot are."""
+
+    tasks: Mapping[str, StandbyPosition]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from millstream.config import StreamsConfig
+from millstream.engine.assignment.model import AssignmentRules
+from millstream.engine.spark.resident.assigner import SlotAssigner
 from millstream.engine.spark.resident.slot import SlotSettings
 from millstream.engine.spark.resident.slot_pool import PoolSettings
 from millstream.errors import ConfigError
+from millstream.topology.plan import Plan, SubTopology
 
 _LONGEST_BEAT_S: Final = 1.0
 _SHORTEST_PATIENCE_S: Final = 2.0
@@ -47,6 +50,22 @@ def pool_settings(config: StreamsConfig, conf: Any) -> PoolSettings:
         bind=conf.get("spark.driver.bindAddress", host),
         host=host,
     )
+
+
+def slot_assigner(config: StreamsConfig, plan: Plan) -> SlotAssigner:
+    """Tasks with logged stores may have copies. Global stores are everywhere already."""
+    stateful = {sub.number for level in plan.levels for sub in level if _has_copies(sub)}
+    rules = AssignmentRules(
+        standbys=config.num_standby_replicas,
+        acceptable_lag=config.acceptable_recovery_lag,
+        max_warmups=config.max_warmup_replicas,
+        spread_over=tuple(config.rack_aware_assignment_tags),
+    )
+    return SlotAssigner(stateful, rules)
+
+
+def _has_copies(sub: SubTopology) -> bool:
+    return not sub.is_global and any(spec.logging for spec in sub.stores.values())
 
 
 def _beat_s(config: StreamsConfig) -> float:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from millstream.commit.epoch_job import PlannedTask, TaskReport, WrongInstance
+from millstream.commit.standby import StandbyPosition
 from millstream.commit.targets import Targets
 from millstream.commit.worker import Worker, apply_commit, run_task, sealing_together
 from millstream.engine.spark.resident.connection import Connection, ConnectionLostError, travels
@@ -34,10 +35,13 @@ from millstream.engine.spark.resident.messages import (
     Committed,
     EpochDone,
     EpochFailed,
+    Follow,
+    Followed,
     Ping,
     RunEpoch,
     Stop,
 )
+from millstream.engine.spark.resident.standbys import StandbyTasks
 from millstream.errors import MillstreamError
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import ShuffleBlock
@@ -60,6 +64,8 @@ class SlotSettings:
     """How often it says that it is alive."""
     patience_s: float = 20.0
     """How long it waits for a word of its coordinator."""
+    node: str = ""
+    """What its host is called; empty: as the host says itself."""
     exit: Callable[[int], None] = field(default=os._exit)
     """Ends the process, whatever it does."""
 
@@ -82,9 +88,10 @@ class Slot:
         self._inbox = inbox
         self._clients = clients
         self._settings = settings
-        self._commands: queue.SimpleQueue[RunEpoch | Committed | Call | Stop] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[RunEpoch | Committed | Follow | Call | Stop] = queue.SimpleQueue()
         self._heard = time.monotonic()
         self._is_over = threading.Event()
+        self._standbys = StandbyTasks(worker, self._tell_positions)
 
     def run(self) -> None:
         """Obey until the coordinator says stop, or is gone."""
@@ -102,6 +109,7 @@ class Slot:
         finally:
             self._is_over.set()
             self._connection.close()
+            self._standbys.close()
             if self._worker.open_stores is not None:
                 self._worker.open_stores.close()
             for thread in threads:
@@ -144,11 +152,15 @@ class Slot:
 
     # The thread of tasks -------------------------------------------------------------------------------
 
-    def _obey(self, command: RunEpoch | Committed | Call) -> None:
+    def _obey(self, command: RunEpoch | Committed | Follow | Call) -> None:
         if isinstance(command, RunEpoch):
-            self._run_epoch(command)
+            with self._standbys.busy():
+                self._run_epoch(command)
         elif isinstance(command, Committed):
-            self._apply(command)
+            with self._standbys.busy():
+                self._apply(command)
+        elif isinstance(command, Follow):
+            self._follow(command)
         else:
             self._answer(command)
 
@@ -167,8 +179,10 @@ class Slot:
     def _run_levels(self, command: RunEpoch) -> list[TaskReport | WrongInstance]:
         job, own = command.job, command.slot
         mine = [task for task in job.tasks if command.slots[task.task_id] == own]
+        tasks_here = {task for task, slot in command.slots.items() if slot == own}
+        self._standbys.release(tasks_here)
         if self._worker.open_stores is not None:
-            self._worker.open_stores.keep_only({task for task, slot in command.slots.items() if slot == own})
+            self._worker.open_stores.keep_only(tasks_here)
         self._clients.keep_only([peer.flight for peer in command.peers.values()])
         targets = Targets(self._worker.plan, job.tasks)
         others = levels_of_others(command)
@@ -215,7 +229,7 @@ class Slot:
         self._inbox.check(command.of)
         made = run_task(worker, command.job, task, blocks, command.of.attempt)
         directory, delay_ms = self._worker.directory, self._worker.config.state_cleanup_delay_ms
-        clean_now_and_then(directory, delay_ms, command.job)
+        clean_now_and_then(directory, delay_ms, command.job, kept=command.copies)
         return made
 
     def _send(self, command: RunEpoch, level: int, slot: int, blocks: Sequence[ShuffleBlock]) -> None:
@@ -230,6 +244,17 @@ class Slot:
                 apply_commit(self._worker, planned, entry)
             except Exception:
                 _LOGGER.debug("Task %s could not apply a commit", planned.task_id, exc_info=True)
+
+    def _follow(self, command: Follow) -> None:
+        """The stores of a task that ran here until now are closed: they are followed from here on."""
+        stores = self._worker.open_stores
+        if stores is not None:
+            stores.keep_only(stores.versions().keys() - command.keep - command.closed)
+        self._standbys.wish(command.keep, command.tasks)
+
+    def _tell_positions(self, positions: Mapping[str, StandbyPosition]) -> None:
+        with suppress(ConnectionLostError):
+            self._connection.send(Followed(positions))
 
     def _answer(self, call: Call) -> None:
         try:

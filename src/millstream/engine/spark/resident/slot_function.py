@@ -13,10 +13,12 @@ from pyspark import TaskContext
 
 from millstream.commit.process import process_started
 from millstream.commit.worker import Worker
+from millstream.engine.spark.homes import held_checkpoints
 from millstream.engine.spark.resident.connection import ConnectionLostError, connect, flight_token
 from millstream.engine.spark.resident.flight import FlightClients, FlightServer
 from millstream.engine.spark.resident.inbox import Inbox
 from millstream.engine.spark.resident.messages import Hello, NotReady
+from millstream.engine.spark.resident.node import node_name, tags_here
 from millstream.engine.spark.resident.parent import ended_with_parent
 from millstream.engine.spark.resident.slot import Slot, SlotSettings, portable
 from millstream.engine.spark.stage_function import MakeWorker
@@ -64,7 +66,7 @@ class SlotFunction:
             except Exception as error:  # noqa: BLE001 - told to the coordinator
                 answer: Hello | NotReady = NotReady(portable(error))
             else:
-                answer = hello(worker, server.location)
+                answer = hello(worker, server.location, self.settings.node)
             try:
                 connection.send(answer)
             except ConnectionLostError:
@@ -78,14 +80,8 @@ def resident(worker: Worker) -> Worker:
     return replace(worker, open_stores=OpenStores(), shares_process=True)
 
 
-def hello(worker: Worker, flight: str) -> Hello:
+def hello(worker: Worker, flight: str, node: str = "") -> Hello:
     """Who this slot is."""
-    application_id = worker.storage.application_id
-    held: dict[str, int] = {}
-    for task in worker.directory.tasks(application_id):
-        checkpoint = worker.directory.task(application_id, task).read_checkpoint()
-        if checkpoint is not None:
-            held[task] = checkpoint.version
     return Hello(
         worker.directory.instance_id,
         socket.gethostname(),
@@ -93,5 +89,7 @@ def hello(worker: Worker, flight: str) -> Hello:
         os.getpid(),
         process_started(os.getpid()) or "",
         flight,
-        held,
+        held_checkpoints(worker),
+        node or node_name(),
+        tags_here(),
     )

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 
 from millstream.commit.epoch_job import TaskReport, WrongInstance
 from millstream.commit.process import process_is_alive
+from millstream.commit.standby import StandbyPosition
 from millstream.engine.spark.resident.connection import Connection, ConnectionLostError, accepted
 from millstream.engine.spark.resident.messages import (
     Abort,
@@ -30,6 +31,7 @@ from millstream.engine.spark.resident.messages import (
     EpochAttempt,
     EpochDone,
     EpochFailed,
+    Followed,
     Hello,
     NotReady,
     Peer,
@@ -37,6 +39,7 @@ from millstream.engine.spark.resident.messages import (
     RunEpoch,
     Stop,
 )
+from millstream.engine.spark.resident.slot import SlotError
 from millstream.errors import MillstreamError
 from millstream.state.local.directory import boot_id
 
@@ -61,7 +64,7 @@ class Launcher(Protocol):
     """How slots come to be."""
 
     def run(self, number: int, incarnation: str, address: tuple[str, int], secret: bytes) -> None:
-        """Run an incarnation of a slot, until it ends."""
+        """Run an incarnation of a slot, until it ends. Raises a `SlotError` if no process can be one."""
 
     def cancel(self, number: int) -> None:
         """End whatever runs for a slot."""
@@ -95,6 +98,8 @@ class Member:
     connection: Connection
     hello: Hello
     heard: float = field(default_factory=time.monotonic)
+    followed: Mapping[str, StandbyPosition] = field(default_factory=dict)
+    """How far its copies are, as it has said last."""
 
     @property
     def peer(self) -> Peer:
@@ -114,6 +119,10 @@ class SlotPool:
         """Incarnations that may connect, and their slots."""
         self._members: dict[int, Member] = {}
         self._refusal: Exception | None = None
+        """Why no slot starts: the first time one that does not is enough, later all have to say so."""
+        self._refusals = 0
+        self._has_started = False
+        self._told = ""
         self._attempt: EpochAttempt | None = None
         self._answers: dict[int, EpochDone | EpochFailed] = {}
         self._calls: dict[int, tuple[int, str]] = {}
@@ -122,6 +131,7 @@ class SlotPool:
         self._closing = threading.Event()
         self._strangers = threading.BoundedSemaphore(_MOST_STRANGERS)
         self._threads: dict[int, threading.Thread] = {}
+        self._wanted = 0
         family = socket.getaddrinfo(settings.bind, 0, type=socket.SOCK_STREAM)[0][0]
         self._listener = socket.create_server((settings.bind, 0), family=family)
         self.address = (settings.host, int(self._listener.getsockname()[1]))
@@ -129,7 +139,11 @@ class SlotPool:
     def open(self, make_thread: Callable[..., threading.Thread] = threading.Thread) -> None:
         """Submit the slots, and listen to them."""
         self._make_thread = make_thread
-        for what, target in (("listener", self._listen), ("watch", self._watch)):
+        for what, target in (
+            ("listener", self._listen),
+            ("watch", self._watch),
+            ("submitter", self._follow_wanted),
+        ):
             threading.Thread(target=target, name=f"millstream-slots-{what}", daemon=True).start()
         self._submit_wanted()
 
@@ -147,14 +161,14 @@ class SlotPool:
         """Wait until there are enough slots, of so many that are wanted. Raises why they don't start."""
 
         def met() -> bool:
-            return self._refusal is not None or is_enough(len(self._members), len(self._threads))
+            return self._refusal is not None or is_enough(len(self._members), self._wanted)
 
         with self._changed:
             self._changed.wait_for(met, timeout_s)
             if self._refusal is not None and not self._members:
                 refusal, self._refusal = self._refusal, None
                 raise refusal
-            return is_enough(len(self._members), len(self._threads))
+            return is_enough(len(self._members), self._wanted)
 
     def run(self, of: EpochAttempt, commands: Mapping[int, RunEpoch]) -> list[TaskReport | WrongInstance]:
         """Let slots run an attempt of an epoch. If one fails, or is lost, all are told to give it up."""
@@ -258,8 +272,10 @@ class SlotPool:
     # Submitting ----------------------------------------------------------------------------------------
 
     def _submit_wanted(self) -> None:
+        wanted = self._launcher.wanted()
         with self._changed:
-            fresh = [number for number in range(self._launcher.wanted()) if number not in self._threads]
+            self._wanted = wanted
+            fresh = [number for number in range(wanted) if number not in self._threads]
             for number in fresh:
                 name = f"millstream-slot-{number}"
                 thread = self._make_thread(target=self._hold, args=(number,), name=name, daemon=True)
@@ -275,6 +291,8 @@ class SlotPool:
             began = time.monotonic()
             try:
                 self._launcher.run(number, incarnation, self.address, self._secret)
+            except SlotError as error:
+                self._refuse(error)
             except Exception:
                 _LOGGER.debug("Slot %d has ended", number, exc_info=True)
             self._lose(number, incarnation, "its Spark job has ended")
@@ -284,6 +302,19 @@ class SlotPool:
                 _FIRST_PAUSE_S if time.monotonic() - began > _STEADY_S else min(2 * pause, _LONGEST_PAUSE_S)
             )
             self._closing.wait(pause)
+
+    def _refuse(self, error: Exception) -> None:
+        """Note why slots don't start, for whoever waits for one."""
+        with self._changed:
+            self._refusals += 1
+            if not self._has_started or self._refusals >= self._wanted:
+                self._refusal = error
+            is_news = bool(self._members) and str(error) != self._told
+            if is_news:
+                self._told = str(error)
+            self._changed.notify_all()
+        if is_news:
+            _LOGGER.warning("A slot could not start, the others go on without it: %s", error)
 
     def _expect(self, number: int) -> str:
         """A fresh incarnation of a slot. Those before are fenced."""
@@ -338,14 +369,13 @@ class SlotPool:
     def _joined(self, incarnation: str, connection: Connection, first: object) -> int | None:
         with self._changed:
             if isinstance(first, NotReady):  # its submission may have ended already
-                self._refusal = first.error
-                self._changed.notify_all()
+                self._refuse(first.error)
             number = self._expected.get(incarnation)
             if not isinstance(first, Hello) or number is None or number in self._members:
                 return None
             if self._closing.is_set():
                 return None
-            self._refusal = None
+            self._refusal, self._refusals, self._has_started = None, 0, True
             self._members[number] = Member(number, incarnation, connection, first)
             self._changed.notify_all()
             return number
@@ -357,7 +387,9 @@ class SlotPool:
             if member is None or member.incarnation != incarnation:
                 raise ConnectionLostError("the incarnation was fenced")
             member.heard = time.monotonic()
-            if isinstance(message, EpochDone | EpochFailed):
+            if isinstance(message, Followed):
+                member.followed = message.tasks
+            elif isinstance(message, EpochDone | EpochFailed):
                 if message.of == self._attempt:
                     self._answers[number] = message
                     self._changed.notify_all()
@@ -367,8 +399,13 @@ class SlotPool:
 
     # Watching ------------------------------------------------------------------------------------------
 
+    def _follow_wanted(self) -> None:
+        """Submit more slots as there are more cores. Not by the watch: Spark may take its time to answer."""
+        while not self._closing.wait(_LOOKS_EVERY_S):
+            with suppress(Exception):  # Spark may be gone
+                self._submit_wanted()
+
     def _watch(self) -> None:
-        looked = time.monotonic()
         while not self._closing.wait(self._settings.beat_s):
             self.tell(Ping())
             for member in self.live().values():
@@ -382,17 +419,18 @@ class SlotPool:
                         silent,
                     )
                     self.fence(member)
-            if time.monotonic() - looked > _LOOKS_EVERY_S:
-                looked = time.monotonic()
-                with suppress(Exception):  # Spark may be gone
-                    self._submit_wanted()
 
     def fence(self, member: Member) -> None:
         """Refuse an incarnation from now on, and end it: here at once, elsewhere when Spark gets to it."""
         with self._changed:
             self._expected.pop(member.incarnation, None)
-        if not _kill_hanging(member):
-            self._launcher.cancel(member.number)
+        if not _kill_hanging(member):  # Spark may take its time to answer
+            threading.Thread(
+                target=self._launcher.cancel,
+                args=(member.number,),
+                name=f"millstream-slot-{member.number}-cancel",
+                daemon=True,
+            ).start()
         self._lose(member.number, member.incarnation, "it was silent")
         member.connection.close()
 

@@ -8,18 +8,20 @@ from __future__ import annotations
 import logging
 import time
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
-from millstream.commit.manifest import TaskEntry
+from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.reports import EpochMismatchError
 from millstream.commit.source_times import TimesRequest, read_times
-from millstream.engine.api import DurableEpoch, TaskWork, homes_after
+from millstream.engine.api import DurableEpoch, TaskWork
+from millstream.engine.assignment.model import Assignment
 from millstream.engine.spark.failures import waited_in_vain
+from millstream.engine.spark.homes import follow_reports
+from millstream.engine.spark.resident.assigner import SlotAssigner
 from millstream.engine.spark.resident.messages import Committed, EpochAttempt, RunEpoch
-from millstream.engine.spark.resident.placement import place
 from millstream.engine.spark.resident.slot_pool import Member, SlotLostError, SlotPool
 from millstream.types import Attempt
 
@@ -38,31 +40,53 @@ _OTHERS_S: Final = 10.0
 class SlotTasks:
     """Runs the tasks of one application in the slots of a pool."""
 
-    def __init__(self, application_id: str, pool: SlotPool, attempts: Iterator[int]) -> None:
+    def __init__(
+        self,
+        application_id: str,
+        pool: SlotPool,
+        attempts: Iterator[int],
+        assigner: SlotAssigner | None = None,
+    ) -> None:
         self.pool = pool
         self.instances: dict[str, str] = {}
         self._application_id = application_id
         self._attempts = attempts
         """Numbers that no other attempt of a term has."""
-        self._known: dict[str, PlannedTask] = {}
-        """All tasks that were ever planned: those that are idle keep their slots, and their stores open."""
-        self._placed: dict[str, int] = {}
+        self.assigner = SlotAssigner() if assigner is None else assigner
         self._last: EpochAttempt | None = None
 
     def begin_term(self) -> None:
         """Wait for slots. Where state is, the slots say; what was known in an earlier term may be wrong."""
         self.instances.clear()
+        self.assigner.begin_term()
         self.wait_for_slots()
+
+    @property
+    def assignment(self) -> Assignment:
+        """Where tasks and their copies are."""
+        return self.assigner.now
+
+    def assign(self, members: Mapping[int, Member]) -> Assignment:
+        """Where tasks and their copies are with these slots. Slots with copies are told."""
+        made = self.assigner.update(members)
+        for number, message in self.assigner.follow_messages(members).items():
+            self.pool.tell(message, number)
+        return made
+
+    def nothing_to_do(self, tasks: Iterable[PlannedTask], head: Manifest) -> None:
+        """Between epochs, and before the first: who lost a copy gets another one."""
+        members = self.pool.live()
+        if members:
+            self.assigner.note_tasks(tasks, head.tasks)
+            self.assign(members)
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
         """One attempt of an epoch, in all slots that are there."""
         members = self.pool.live() or self.wait_for_slots()
         of = self._last = EpochAttempt(job.term, Attempt(next(self._attempts)), job.epoch)
         instances = {number: member.hello.instance for number, member in members.items()}
-        homes = {task.task_id: task.expected_instance for task in job.tasks if task.expected_instance}
-        self._known.update((task.task_id, task) for task in job.tasks)
-        homes = {**_held(members), **self.instances, **homes}
-        slots = self._placed = place([*self._known.values()], instances, self._placed, homes)
+        self.assigner.note_tasks(job.tasks, job.entries)
+        slots = self.assign(members).slots()
         tasks = tuple(
             replace(task, expected_instance=instances[slots[task.task_id]])
             if task.expected_instance not in (None, instances[slots[task.task_id]])
@@ -71,7 +95,11 @@ class SlotTasks:
         )
         placed = replace(job, tasks=tasks)
         peers = {number: member.peer for number, member in members.items()}
-        commands = {number: RunEpoch(of, placed, number, slots, peers) for number in members}
+        copies = {name: self.assigner.copies_on(name) for name in {*instances.values()}}
+        commands = {
+            number: RunEpoch(of, placed, number, slots, peers, copies[instances[number]])
+            for number in members
+        }
         return _of_one_attempt(of, self.pool.run(of, commands))
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
@@ -84,21 +112,25 @@ class SlotTasks:
 
     def apply(self, epoch: DurableEpoch) -> None:
         """Slots apply what they have sealed, from memory, while the next epoch is planned."""
-        self.instances.update(homes_after(epoch.reports))
+        follow_reports(self._application_id, self.instances, epoch.reports, {})
+        self.assigner.note_committed(epoch.manifest.sealed, epoch.manifest.tasks, epoch.reports)
         of = self._last
         assert of is not None  # it is the attempt that was committed
         committed: dict[int, list[tuple[PlannedTask, TaskEntry]]] = {}
-        sealed = set(epoch.manifest.sealed)
+        sealed, slots = set(epoch.manifest.sealed), self.assigner.now.slots()
         for task in epoch.job.tasks:
             if task.task_id in sealed:
                 entry = epoch.manifest.tasks[task.task_id]
-                committed.setdefault(self._placed[task.task_id], []).append((task, entry))
+                committed.setdefault(slots[task.task_id], []).append((task, entry))
         for number, tasks in committed.items():
             self.pool.tell(Committed(of, tuple(tasks)), number)
+        for number, message in self.assigner.follow_messages(self.pool.live()).items():
+            self.pool.tell(message, number)
 
     def run_background(self, work: TaskWork[T], planned: PlannedTask, entry: TaskEntry) -> T:
         """By the slot that has the task's stores open."""
-        slot = self._placed.get(planned.task_id, next(iter(self.pool.live()), 0))
+        placed = self.assigner.now.tasks.get(planned.task_id)
+        slot = next(iter(self.pool.live()), 0) if placed is None else placed.active.slot
         call = self.pool.call(slot, work, planned, entry, is_beside=True)
         done: T = self.pool.answer(call)
         return done
@@ -135,12 +167,3 @@ def _of_one_attempt(
                 f"attempt {of.attempt}: the epoch has to run again"
             )
     return reports
-
-
-def _held(members: Mapping[int, Member]) -> dict[str, str]:
-    """The instance that has the newest local state of each task, as the slots said when they joined."""
-    newest: dict[str, tuple[int, str]] = {}
-    for member in members.values():
-        for task, version in member.hello.held.items():
-            newest[task] = max(newest.get(task, (0, "")), (version, member.hello.instance))
-    return {task: instance for task, (_, instance) in newest.items()}

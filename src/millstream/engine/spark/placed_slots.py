@@ -1,0 +1,114 @@
+"""The slots of the engine of Spark jobs, where they are, and which task runs in which.
+
+There is one per core. When executors come or go they are made anew, on those that are there then; each says
+on which instance it is and which state is there, and tasks are placed by that. Spark keeps a slot where it
+is for as long as its executor lives.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pyspark import SparkContext
+
+from millstream.commit.epoch_job import EpochJob, PlannedTask
+from millstream.engine.spark.homes import homes_among, newest_homes
+from millstream.engine.spark.placement import place
+from millstream.engine.spark.slots import Slots
+from millstream.engine.spark.stage_function import MakeWorker
+from millstream.engine.spark.warmup import ask_slots, warm_up
+from millstream.errors import MillstreamError
+
+_LOGGER = logging.getLogger("millstream")
+_LOOKS_EVERY_S: Final = 1.0
+"""How often it is asked which executors there are."""
+
+
+class PlacedSlots:
+    """The slots of one application, for as long as a Spark lives."""
+
+    def __init__(self, context: SparkContext, make_worker: MakeWorker, application_id: str) -> None:
+        self._context = context
+        self._make_worker = make_worker
+        self._known: dict[str, PlannedTask] = {}
+        """All tasks that were ever planned: those that are idle keep their slots."""
+        self._placed: dict[str, int] = {}
+        self._is_stale = False
+        self._looked = time.monotonic()
+        self._executors = _executors(context)
+        self.slots = Slots(context, context.defaultParallelism)
+        self._places = warm_up(context, self.slots, make_worker, application_id)
+
+    def held(self) -> dict[str, str]:
+        """The instance with the newest local state of each task, as the slots said when they were made."""
+        return newest_homes((one.instance, one.held) for one in self._places)
+
+    def distrust(self) -> None:
+        """Something went wrong: look at once when tasks are placed next, and make the slots anew."""
+        self._is_stale = True
+
+    def place(self, job: EpochJob, homes: Mapping[str, str]) -> tuple[EpochJob, dict[str, int]]:
+        """A slot for each task of an epoch: the one that it had, else one where its state is.
+
+        The job that is given back expects each task where its slot is.
+        """
+        if self._follow_executors():
+            self._placed.clear()
+        if any(task.task_id not in self._placed for task in job.tasks):
+            self._known.update((task.task_id, task) for task in job.tasks)
+            instances = {number: one.instance for number, one in enumerate(self._places)}
+            live = homes_among({*instances.values()}, self.held(), homes)
+            self._placed = place([*self._known.values()], instances, self._placed, live)
+        tasks = tuple(self._expected(task) for task in job.tasks)
+        return replace(job, tasks=tasks), {task.task_id: self._placed[task.task_id] for task in tasks}
+
+    def intended(self, tasks: Iterable[PlannedTask]) -> dict[str, str]:
+        """The instances where tasks are meant to run."""
+        return {task.task_id: self._places[self._placed[task.task_id]].instance for task in tasks}
+
+    def slot_of(self, task: PlannedTask) -> int:
+        """The slot of a task that has run; any other if it has not."""
+        return self._placed.get(task.task_id, task.number % self.slots.count)
+
+    def release(self) -> None:
+        """Let go of the slots."""
+        self.slots.release()
+
+    def _expected(self, task: PlannedTask) -> PlannedTask:
+        here = self._places[self._placed[task.task_id]].instance
+        return task if task.expected_instance in (None, here) else replace(task, expected_instance=here)
+
+    def _follow_executors(self) -> bool:
+        """Make the slots anew if executors have come or gone; whether they were made."""
+        if not self._is_stale and time.monotonic() - self._looked < _LOOKS_EVERY_S:
+            return False
+        self._looked = time.monotonic()
+        executors = _executors(self._context)
+        if not self._is_stale and executors == self._executors:
+            return False
+        fresh = Slots(self._context, self._context.defaultParallelism)
+        try:
+            places = ask_slots(fresh, self._make_worker)
+        except MillstreamError as error:
+            fresh.release()
+            if self._is_stale:
+                raise
+            self._executors = executors
+            _LOGGER.warning("An executor that has joined can't run tasks, and is left out: %s", error)
+            return False
+        self.slots.release()
+        self.slots, self._places, self._executors, self._is_stale = fresh, places, executors, False
+        return True
+
+
+def _executors(context: SparkContext) -> frozenset[str]:
+    """The executors that are there. Spark on this machine has one, for ever."""
+    master: Any = context.master
+    if master.startswith("local"):
+        return frozenset()
+    status: Any = context._jsc.sc()  # noqa: SLF001 - PySpark does not show it
+    return frozenset(status.getExecutorMemoryStatus().keySet().mkString(" ").split())
