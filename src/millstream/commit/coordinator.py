@@ -43,7 +43,6 @@ from millstream.commit.task_idling import TaskIdling
 from millstream.durable import OS_FILES
 from millstream.errors import MillstreamError
 from millstream.log.api import Log, TopicPartition
-from millstream.log.errors import InvalidPublicationError
 from millstream.offset_reset import OffsetReset
 from millstream.threads import all_at_once, end_threads
 from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
@@ -373,8 +372,9 @@ class CommitCoordinator:
                 self._write_witness()
                 publish()
                 make_folder()
-        except InvalidPublicationError:
-            self.lease.verify()  # another coordinator has published it since, and its files were collected
+        except Exception:
+            # Another coordinator may have done it since, and its files, or our unfinished ones, are gone.
+            self.lease.verify()
             raise
         self._published = manifest.epoch
         failpoints.hit("commit.published")
