@@ -48,7 +48,7 @@ def drawn(stages: list[tuple[int, str, list[dict[str, Any]]]]) -> str:
                     f'<rect class="{one["role"]}" x="{left}" y="{y + 22}" width="{TASK}" height="20" rx="3"/>'
                     f'<text class="label" x="{left + 6}" y="{y + 36}">{one["task"]}</text>'
                 )
-                behind = f'-{one["lag"]}' if one["lag"] else f'v{one["version"]}'
+                behind = f"-{one['lag']}" if one["lag"] else f"v{one['version']}"
                 parts.append(f'<text class="small" x="{left + 4}" y="{y + 56}">{behind}</text>')
     width = LEFT * 2 + len(hosts) * (HOST + 12)
     return picture("The nine stages", width, TOP + len(stages) * (STAGE + 40), parts, STYLE)

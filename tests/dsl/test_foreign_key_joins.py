@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millstream import Store, StreamsBuilder, StreamsConfig, Topology, handlers, serdes
+from millstream import Store, StreamsBuilder, StreamsConfig, Suppressed, Topology, handlers, serdes, stores
 from millstream.errors import ProcessingError, TopologyError
 from millstream.testing import TopologyTestDriver
 
@@ -121,6 +121,52 @@ def test_other_things_than_tables_are_refused() -> None:
         TopologyError, match=r"foreign_key_join\(\) with KStream.*a stream becomes one by to_t"
     ):
         left.foreign_key_join(builder.stream("r", **WORDS), reference, pair)
+
+
+class Remembers:
+    def init(self, context: Any) -> None:
+        self.seen = context.state_store("seen")
+
+    def transform(self, _key: Any, value: Any) -> Any:
+        return value
+
+    def close(self) -> None: ...
+
+
+def test_a_left_table_that_is_found_by_code_that_may_write_is_refused_unless_it_has_a_store() -> None:
+    def joined(**options: Any) -> Callable[[StreamsBuilder], Any]:
+        def build(builder: StreamsBuilder) -> None:
+            builder.add_state_store(stores.key_value("seen", **WORDS))
+            left: Any = builder.table("l", **WORDS).transform_values(Remembers, "seen", **options)
+            left.foreign_key_join(builder.table("r", **WORDS), lambda _, value: value, pair)
+
+        return build
+
+    with pytest.raises(TopologyError) as caught:
+        built(joined(name="remembered"))
+    assert str(caught.value) == (
+        "foreign_key_join() of the table at 'remembered', whose rows are found by asking the transformer of "
+        "transform_values() again, with its state stores 'seen': the last step of the join runs apart from "
+        "that. Remedy: transform_values(..., store=Store(...)), so that rows are found in a store"
+    )
+    plan = built(joined(store=Store("kept", **WORDS))).plan()
+    assert [name for sub in plan.subtopologies for name in sub.copies.values()] == ["kept-copy-10000"]
+
+
+def test_a_row_behind_suppress_is_joined_as_it_was_sent() -> None:
+    def build(builder: StreamsBuilder) -> None:
+        left: Any = builder.table("orders", **JSON).suppress(Suppressed.until_time_limit(0))
+        left.foreign_key_join(builder.table("customers", **WORDS), reference, pair).to_stream().to(
+            "out", **WORDS
+        )
+
+    plan = built(build).plan()
+    assert sorted(name for sub in plan.subtopologies for name in sub.copies.values()) == [
+        "KTABLE-SUPPRESS-STATE-STORE-0000000004-copy-10000",
+        "orders-STATE-STORE-0000000000-copy-10000",
+    ]
+    rows = [("customers", "ann", "Ann"), ("orders", "1", {"customer": "ann"}), ("customers", "ann", "ANN")]
+    assert played(built(build), *rows) == [("1", "{'customer': 'ann'}+Ann"), ("1", "{'customer': 'ann'}+ANN")]
 
 
 def test_tables_of_two_builders_are_refused() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.simulation.epochs import EpochRunner
 
 from millstream import KTable, SessionWindows, Store, StreamsBuilder, Suppressed, Topology, serdes
 from millstream.errors import ProcessingError, TopologyError
+from millstream.state.stores.encoded_buffer import EncodedBuffer
+from millstream.task.records import RawBatch
 from millstream.testing import TopologyTestDriver
 
 NUMBERS: dict[str, Any] = {"key": serdes.string, "value": serdes.int64}
@@ -70,6 +73,34 @@ def test_a_group_behind_it_takes_back_what_it_was_given() -> None:
 
     rows: list[Row] = [("a", 1, 0), ("a", 2, 10), ("a", 5, 11), ("a", 7, 20), ("b", 0, 40)]
     assert played(total, rows) == [("all", 2, 10), ("all", 7, 20)]
+
+
+def test_rows_are_looked_up_behind_it_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("in", store=UNCACHED, **NUMBERS).suppress(Suppressed.until_time_limit(100))
+    looked_up = builder.stream("asked", **NUMBERS).left_join(table, lambda asked, found: asked - (found or 0))
+    looked_up.to("out", **NUMBERS)
+    keys = [serdes.string.serialize(f"key {number}") for number in range(50)]
+
+    def rows(topic: str, first: int, timestamp: int) -> RawBatch:
+        offsets, values = list(range(first, first + 50)), [serdes.int64.serialize(n) for n in range(50)]
+        return RawBatch(topic, 0, offsets, keys, values, [timestamp] * 50)
+
+    asked_for: list[int] = []
+    load = EncodedBuffer.load
+
+    def counted(buffer: EncodedBuffer[Any], wanted: Collection[bytes]) -> Any:
+        asked_for.append(len(wanted))
+        return load(buffer, wanted)
+
+    with EpochRunner(builder.build(), partitions={"in": 1, "asked": 1}) as runner:
+        runner.run_epoch([rows("in", 0, 1)])
+        runner.run_epoch([rows("in", 50, 200)])  # what waited is sent, and the new rows wait
+        monkeypatch.setattr(EncodedBuffer, "load", counted)
+        runner.run_epoch([rows("asked", 0, 201)])
+        out = [row.value for row in runner.outputs["out"]]
+    assert out == [serdes.int64.serialize(0)] * 50
+    assert asked_for == [50]
 
 
 def test_a_filter_behind_it_tells_of_a_row_that_is_gone() -> None:

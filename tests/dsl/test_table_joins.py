@@ -167,6 +167,42 @@ MISTAKES: list[tuple[Callable[[StreamsBuilder], Any], str]] = [
         r"join\(\) with 't'. Remedy: join a stream with a stream, a table or a global table",
     ),
     (
+        lambda b: b.table("l").join(b.stream("s"), pair),  # type: ignore[arg-type]
+        r"join\(\) with KStream\(.*Remedy: join a table with a table; a stream becomes one by to_table\(\)",
+    ),
+    (
+        lambda b: b.stream("s").outer_join(b.table("t"), pair),  # type: ignore[call-arg,arg-type]
+        r"outer_join\(\) of a stream with KTable\(.* Remedy: left_join\(\) .*to_table\(\).outer_join\(",
+    ),
+    (
+        lambda b: b.stream("s").outer_join(b.table("t"), pair, JoinWindows(5)),  # type: ignore[arg-type]
+        r"outer_join\(\) of a stream with KTable\(",
+    ),
+    (
+        lambda b: b.stream("s").outer_join(
+            b.global_table("t"),  # type: ignore[arg-type]
+            pair,
+            key_of=lambda k, v: v,  # type: ignore[call-arg]
+        ),
+        r"outer_join\(\) of a stream with GlobalKTable\(.*Remedy: left_join\(\) .* with their row or None$",
+    ),
+    (
+        lambda b: b.stream("s").outer_join("t", pair, JoinWindows(5)),  # type: ignore[arg-type]
+        r"outer_join\(\) with 't'. Remedy: join a stream with a stream$",
+    ),
+    (
+        lambda b: b.stream("s").outer_join(b.stream("t"), pair),  # type: ignore[call-arg]
+        r"outer_join\(\) of two streams with the windows None. Remedy: .* JoinWindows\(",
+    ),
+    (
+        lambda b: b.stream("s").outer_join(b.stream("t"), pair, JoinWindows(5), grace=5),  # type: ignore[call-arg]
+        r"outer_join\(\) with a stream has no use for grace=. Remedy: leave it out; it takes key=, logging=",
+    ),
+    (
+        lambda b: b.stream("s").join(b.stream("t"), pair, JoinWindows(5), name=5),  # type: ignore[call-overload]
+        r"5 can't be a name. Remedy: use letters",
+    ),
+    (
         lambda b: b.stream("s", key=NUMBER).join(b.table("t", key=serdes.string), pair),
         r"join\(\) of keys of serdes.int64 with keys of serdes.string: equal keys would have different bytes",
     ),

@@ -134,6 +134,30 @@ def test_workers_that_can_t_load_a_slot_at_all_are_told(lab: Lab, monkeypatch: p
     app.loop.close()
 
 
+def test_a_slot_that_can_t_start_later_is_told_and_the_others_go_on(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An executor joins whose host lacks something."""
+    lab.topic("in", parts := words(60, seed=15))
+    monkeypatch.setattr("millstream.engine.spark.resident.slot_pool._LOOKS_EVERY_S", 0.05)
+    with running(lab, two_levels(), max_records_per_epoch=10) as app:
+        launcher = app.engine.launcher
+        run = launcher.run
+
+        def no_module_in_the_third(number: int, *more: Any) -> None:
+            if number == 2:
+                raise SlotError("ModuleNotFoundError: No module named 'beside'")
+            run(number, *more)
+
+        monkeypatch.setattr(launcher, "run", no_module_in_the_third)
+        launcher.slots = 3
+        until(lambda: "No module named 'beside'" in caplog.text)
+        app.run()
+        assert set(app.engine.pool.live()) == {0, 1}
+    assert caplog.text.count("A slot could not start, the others go on without it") == 1
+    check_exact(lab, "two_levels", parts)
+
+
 def lose(app: Application, number: int) -> None:
     """As if the process of a slot was killed: its connection ends."""
     app.engine.pool.live()[number].connection.close()

@@ -165,7 +165,7 @@ def _filters_what_was_suppressed(case: Case) -> bool:
     """The old value of what leaves `suppress` is what left before.
 
     In Kafka it is one that may never have left: a `group_by` subtracts it, a `filter` or an outer join of
-    tables deletes it.
+    tables deletes it, a foreign-key join takes it for the row whose subscription ends.
     """
     suppressed: set[int] = set()
     for step in case.steps:
@@ -173,6 +173,8 @@ def _filters_what_was_suppressed(case: Case) -> bool:
             suppressed.add(step["id"])
         elif suppressed.intersection(step["of"]):
             if step["op"] in {"table_filter", "table_group_by"} or step.get("kind") in _OUTER:
+                return True
+            if step["op"] == "foreign_key_join" and step["of"][0] in suppressed:
                 return True
             if step["op"] in _MAKES_VALUES:
                 suppressed.add(step["id"])

@@ -57,12 +57,17 @@ def build(spec: s.Spec) -> Built:
     return build_with(Building(spec), spec)
 
 
-def build_with(building: Building, spec: s.Spec) -> Built:
-    """Make the topology in some way."""
+def make_operators(building: Building, spec: s.Spec) -> None:
+    """Make the operators, without an end."""
     for name in spec.plain_stores:
         building.builder.add_state_store(stores.key_value(name, **building.serdes))
     for op in spec.ops:
         building.handles[op.id] = building.make(op)
+
+
+def build_with(building: Building, spec: s.Spec) -> Built:
+    """Make the topology in some way."""
+    make_operators(building, spec)
     building.built.topology = building.builder.build()
     return building.built
 

@@ -110,7 +110,7 @@ def _features_of_process(op: s.Process) -> Iterator[str]:
 
 
 def _shapes(spec: s.Spec) -> Iterator[str]:
-    above = {op.id: _above(spec, op) for op in spec.ops}
+    above = {op.id: spec.above(op.id) for op in spec.ops}
     fixed = [op.topics[0] for op in spec.ops if isinstance(op, s.To) and len(op.topics) == 1]
     if len(set(fixed)) < len(fixed):
         yield "two sinks to one topic"
@@ -131,10 +131,3 @@ def _shapes(spec: s.Spec) -> Iterator[str]:
     groups = [op.parent for op in spec.ops if isinstance(op, s.Aggregate | s.TableAggregate)]
     if any(groups.count(group) > 1 and getattr(spec.op(group), "named", False) for group in groups):
         yield "two aggregations of one named group"
-
-
-def _above(spec: s.Spec, op: s.Op) -> set[int]:
-    found = {op.id}
-    for parent in op.parents:
-        found |= _above(spec, spec.op(parent))
-    return found

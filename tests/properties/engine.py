@@ -96,7 +96,7 @@ def run_engine(
     value: Any = serdes.json if spec.serdes == "explicit" else serdes.int64
     with runner, columns_for_any_number() if as_if_many else nullcontext():
         for epoch in epochs:
-            raws = _raws(epoch.records, value.serialize)
+            raws = raws_of(epoch.records, value.serialize)
             runner.run_epoch(list(map(in_arrow, raws)) if as_if_many else raws, now_ms=epoch.now_ms)
         return _engine_results(runner, built, value.deserialize)
 
@@ -181,7 +181,8 @@ def _plain(cell: Any) -> Any:
     return (cell.value, cell.timestamp) if hasattr(cell, "timestamp") else cell
 
 
-def _raws(records: Sequence[Input], encode: Callable[[Any], bytes]) -> list[RawBatch]:
+def raws_of(records: Sequence[Input], encode: Callable[[Any], bytes]) -> list[RawBatch]:
+    """The records as a task gets them."""
     parts: dict[tuple[str, int], list[Input]] = {}
     for row in records:
         parts.setdefault((row.topic, row.partition), []).append(row)

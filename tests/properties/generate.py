@@ -407,7 +407,7 @@ class _Generator:
         return self.add(join, self.streams)
 
     def add_stream_table_join(self) -> bool:
-        tables = [table for table in self.tables if self.can_be_looked_up(table)]
+        tables = [table for table in self.tables if can_be_looked_up(self.spec, table)]
         if not tables:
             return False
         stream, table = self.stream(), self.rng.choice(tables)
@@ -436,26 +436,13 @@ class _Generator:
         return self.add(join, self.streams)
 
     def add_table_join(self) -> bool:
-        tables = [table for table in self.tables if self.can_be_looked_up(table)]
+        tables = [table for table in self.tables if can_be_looked_up(self.spec, table)]
         if not tables:
             return False
         left = self.rng.choice(tables)
         right = left if self.chance(0.1) else self.rng.choice(tables)
         join = s.TableJoin(self.next_id(), left, right, *self.joining(outer=True), self.store())
         return self.add(join, self.tables)
-
-    def can_be_looked_up(self, table: int) -> bool:
-        """Not what is found by asking a transformer again: that may change its stores."""
-        op = self.spec.op(table)
-        if _has_named_store(op):
-            return True
-        if isinstance(op, s.TransformValues):
-            return False
-        if isinstance(op, s.TableFilter | s.TableMapValues):
-            return self.can_be_looked_up(op.parent)
-        if isinstance(op, s.TableJoin):
-            return self.can_be_looked_up(op.parent) and self.can_be_looked_up(op.other)
-        return True
 
     def add_table_aggregate(self) -> None:
         if not self.table_groups or self.chance(0.7):
@@ -548,6 +535,20 @@ class _Generator:
 def _has_named_store(op: s.Op) -> bool:
     store = getattr(op, "store", None)
     return isinstance(store, s.TableStore) and store.named
+
+
+def can_be_looked_up(spec: s.Spec, table: int) -> bool:
+    """Not what is found by asking a transformer again: that may change its stores."""
+    op = spec.op(table)
+    if _has_named_store(op):
+        return True
+    if isinstance(op, s.TransformValues):
+        return False
+    if isinstance(op, s.TableFilter | s.TableMapValues):
+        return can_be_looked_up(spec, op.parent)
+    if isinstance(op, s.TableJoin):
+        return can_be_looked_up(spec, op.parent) and can_be_looked_up(spec, op.other)
+    return True
 
 
 def _node(handle: Any) -> Any:

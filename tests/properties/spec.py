@@ -429,6 +429,10 @@ class Spec:
     def op(self, number: int) -> Op:
         return next(op for op in self.ops if op.id == number)
 
+    def above(self, number: int) -> set[int]:
+        """An operator, and all that it needs."""
+        return {number}.union(*(self.above(parent) for parent in self.op(number).parents))
+
     @property
     def input_topics(self) -> tuple[str, ...]:
         named = [op.topics for op in self.ops if isinstance(op, Source)]

@@ -129,6 +129,8 @@ class StruckWorld(JudgedWorld):
     def wake(self) -> BaseException | None:
         """Let the coordinator that stalled first go on; how it ended."""
         stalled = self.stalled.pop(0)
+        if not self.backlog():  # others have read all that there was
+            self.append(2 * RECORDS_OF_AN_EPOCH)
         if stalled in self._tending:
             self.note()  # it may go on to apply retention to what was written since
         error = stalled.wake()

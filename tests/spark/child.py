@@ -45,7 +45,7 @@ def main(order: dict[str, object]) -> None:
     app = lab.app(topology, **settings)
     note_epochs(app, folder / EPOCHS)
     if order.get("slots_are_elsewhere"):
-        slot_pool._kill_hanging = lambda _: False
+        slot_pool._kill_hanging = lambda member: False
     app.on_state(lambda before, after: print(f"{before.value} -> {after.value}", flush=True))
     app.on_epoch(lambda result: print(f"epoch {result.manifest.epoch}", flush=True))
     with app:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from benchmarks.memory import megabytes_held
@@ -32,8 +32,12 @@ def test_1500_epochs_leave_everything_as_it_was(lab: Lab, engine: str) -> None:
     parts = [part[: EPOCHS * RECORDS] for part in parts]
     lab.topic("in", [[] for _ in parts])
     held: dict[int, dict[str, float]] = {}
-    settings = {"engine": engine, "default_partitions": PARTITIONS, "maintenance_interval_epochs": 50}
-    with lab.app(two_levels(), **settings) as app:
+    settings: dict[str, Any] = {
+        "engine": engine,
+        "default_partitions": PARTITIONS,
+        "maintenance_interval_epochs": 50,
+    }
+    with lab.app(two_levels(), maintenance_interval_epochs=50, **settings) as app:
         for number in range(EPOCHS):
             for partition, part in enumerate(parts):
                 lab.append("in", part[number * RECORDS :][:RECORDS], partition=partition)

@@ -13,7 +13,7 @@ from tests.simulation.executor import InProcessExecutor
 from millstream import StreamsBuilder, serdes
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.targets import Targets
-from millstream.engine.spark.stage_function import Passed, Sent, Stage, assign
+from millstream.engine.spark.stage_function import Passed, Sent, Stage
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.task.shuffle_block import ShuffleBlock, shuffle_block_of
 from millstream.topology.plan import SubTopology
@@ -53,7 +53,7 @@ def looks_of_an_epoch(folder: Path, partitions: int, monkeypatch: pytest.MonkeyP
             executor.log.append(place, record_batch(words, words, [1] * len(words)))
         job = executor.coordinator.plan_epoch()
         assert job is not None
-        slots = assign(job.tasks, SLOTS)
+        slots = {task.task_id: task.number % SLOTS for task in job.tasks}
         job = replace(job, tasks=CountedTasks(job.tasks))
         searches = 0
         source_of = SubTopology.source_of

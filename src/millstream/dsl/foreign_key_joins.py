@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.dsl.given import check_function, check_joiner
 from millstream.dsl.graph import Graph, GraphNode, first_given
-from millstream.dsl.joins import JoinKind, check_same_graph, hand_on
+from millstream.dsl.joins import JoinKind, hand_on
 from millstream.dsl.materialized import Materialized, as_store
-from millstream.dsl.table_joins import TableJoined, connect, reading
+from millstream.dsl.table_joins import TableJoined, check_is_table, connect, reading
 from millstream.errors import TopologyError
 from millstream.processors.joins.foreign_key.messages import ToSubscribers
 from millstream.processors.joins.foreign_key.resolver import AnswerResolver
@@ -129,6 +129,7 @@ def join_by_foreign_key(
     sources = left.source_names | {answered.name}
     graph.copartitions.append(Copartition(sources))
     left_view = left.state.look_up()
+    _check_left(left, left_view, kind)
     make_resolver = partial(
         AnswerResolver, left_view, joiner, serdes, with_key=joined.with_key, left_join=kind.left
     )
@@ -147,12 +148,7 @@ def _check(
     *,
     with_key: bool,
 ) -> None:
-    if not isinstance(right, type(left)):
-        raise TopologyError(
-            f"{kind.method}() with {right!r}. Remedy: join a table with a table; a stream becomes one by "
-            "to_table(), and a global table is joined with a stream"
-        )
-    check_same_graph(kind.method, left.graph, right)
+    check_is_table(left, right, kind)
     if not callable(foreign_key):
         raise TopologyError(
             f"{kind.method}() with the foreign_key {foreign_key!r}, which can't be called. Remedy: give a "
@@ -166,6 +162,18 @@ def _check(
         )
     check_function("foreign_key", foreign_key, "key", "value")
     check_joiner(kind.method, joiner, with_key=with_key)
+
+
+def _check_left(left: KTable[Any, Any], view: TableView, kind: JoinKind) -> None:
+    """Refuse a left table whose rows are found by code that may write: another step would run it again."""
+    if view.written_stores:
+        names = ", ".join(map(repr, view.written_stores))
+        raise TopologyError(
+            f"{kind.method}() of the table at {left.node.name!r}, whose rows are found by asking the "
+            f"transformer of transform_values() again, with its state stores {names}: the last step of the "
+            "join runs apart from that. Remedy: transform_values(..., store=Store(...)), so that rows are "
+            "found in a store"
+        )
 
 
 def _operator(name: str, make: Callable[[], Any], view: TableView | None = None) -> GraphNode:

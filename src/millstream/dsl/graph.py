@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from millstream.errors import TopologyError
+from millstream.names import HOW_TO_NAME
 from millstream.offset_reset import OffsetReset
 from millstream.topology.blame import call_site, on_behalf_of
 from millstream.topology.copartition import Copartition
@@ -145,7 +146,11 @@ class Graph:
     def suffixed_or_new(self, given: str | None, suffix: str, prefix: str) -> str:
         """The given name with a suffix, or a numbered one."""
         numbered = self.new_name(prefix)
-        return numbered if given is None else given + suffix
+        if given is None:
+            return numbered
+        if not isinstance(given, str):
+            raise TopologyError(f"{given!r} can't be a name. Remedy: {HOW_TO_NAME}")
+        return given + suffix
 
     def add(self, node: GraphNode, *parents: GraphNode) -> GraphNode:
         """Hang a node behind its parents, or behind nothing if it is a source."""

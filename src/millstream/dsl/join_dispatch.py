@@ -1,4 +1,4 @@
-"""Which join `KStream.join` and `left_join` mean: that depends on what the stream is joined with."""
+"""Which join a method of `KStream` means: that depends on what the stream is joined with."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ def join_stream(
     given: Mapping[str, Any],
 ) -> KStream[Any, Any]:
     """Join a stream with a table, a global table or another stream; `given` is what else the user said."""
+    if kind.right and isinstance(other, KTable | GlobalKTable):
+        raise _no_outer_join(other)
     if isinstance(other, KTable):
         said = _checked(kind, "a table", given, _OF_TABLES, windows)
         return join_stream_with_table(stream, other, joiner, kind, TableJoined(**said))
@@ -38,12 +40,21 @@ def join_stream(
         key_of = said.pop("key_of", None)
         return join_stream_with_global(stream, other, joiner, key_of, kind, TableJoined(**said))
     if not isinstance(other, type(stream)):
-        raise TopologyError(
-            f"{kind.method}() with {other!r}. Remedy: join a stream with a stream, a table or a global table"
-        )
+        others = "a stream" if kind.right else "a stream, a table or a global table"
+        raise TopologyError(f"{kind.method}() with {other!r}. Remedy: join a stream with {others}")
     names = frozenset(one.name for one in fields(StreamJoined))
     said = _checked(kind, "a stream", given, names, None)
     return join_streams(stream, other, joiner, windows, kind, StreamJoined(**said))  # type: ignore[arg-type]
+
+
+def _no_outer_join(table: KTable[Any, Any] | GlobalKTable[Any, Any]) -> TopologyError:
+    remedy = "left_join() for all records of the stream, with their row or None"
+    if isinstance(table, KTable):
+        remedy += "; stream.to_table().outer_join(table, ...) for a table that follows both"
+    return TopologyError(
+        f"outer_join() of a stream with {table!r}: only records of a stream cause results, so that there is "
+        f"no outer join with a table, nor has Kafka Streams one. Remedy: {remedy}"
+    )
 
 
 def _checked(

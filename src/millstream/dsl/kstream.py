@@ -19,11 +19,11 @@ from millstream.dsl.given import (
 from millstream.dsl.graph import Graph, GraphNode, Handle, first_given
 from millstream.dsl.grouped import KGroupedStream
 from millstream.dsl.join_dispatch import join_stream
-from millstream.dsl.joins import INNER, LEFT, OUTER, StreamJoined, join_streams
+from millstream.dsl.joins import INNER, LEFT, OUTER
 from millstream.dsl.ktable import GlobalKTable, KTable, stored_source_table
 from millstream.dsl.materialized import Materialized, StoreLike, as_store
 from millstream.dsl.repartition import repartition_node
-from millstream.dsl.typed_joins import typed_join
+from millstream.dsl.typed_joins import typed_join, typed_outer_join
 from millstream.errors import TopologyError
 from millstream.kafka_names import KafkaNames
 from millstream.processors import stateless
@@ -324,21 +324,17 @@ class KStream(Handle, KafkaNames, Generic[K, V]):
         """
         return join_stream(self, other, joiner, windows, LEFT, given)
 
+    @typed_outer_join
     def outer_join(
         self,
-        other: KStream[K, VO],
-        joiner: Callable[..., V2],
-        windows: JoinWindows,
-        *,
-        with_key: bool = False,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        other_value: Serde[VO] | None = None,
-        name: str | None = None,
-        store: str | None = None,
-        logging: bool = True,
-    ) -> KStream[K, V2]:
+        other: KStream[K, Any],
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        **given: Any,
+    ) -> KStream[K, Any]:
         """Like `left_join`, and records of the other stream go on without a partner, too.
+
+        Tables have none: their updates cause nothing.
 
         >>> from millstream import JoinWindows, StreamsBuilder
         >>> builder = StreamsBuilder()
@@ -347,8 +343,7 @@ class KStream(Handle, KafkaNames, Generic[K, V]):
         >>> visits.needs_repartition
         False
         """
-        joined = StreamJoined(with_key, key, value, other_value, name, store, logging)
-        return join_streams(self, other, joiner, windows, OUTER, joined)
+        return join_stream(self, other, joiner, windows, OUTER, given)
 
     def split(self, *, name: str | None = None) -> BranchedKStream[K, V]:
         """Send each record to the first branch whose predicate holds.

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TableJoined",
+    "check_is_table",
     "connect",
     "join_stream_with_global",
     "join_stream_with_table",
@@ -144,7 +145,8 @@ def join_tables(
     joined: TableJoined,
 ) -> KTable[Any, Any]:
     """Build the join of two tables by their keys."""
-    _check_tables(left, right, joiner, kind, joined)
+    check_is_table(left, right, kind)
+    check_joiner(kind.method, joiner, with_key=joined.with_key)
     key = joined_key_serde(kind.method, joined.key, left.key_serde, right.key_serde)
     graph = left.graph
     own: Materialized | None = None
@@ -198,11 +200,14 @@ def join_tables(
     )
 
 
-def _check_tables(left: Any, right: Any, joiner: Any, kind: JoinKind, joined: TableJoined) -> None:
+def check_is_table(left: KTable[Any, Any], right: Any, kind: JoinKind) -> None:
+    """Refuse to join a table with what is none, or is one of another builder's."""
     if not isinstance(right, type(left)):
-        raise TopologyError(f"{kind.method}() of a table with {right!r}. Remedy: join it with a table")
+        raise TopologyError(
+            f"{kind.method}() with {right!r}. Remedy: join a table with a table; a stream becomes one by "
+            "to_table(), and a global table is joined with a stream"
+        )
     check_same_graph(kind.method, left.graph, right)
-    check_joiner(kind.method, joiner, with_key=joined.with_key)
 
 
 def _joiner(
@@ -251,9 +256,10 @@ def _grace_ms(table: KTable[Any, Any], kind: JoinKind, grace: int | timedelta | 
 def reading(spec: OperatorSpec, view: TableView) -> OperatorSpec:
     """The operator, if it looks a table up."""
     stores = frozenset(view.stores)
+    never_written = stores | (frozenset(view.shared_stores) - frozenset(view.written_stores))
     return replace(
         spec,
-        only_reads=spec.only_reads | stores,
+        only_reads=spec.only_reads | never_written,
         reads_as_of=spec.reads_as_of | stores,
         sees_context=spec.sees_context or view.sees_context,
     )

@@ -1,4 +1,4 @@
-"""How `KStream.join` and `left_join` are called, for checkers of types: it depends on what is joined."""
+"""How the joins of `KStream` are called, for checkers of types: it depends on what is joined."""
 
 from __future__ import annotations
 
@@ -84,10 +84,38 @@ class _Join(Protocol[K, V]):
     ) -> KStream[K, Any]: ...
 
 
+class _OuterJoin(Protocol[K, V]):
+    """With a stream alone."""
+
+    def __call__(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[..., V2],
+        windows: JoinWindows,
+        *,
+        with_key: bool = False,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        name: str | None = None,
+        store: str | None = None,
+        logging: bool = True,
+    ) -> KStream[K, V2]: ...
+
+
 class _JoinOf(Protocol):
     def __get__(self, stream: KStream[K, V], owner: object = None, /) -> _Join[K, V]: ...
+
+
+class _OuterJoinOf(Protocol):
+    def __get__(self, stream: KStream[K, V], owner: object = None, /) -> _OuterJoin[K, V]: ...
 
 
 def typed_join(method: Callable[..., KStream[Any, Any]]) -> _JoinOf:
     """The method as it is: only checkers of types see more of it."""
     return cast("_JoinOf", method)
+
+
+def typed_outer_join(method: Callable[..., KStream[Any, Any]]) -> _OuterJoinOf:
+    """The method as it is: only checkers of types see more of it."""
+    return cast("_OuterJoinOf", method)

@@ -3,7 +3,8 @@
 A pass takes rows node by node in topological order: a node gets all rows of a batch at once, whatever
 number of parents they come from, interleaved as if they had come one at a time; an operator with several
 ports also gets to know which parent each came from. Only in an execution unit of several nodes (they share a
-store) do rows really go one at a time, depth first.
+store) do rows really go one at a time, depth first; rows of a node that leads to none of the others go
+together, as many as come before one of the others gets a row.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, Protocol
 
 from millstream.errors import MillstreamError, ProcessingError
@@ -301,12 +303,22 @@ class Pipeline:
             for batch in map(Batch.in_rows, self._inbox.pop(name, ()))
             for row in range(len(batch))
         ]
-        for _, name, batch, row in sorted(waiting, key=lambda entry: entry[0]):
-            self._process_row(name, batch.take((row,)))
+        waiting.sort(key=lambda entry: entry[0])
+        for (name, _), run in groupby(waiting, lambda entry: (entry[1], id(entry[2]))):
+            rows = list(run)
+            batch = rows[0][2]
+            if self._leads_out_of(unit, name):  # none of the others comes between these rows
+                self._deliver(name, self._process(name, batch.take([row for *_, row in rows])))
+                continue
+            for *_, row in rows:
+                self._process_row(name, batch.take((row,)))
         for name in unit:
             flushed = flush(name)
             if flushed is not None:
                 self._dispatch(name, flushed, None)
+
+    def _leads_out_of(self, unit: ExecutionUnit, name: str) -> bool:
+        return not any(child in unit for child in self._sub.children[name])
 
     def _process_row(self, name: str, row: Batch) -> None:
         emission = self._process(name, row)

@@ -7,6 +7,7 @@ is for as long as its executor lives.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -20,7 +21,9 @@ from millstream.engine.spark.placement import place
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import MakeWorker
 from millstream.engine.spark.warmup import ask_slots, warm_up
+from millstream.errors import MillstreamError
 
+_LOGGER = logging.getLogger("millstream")
 _LOOKS_EVERY_S: Final = 1.0
 """How often it is asked which executors there are."""
 
@@ -88,7 +91,15 @@ class PlacedSlots:
         if not self._is_stale and executors == self._executors:
             return False
         fresh = Slots(self._context, self._context.defaultParallelism)
-        places = ask_slots(fresh, self._make_worker)
+        try:
+            places = ask_slots(fresh, self._make_worker)
+        except MillstreamError as error:
+            fresh.release()
+            if self._is_stale:
+                raise
+            self._executors = executors
+            _LOGGER.warning("An executor that has joined can't run tasks, and is left out: %s", error)
+            return False
         self.slots.release()
         self.slots, self._places, self._executors, self._is_stale = fresh, places, executors, False
         return True

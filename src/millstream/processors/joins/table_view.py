@@ -22,9 +22,10 @@ from millstream.processors.operator import OperatorContext
 from millstream.processors.operator_times import UNKNOWN_TIME
 from millstream.processors.table_values import Transforming
 from millstream.processors.version_history import VersionHistory
-from millstream.serdes import ColumnError, serde_failure, serialize_column
+from millstream.serdes import ColumnError, Serde, serde_failure, serialize_column
 from millstream.state.stores.cell_store import Cell, CellStore
-from millstream.state.stores.time_buffer import TimeOrderedBuffer
+from millstream.state.stores.encoded_buffer import EncodedBuffer
+from millstream.state.stores.store import StateStore
 from millstream.state.stores.versioned import VersionedKeyValueStore
 
 __all__ = [
@@ -97,6 +98,11 @@ class TableView(ABC):
         return ()
 
     @property
+    def written_stores(self) -> tuple[str, ...]:
+        """Those of the shared stores that looking it up may write to: code of the user's does as it likes."""
+        return ()
+
+    @property
     def sees_context(self) -> bool:
         """Whether looking it up runs code of the user's that can see offsets and stream time."""
         return False
@@ -148,6 +154,10 @@ class _DerivedView(TableView):
         return self.parent.shared_stores
 
     @property
+    def written_stores(self) -> tuple[str, ...]:
+        return self.parent.written_stores
+
+    @property
     def sees_context(self) -> bool:
         return self.parent.sees_context
 
@@ -175,6 +185,10 @@ class TransformedView(_DerivedView):
     @property
     def shared_stores(self) -> tuple[str, ...]:
         return (*self.own_stores, *self.parent.shared_stores)
+
+    @property
+    def written_stores(self) -> tuple[str, ...]:
+        return (*self.own_stores, *self.parent.written_stores)
 
     @property
     def sees_context(self) -> bool:
@@ -236,6 +250,10 @@ class JoinedView(TableView):
         return tuple(dict.fromkeys((*self.left.shared_stores, *self.right.shared_stores)))
 
     @property
+    def written_stores(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.left.written_stores, *self.right.written_stores)))
+
+    @property
     def sees_context(self) -> bool:
         return self.left.sees_context or self.right.sees_context
 
@@ -259,7 +277,7 @@ class _StoreReader(TableReader):
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
     ) -> Lookup:
-        data, failures = self._encoded(keys)
+        data, failures = _encoded_keys(self._store, self._store.cell_key_serde, keys)
         cells, thawed = self._cells(data, orders, times), self._store.thawed
 
         def cell(row: int) -> Cell:
@@ -282,7 +300,7 @@ class _StoreReader(TableReader):
             column = self.column(Column.of(keys).packed(), orders)
             if column is not None:
                 return column.rows()
-        data, failures = self._encoded(keys)
+        data, failures = _encoded_keys(self._store, self._store.cell_key_serde, keys)
         if failures:
             return None
         cells, thawed = self._cells(data, orders, times), self._store.thawed
@@ -314,25 +332,6 @@ class _StoreReader(TableReader):
             return self._history.as_of(self._store, keys, orders)
         found = self._store.load_frozen({key for key in keys if key is not None})
         return [None if key is None else found[key] for key in keys]
-
-    def _encoded(self, keys: Sequence[Any]) -> tuple[Sequence[bytes | None], dict[int, SerdeError]]:
-        """Keys as the store has them, and what is wrong with those that can't be."""
-        serde = self._store.cell_key_serde
-        try:
-            return serialize_column(serde, keys), {}
-        except ColumnError:
-            pass  # go through them one by one: there may be several
-        encoded: list[bytes | None] = []
-        failures: dict[int, SerdeError] = {}
-        for row, key in enumerate(keys):
-            try:
-                encoded.append(None if key is None else serde.serialize(key))
-            except Exception as cause:  # noqa: BLE001 - a serde of the user's own may raise anything
-                encoded.append(None)
-                failures[row] = serde_failure(
-                    cause, serde=serde, value=key, part="key", store=self._store.name
-                )
-        return encoded, failures
 
 
 class _ComputedReader(TableReader):
@@ -390,7 +389,7 @@ class _TransformedReader(TableReader):
 
 
 class _SuppressedReader(TableReader):
-    def __init__(self, parent: TableReader, buffer: TimeOrderedBuffer[Any, Any]) -> None:
+    def __init__(self, parent: TableReader, buffer: EncodedBuffer[Any]) -> None:
         self._parent = parent
         self._buffer = buffer
 
@@ -400,13 +399,19 @@ class _SuppressedReader(TableReader):
         orders: Sequence[OrderKey] | None,
         times: Sequence[int] | None = None,
     ) -> Lookup:
-        of_parent, buffer = self._parent.lookup(keys, orders, times), self._buffer
+        of_parent = self._parent.lookup(keys, orders, times)
+        data, failures = _encoded_keys(self._buffer, self._buffer.key_serde, keys)
+        waiting = self._buffer.load({key for key in data if key is not None})
+        decode = self._buffer.value_serde.deserialize
 
         def cell(row: int) -> Cell:
-            waiting = None if keys[row] is None else buffer.get(keys[row])
-            if waiting is None:
+            if row in failures:
+                raise failures[row]
+            key = data[row]
+            found = None if key is None else waiting.get(key)
+            if found is None:
                 return of_parent(row)
-            return None if waiting.old_value is None else (waiting.old_value, UNKNOWN_TIME)
+            return None if found.old_value is None else (decode(found.old_value), UNKNOWN_TIME)
 
         return cell
 
@@ -447,3 +452,22 @@ class _JoinedReader(TableReader):
     def close(self) -> None:
         self._left.close()
         self._right.close()
+
+
+def _encoded_keys(
+    store: StateStore[Any], serde: Serde[Any], keys: Sequence[Any]
+) -> tuple[Sequence[bytes | None], dict[int, SerdeError]]:
+    """Keys as a store has them, and what is wrong with those that can't be."""
+    try:
+        return serialize_column(serde, keys), {}
+    except ColumnError:
+        pass  # go through them one by one: there may be several
+    encoded: list[bytes | None] = []
+    failures: dict[int, SerdeError] = {}
+    for row, key in enumerate(keys):
+        try:
+            encoded.append(None if key is None else serde.serialize(key))
+        except Exception as cause:  # noqa: BLE001 - a serde of the user's own may raise anything
+            encoded.append(None)
+            failures[row] = serde_failure(cause, serde=serde, value=key, part="key", store=store.name)
+    return encoded, failures

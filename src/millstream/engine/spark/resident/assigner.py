@@ -54,7 +54,7 @@ class _Told:
 
 
 def _locked(method: Callable[Concatenate[SlotAssigner, P], R]) -> Callable[Concatenate[SlotAssigner, P], R]:
-    def held(self: SlotAssigner, *args: P.args, **kwargs: P.kwargs) -> R:
+    def held(self: SlotAssigner, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._lock:
             return method(self, *args, **kwargs)
 

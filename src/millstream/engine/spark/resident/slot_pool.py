@@ -119,6 +119,10 @@ class SlotPool:
         """Incarnations that may connect, and their slots."""
         self._members: dict[int, Member] = {}
         self._refusal: Exception | None = None
+        """Why no slot starts: the first time one that does not is enough, later all have to say so."""
+        self._refusals = 0
+        self._has_started = False
+        self._told = ""
         self._attempt: EpochAttempt | None = None
         self._answers: dict[int, EpochDone | EpochFailed] = {}
         self._calls: dict[int, tuple[int, str]] = {}
@@ -127,6 +131,7 @@ class SlotPool:
         self._closing = threading.Event()
         self._strangers = threading.BoundedSemaphore(_MOST_STRANGERS)
         self._threads: dict[int, threading.Thread] = {}
+        self._wanted = 0
         family = socket.getaddrinfo(settings.bind, 0, type=socket.SOCK_STREAM)[0][0]
         self._listener = socket.create_server((settings.bind, 0), family=family)
         self.address = (settings.host, int(self._listener.getsockname()[1]))
@@ -156,14 +161,14 @@ class SlotPool:
         """Wait until there are enough slots, of so many that are wanted. Raises why they don't start."""
 
         def met() -> bool:
-            return self._refusal is not None or is_enough(len(self._members), len(self._threads))
+            return self._refusal is not None or is_enough(len(self._members), self._wanted)
 
         with self._changed:
             self._changed.wait_for(met, timeout_s)
             if self._refusal is not None and not self._members:
                 refusal, self._refusal = self._refusal, None
                 raise refusal
-            return is_enough(len(self._members), len(self._threads))
+            return is_enough(len(self._members), self._wanted)
 
     def run(self, of: EpochAttempt, commands: Mapping[int, RunEpoch]) -> list[TaskReport | WrongInstance]:
         """Let slots run an attempt of an epoch. If one fails, or is lost, all are told to give it up."""
@@ -269,6 +274,7 @@ class SlotPool:
     def _submit_wanted(self) -> None:
         wanted = self._launcher.wanted()
         with self._changed:
+            self._wanted = wanted
             fresh = [number for number in range(wanted) if number not in self._threads]
             for number in fresh:
                 name = f"millstream-slot-{number}"
@@ -300,8 +306,15 @@ class SlotPool:
     def _refuse(self, error: Exception) -> None:
         """Note why slots don't start, for whoever waits for one."""
         with self._changed:
-            self._refusal = error
+            self._refusals += 1
+            if not self._has_started or self._refusals >= self._wanted:
+                self._refusal = error
+            is_news = bool(self._members) and str(error) != self._told
+            if is_news:
+                self._told = str(error)
             self._changed.notify_all()
+        if is_news:
+            _LOGGER.warning("A slot could not start, the others go on without it: %s", error)
 
     def _expect(self, number: int) -> str:
         """A fresh incarnation of a slot. Those before are fenced."""
@@ -362,7 +375,7 @@ class SlotPool:
                 return None
             if self._closing.is_set():
                 return None
-            self._refusal = None
+            self._refusal, self._refusals, self._has_started = None, 0, True
             self._members[number] = Member(number, incarnation, connection, first)
             self._changed.notify_all()
             return number
