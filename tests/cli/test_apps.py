@@ -11,6 +11,7 @@ from tests.cli.project import MODULE, append, counted, counts, project, rows_of,
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import Lease, acquire
+from millstream.engine.assignment.view import AssignedTask, AssignmentFile
 from millstream.log import FileLog
 
 __all__ = ["counted", "project"]
@@ -60,6 +61,22 @@ def test_the_lag_is_shown_per_partition(counted: Path) -> None:
         "topic  partition  committed  end  lag",
         "words          0          3    5    2",
         "words          1          3    4    1",
+    ]
+
+
+def test_the_places_of_tasks_are_shown_with_how_far_they_are_and_why(counted: Path) -> None:
+    tasks = [
+        AssignedTask(task="2_0", role="active", host="a", instance="i", slot=0, version=3, position=9, lag=0),
+        AssignedTask(task="2_0", role="standby", host="b", instance="j", slot=1, lag=9, why="few are there"),
+    ]
+    AssignmentFile(ApplicationStorage(counted / "millstream-data", MODULE).path).write(lambda: tasks)
+    shown = run_command("apps", "assignment", MODULE).stdout.splitlines()
+    assert shown[0].split() == ["task", "role", "host", "slot", "version", "position", "lag", "why"]
+    assert shown[1].split()[:7] == ["2_0", "active", "a", "0", "3", "9", "0"]
+    found = rows_of(run_command("apps", "assignment", MODULE, "--json"))
+    assert [(row["role"], row["version"], row["lag"], row["why"]) for row in found] == [
+        ("active", 3, 0, ""),
+        ("standby", None, 9, "few are there"),
     ]
 
 

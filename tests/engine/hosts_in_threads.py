@@ -39,7 +39,8 @@ class Hosts:
 
         assigner = slot_assigner(config, self.plan)
         self.assigner = assigner
-        self.engine = SlotsInThreads(worker_on, len(hosts), assigner=assigner, hosts=hosts)
+        # A slot that says nothing is killed by its process id, and that is the process of the test.
+        self.engine = SlotsInThreads(worker_on, len(hosts), 600.0, assigner, hosts)
         self.loop = EpochLoop(self.storage, log, self.plan, self.engine, config)
 
     def state_of(self, host: str) -> Path:

@@ -130,13 +130,17 @@ def lag(app_id: str, log: FileLog, *, is_json: bool) -> None:
 
 
 @apps.command()
-@click.argument("app_id")
+@application_argument()
 @log_option
 @json_option
 def assignment(app_id: str, log: FileLog, *, is_json: bool) -> None:
     """Show where each task runs and who keeps copies of its state, how far they are, and why there.
 
     As the application has said last, on the resident engine; others leave that to Spark.
+
+    \b
+    Example:
+      millstream apps assignment wordcount
     """
     rows = [structs.asdict(one) for one in AssignmentFile(find_application(log, app_id).path).read()]
     columns = ["task", "role", "host", "slot", "version", "position", "lag", "why"]
