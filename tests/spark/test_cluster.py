@@ -50,6 +50,7 @@ class Running:
         session: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
+        cluster.forget_state()
         seed = random.SystemRandom().randrange(1 << 32)
         print(f"seed {seed}, engine {engine}")
         self.lab = lab
