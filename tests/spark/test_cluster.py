@@ -26,7 +26,7 @@ SOAK = os.environ.get("MILLSTREAM_SOAK") == "1"
 PARTITIONS = 8
 ROUNDS = 30 if SOAK else 10
 """Epochs in which nothing may move."""
-ENGINES = ["jobs", "resident"]
+ENGINES = ["jobs", "resident"] if SOAK else ["resident"]
 
 
 @dataclass(frozen=True, slots=True)
