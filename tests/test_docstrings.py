@@ -29,6 +29,7 @@ OPERATORS = "each of its operators has an example"
 FOR_THE_DSL = "the DSL calls it, users do not"
 ENUMERATION = "an enumeration: there is nothing to call"
 
+IN_INSTANCES = "needs several hosts: docs/instances.md shows it"
 WITHOUT_EXAMPLE = {
     "Answer": ENUMERATION,
     "BranchedKStream": "made by KStream.split, which shows it",
@@ -61,6 +62,9 @@ WITHOUT_EXAMPLE = {
     "serdes.SessionWindowedSerde": "made by serdes.session_windowed, which shows it",
     "serdes.TimeWindowedSerde": "made by serdes.time_windowed, which shows it",
     "stores.StoreKind": ENUMERATION,
+    "Streams.drain": IN_INSTANCES,
+    "Streams.on_rebalance": IN_INSTANCES,
+    "Streams.undrain": IN_INSTANCES,
 }
 
 

@@ -73,7 +73,7 @@ def test_lines_of_a_recording_appear_one_after_the_other() -> None:
     svg = RECORDING.drawn([(0.0, "typed", "$ a <b>"), (1.5, "good", "done")])
     assert svg.count("<text ") == 2
     assert "$ a &lt;b&gt;" in svg
-    assert "shown 0.05s 1.5s forwards" in svg
+    assert "shown 0.05s 1.5s backwards" in svg
 
 
 def test_of_a_long_run_a_few_lines_are_shown() -> None:

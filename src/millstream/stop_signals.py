@@ -77,9 +77,9 @@ class StopSignals:
         return isinstance(error, _GivenUp)
 
     def _restore(self) -> None:
-        for number, handler in self._before.items():
+        before, self._before = self._before, {}  # a signal may come in the middle
+        for number, handler in before.items():
             signal.signal(number, handler)
-        self._before.clear()
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -94,8 +94,8 @@ class StopSignals:
             if not self._cancel() or self._told >= _INTERRUPTED:
                 raise _GivenUp
         else:
+            self._restore()  # before it is said: the next one may come as soon as it is read
             self._say(f"stopping {self._app_id}: it is at its end; once more kills it")
-            self._restore()
 
 
 @contextmanager

@@ -60,7 +60,5 @@ def check_stages(stages: Sequence[Stage], log: FileLog, app_id: str, hosts: Sequ
     for task in TASKS:  # a record of each partition before each of these stages
         first = positions[0][task] or 0
         assert [found[task] for found in positions] == [first + more for more in range(5)]
-    versions = {one.task: one.version for one in stages[1].tasks}
-    assert {one.task: one.version for one in stages[3].tasks} == {
-        task: (version or 0) + 1 for task, version in versions.items()
-    }
+    versions = {one.task: one.version or 0 for one in stages[1].tasks}
+    assert all((one.version or 0) > versions[one.task] for one in stages[3].tasks)

@@ -16,6 +16,7 @@ from tests.spark.programs import check_exact, words
 from tests.state.test_open_stores import Life
 
 from millstream import Store, StreamsBuilder, Topology, failpoints, serdes
+from millstream.commit.reports import EpochMismatchError
 from millstream.engine.spark.resident.inbox import Inbox
 from millstream.engine.spark.resident.messages import EpochAttempt, EpochDone, RunEpoch
 from millstream.engine.spark.resident.slot import Slot
@@ -51,17 +52,20 @@ def a_slot_is_lost_between_levels(lab: Lab) -> None:
 
     send = Slot._send
 
-    def lose_a_slot(slot: Slot, command: RunEpoch, *args: Any) -> None:
-        send(slot, command, *args)
+    def lose_a_slot(slot: Slot, command: RunEpoch, level: int, receiver: int, *args: Any) -> None:
+        send(slot, command, level, receiver, *args)
         if command.slot == 0 and command.of.attempt == 2 and not lost.is_set():
             lost.set()
-            lose(app, 2)
+            lose(app, 3 - receiver)
             time.sleep(0.2)  # so that its rows have arrived before the attempt is given up
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Slot, "_send", lose_a_slot)
         with running(lab, told_apart(tagged), 3, max_records_per_epoch=5) as app:
             app.run()
+            assert [
+                failure for failure in app.engine.failures if isinstance(failure, EpochMismatchError)
+            ] == []
     assert lost.is_set()
     sent = {(row.value or b"").decode() for row in lab.rows("sent")}
     assert sum(len(values) for values in lab.by_key("counted").values()) == 100
@@ -154,7 +158,8 @@ def bundles_of_older_attempts_are_taken(patch: pytest.MonkeyPatch) -> None:
 
     def take(inbox: Inbox, attempt: EpochAttempt, level: int, senders: Any, peers: Any) -> Any:
         for (of, at, sender), bundle in list(inbox._bundles.items()):
-            if of < attempt and at == level and of.epoch == attempt.epoch and sender in senders:
+            is_older = of < attempt and (of.epoch, at) == (attempt.epoch, level)
+            if is_older and sender in senders and bundle[0].sender_incarnation == peers[sender].incarnation:
                 inbox._bundles[attempt, at, sender] = bundle
         return wait(inbox, attempt, level, senders, peers)
 

@@ -10,6 +10,7 @@ own on to its executors, in the variable `STATE_VARIABLE`: as a user's hosts mig
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -113,6 +114,11 @@ class Cluster:
         """Start a worker again that was killed: the same address, the same state directory."""
         self.hosts[number] = self._worker(number)
         return self.hosts[number]
+
+    def forget_state(self) -> None:
+        """Delete what applications have left on the hosts, after their end."""
+        for host in self.hosts:
+            shutil.rmtree(host.state_dir, ignore_errors=True)
 
     def _worker(self, number: int) -> Host:
         address = f"127.0.0.{number + 2}"

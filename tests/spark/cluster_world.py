@@ -23,6 +23,8 @@ from tests.spark.processes import until
 
 from millstream import Streams
 from millstream.engine.assignment.view import AssignedTask
+from millstream.log import TopicPartition
+from millstream.types import Partition
 
 STAGES: Final = "stages.json"
 
@@ -50,7 +52,9 @@ class ClusterWorld(World):
     def feed(self, records: int) -> None:
         for partition in range(PARTITIONS):
             self.lab.append("words", [(f"word-{partition}", "x")] * records, partition=partition)
-        self.until(lambda: not sum(self.app.metrics()["lag"].values()), "all is committed")
+        places = [TopicPartition("words", Partition(partition)) for partition in range(PARTITIONS)]
+        goal = sum(self.lab.log.latest(place) for place in places)
+        self.until(lambda: self.lab.committed() == goal, "all is committed")
 
     def assigned(self) -> Sequence[AssignedTask]:
         return self.app.assignment()

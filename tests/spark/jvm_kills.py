@@ -11,7 +11,7 @@ from typing import Any
 from pyspark import SparkContext, java_gateway
 
 from millstream.commit.epoch_job import EpochJob
-from millstream.engine.spark import engine
+from millstream.engine.spark import engine, placed_slots
 from millstream.engine.spark.resident import engine as resident
 from millstream.engine.spark.resident.slot_tasks import SlotTasks
 
@@ -58,7 +58,8 @@ def kill_jvm_at(steps: Sequence[str]) -> None:
     context: Any = SparkContext
     context._initialize_context = killing("context", context._initialize_context)
     spark_engine: Any = engine
-    spark_engine.Slots = killing("slots", spark_engine.Slots)
+    slots: Any = placed_slots
+    slots.Slots = killing("slots", slots.Slots)
     spark_engine.run_epoch_job = killing("epoch", spark_engine.run_epoch_job, lambda *args: args[2].epoch > 2)
     resident_engine: Any = resident
     resident_engine.SlotPool = killing("slots", resident_engine.SlotPool)

@@ -74,10 +74,13 @@ class Lab:
             values = [None if value is None else value.encode() for _, value in pairs]
             self.log.append(place, record_batch(keys, values, list(range(first, first + len(pairs)))))
 
-    def app(self, topology: Topology, app_id: str = "app", **settings: Any) -> Streams:
+    def app(
+        self, topology: Topology, app_id: str = "app", *, standby: bool = False, **settings: Any
+    ) -> Streams:
         given = {"state_dir": self.state_dir, "default_partitions": 2, "engine": self.engine, **settings}
         config = StreamsConfig(**given)
-        return Streams(topology, app_id=app_id, log=self.folder / "log", spark=self.spark, config=config)
+        log = self.folder / "log"
+        return Streams(topology, app_id=app_id, log=log, spark=self.spark, config=config, standby=standby)
 
     def run(self, topology: Topology, app_id: str = "app", **settings: Any) -> Streams:
         """Run until all input is committed; the application is closed."""

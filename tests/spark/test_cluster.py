@@ -26,7 +26,7 @@ SOAK = os.environ.get("MILLSTREAM_SOAK") == "1"
 PARTITIONS = 8
 ROUNDS = 30 if SOAK else 10
 """Epochs in which nothing may move."""
-ENGINES = ["jobs", "resident"]
+ENGINES = ["jobs", "resident"] if SOAK else ["resident"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Running:
         session: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
+        cluster.forget_state()
         seed = random.SystemRandom().randrange(1 << 32)
         print(f"seed {seed}, engine {engine}")
         self.lab = lab

@@ -116,7 +116,7 @@ def test_slots_end_with_their_daemon_and_with_their_coordinator(bare_lab: Lab) -
         until(lambda: not _slots_of(slots, bare_lab), "the slots have let their stores go")
         for number, part in enumerate(parts):
             bare_lab.append("in", part[150:], partition=number)
-        with bare_lab.app(two_levels(), engine="local", lease_ttl_ms=4_000) as second:
+        with bare_lab.app(two_levels(), standby=True, engine="local", lease_ttl_ms=4_000) as second:
             second.run(until="caught-up")
             assert bare_lab.committed() == 400, "another coordinator has taken over"
             first.signal(signal.SIGCONT)

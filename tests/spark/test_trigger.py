@@ -34,6 +34,7 @@ class Script:
         self.has_backlog = False
         self.is_idling = False
         self.coordinator = SimpleNamespace(lease=SimpleNamespace(predecessor=None, term=1), head=MANIFEST)
+        self.engine = SimpleNamespace(cancel=lambda: True)
 
     def open(self, *, until_caught_up: bool) -> None: ...
 

@@ -79,8 +79,8 @@ class Target:
     """Where a store that holds nothing begins to read."""
     compacted_before: Offset = _START
     """How far the log was compacted when the store began: what is missing up to there, it never had."""
-    batch_rows: int = BATCH_ROWS
-    """How many rows are applied at once. Whoever follows beside other work takes small steps."""
+    batch_rows: int | None = None
+    """How many rows are applied at once; None: as many as ever. Beside other work small steps are taken."""
     writes_of: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
     """From rows of the log to rows of keys and values as the store has them; None: they are."""
 
@@ -305,7 +305,7 @@ def _read(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[pa.Rec
             rows += len(batch)
             size += batch.records.nbytes
             position = batch.next_offset
-            if rows >= target.batch_rows or size >= BATCH_BYTES:
+            if rows >= (target.batch_rows or BATCH_ROWS) or size >= BATCH_BYTES:
                 yield pending, position, size
                 pending, rows, size = [], 0, 0
     except OffsetOutOfRangeError as error:

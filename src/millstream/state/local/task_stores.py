@@ -23,7 +23,6 @@ from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier, ReadOnly
 from millstream.state.backends.base import closed_on_error
 from millstream.state.changelog.follow import (
-    BATCH_ROWS,
     NO_LISTENER,
     RESTORING,
     RestoreListener,
@@ -95,7 +94,7 @@ class TaskStores:
         listener: RestoreListener,
         backends: dict[str, Backend],
         resources: ExitStack,
-        batch_rows: int = BATCH_ROWS,
+        batch_rows: int | None = None,
     ) -> None:
         self._batch_rows = batch_rows
         self.backends = backends
@@ -196,7 +195,7 @@ def hold_task_stores(
     snapshots: SnapshotStorage | None = None,
     newer: NewerStores = NewerStores.REFUSE,
     rocksdb_config_setter: object = None,
-    batch_rows: int = BATCH_ROWS,
+    batch_rows: int | None = None,
 ) -> TaskStores:
     """Open all stores at the wanted version, until they are closed."""
     with ExitStack() as resources:

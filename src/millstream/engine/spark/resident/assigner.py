@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from millstream.commit.epoch_job import PlannedTask, TaskReport
@@ -54,6 +55,7 @@ class _Told:
 
 
 def _locked(method: Callable[Concatenate[SlotAssigner, P], R]) -> Callable[Concatenate[SlotAssigner, P], R]:
+    @wraps(method)
     def held(self: SlotAssigner, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._lock:
             return method(self, *args, **kwargs)

@@ -44,11 +44,6 @@ _LOSSES: Final = (SlotLostError, PeerLostError)
 _RUN_AGAIN: Final = (*RUN_AGAIN, *_LOSSES, SlotError, TaskLockedError, StoreInUseError)
 _TRIES_PER_RETRY: Final = 4
 """Lost slots are as cheap as failed tasks, which Spark runs four times before it gives a job up."""
-_TOLD_AFTER_S: Final = 5.0
-_LONGEST_WAIT_S: Final = 300.0
-"""For the first slot: a cluster may have to start machines."""
-_OTHERS_S: Final = 10.0
-"""And then for all others that are submitted."""
 
 
 class ResidentSparkEngine(Engine):

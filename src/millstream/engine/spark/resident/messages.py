@@ -160,10 +160,3 @@ class Answered:
 @dataclass(frozen=True, slots=True)
 class Beat:
     """The slot is alive."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Never sent: what the coordinator tells itself about a slot that is gone."""
-
-    why: str

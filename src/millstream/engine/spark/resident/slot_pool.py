@@ -466,6 +466,8 @@ def _kill_hanging(member: Member) -> bool:
     hello = member.hello
     if (hello.host, hello.boot) != (socket.gethostname(), boot_id() or "") or not hello.started:
         return False
+    if hello.pid == os.getpid():  # a slot in a thread: nobody ends the coordinator for it
+        return False
     deadline = time.monotonic() + _KILL_S
     with suppress(OSError):
         if process_is_alive(hello.pid, hello.started):
