@@ -40,11 +40,10 @@ from millstream.commit.reports import (
 from millstream.commit.source_offsets import SourceOffsets
 from millstream.commit.source_times import ReadTimes, TimestampPlanner
 from millstream.commit.task_idling import TaskIdling
-from millstream.durable import OS_FILES
 from millstream.errors import MillstreamError
 from millstream.log.api import Log, TopicPartition
 from millstream.offset_reset import OffsetReset
-from millstream.threads import all_at_once, end_threads
+from millstream.threads import end_threads
 from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.plan import Plan
 from millstream.topology.stored_types import stored_types
@@ -366,12 +365,7 @@ class CommitCoordinator:
         publish = partial(self._publisher.publish, manifest)
         make_folder = partial(self._make_folder, Epoch(manifest.epoch + 1))
         try:
-            if self.storage.files is OS_FILES:
-                all_at_once([publish, self._write_witness, make_folder])
-            else:  # somebody stands in for the operating system, and counts
-                self._write_witness()
-                publish()
-                make_folder()
+            self.storage.files.side_by_side([publish, self._write_witness, make_folder])
         except Exception:
             # Another coordinator may have done it since, and its files, or our unfinished ones, are gone.
             self.lease.verify()
