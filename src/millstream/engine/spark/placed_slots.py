@@ -20,6 +20,7 @@ from typing import Any, Final
 from pyspark import SparkContext
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask
+from millstream.engine.assignment.model import NO_ASSIGNMENT
 from millstream.engine.spark.homes import homes_among, newest_homes
 from millstream.engine.spark.placement import place
 from millstream.engine.spark.slots import Slots
@@ -42,7 +43,7 @@ class PlacedSlots:
         self._make_worker = make_worker
         self._known: dict[str, PlannedTask] = {}
         """All tasks that were ever planned: those that are idle keep their slots."""
-        self._placed: dict[str, int] = {}
+        self._placed = NO_ASSIGNMENT
         self._is_stale = False
         self._looked = time.monotonic()
         self._executors = _executors(context)
@@ -65,29 +66,31 @@ class PlacedSlots:
         The job that is given back expects each task where its slot is.
         """
         if self._follow_executors():
-            self._placed.clear()
-        if any(task.task_id not in self._placed for task in job.tasks):
+            self._placed = NO_ASSIGNMENT
+        if any(task.task_id not in self._placed.tasks for task in job.tasks):
             self._known.update((task.task_id, task) for task in job.tasks)
             instances = {number: one.instance for number, one in enumerate(self._places)}
             live = homes_among({*instances.values()}, self.held(), homes)
-            self._placed = place([*self._known.values()], instances, self._placed, live)
+            self._placed = place(self._known.values(), instances, self._placed, live)
         tasks = tuple(self._expected(task) for task in job.tasks)
-        return replace(job, tasks=tasks), {task.task_id: self._placed[task.task_id] for task in tasks}
+        slots = self._placed.slots()
+        return replace(job, tasks=tasks), {task.task_id: slots[task.task_id] for task in tasks}
 
     def intended(self, tasks: Iterable[PlannedTask]) -> dict[str, str]:
         """The instances where tasks are meant to run."""
-        return {task.task_id: self._places[self._placed[task.task_id]].instance for task in tasks}
+        return {task.task_id: self._placed.tasks[task.task_id].active.instance for task in tasks}
 
     def slot_of(self, task: PlannedTask) -> int:
         """The slot of a task that has run; any other if it has not."""
-        return self._placed.get(task.task_id, task.number % self.slots.count)
+        placed = self._placed.tasks.get(task.task_id)
+        return task.number % self.slots.count if placed is None else placed.active.slot
 
     def release(self) -> None:
         """Let go of the slots."""
         self.slots.release()
 
     def _expected(self, task: PlannedTask) -> PlannedTask:
-        here = self._places[self._placed[task.task_id]].instance
+        here = self._placed.tasks[task.task_id].active.instance
         return task if task.expected_instance in (None, here) else replace(task, expected_instance=here)
 
     def _follow_executors(self) -> bool:
