@@ -28,6 +28,7 @@ from millstream.engine.spark.resident.flight import FlightClients, PeerLostError
 from millstream.engine.spark.resident.settings import slot_assigner
 from millstream.engine.spark.resident.slot import Slot, SlotError
 from millstream.engine.spark.resident.slot_pool import SlotLostError
+from millstream.engine.spark.resident.tls import tls_files
 from millstream.errors import ProcessingError
 from millstream.log import open_log
 from millstream.state.errors import StateDirectoryError
@@ -43,7 +44,9 @@ class Application:
         storage = ApplicationStorage(log.root, "app")
         program = Program.of(topology, storage, log.address, config)
         assigner = slot_assigner(config, topology.plan())
-        self.engine = SlotsInThreads(lambda: make_worker(program), slots, timeout_s, assigner)
+        self.engine = SlotsInThreads(
+            lambda: make_worker(program), slots, timeout_s, assigner, tls=tls_files(config)
+        )
         self.loop = EpochLoop(storage, log, topology.plan(), self.engine, config)
 
     def run(self) -> None:

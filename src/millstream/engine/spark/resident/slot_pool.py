@@ -40,6 +40,7 @@ from millstream.engine.spark.resident.messages import (
     Stop,
 )
 from millstream.engine.spark.resident.slot import SlotError
+from millstream.engine.spark.resident.tls import TlsFiles
 from millstream.errors import MillstreamError
 from millstream.state.local.directory import boot_id
 
@@ -87,6 +88,7 @@ class PoolSettings:
     bind: str = "127.0.0.1"
     host: str = "127.0.0.1"
     """The address that slots call."""
+    tls: TlsFiles | None = None
 
 
 @dataclass(slots=True)
@@ -352,7 +354,11 @@ class SlotPool:
     def _serve(self, peer: socket.socket) -> None:
         try:
             connection, incarnation = accepted(
-                peer, self._secret, self._expected.__contains__, self._settings.timeout_s
+                peer,
+                self._secret,
+                self._expected.__contains__,
+                self._settings.timeout_s,
+                self._settings.tls,
             )
         except ConnectionLostError as error:
             _LOGGER.debug("A caller was refused: %s", error)
