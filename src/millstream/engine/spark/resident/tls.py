@@ -84,10 +84,10 @@ class TlsFiles:
 
 def tls_files(config: StreamsConfig) -> TlsFiles | None:
     """The files that the settings name; None if connections are not encrypted."""
-    if config.tls_certificate is None or config.tls_key is None or config.tls_ca is None:
+    certificate, key, authority = config.tls_certificate, config.tls_key, config.tls_ca
+    if certificate is None or key is None or authority is None:
         return None
-    paths = (config.tls_certificate, config.tls_key, config.tls_ca)
-    return TlsFiles(*(path.resolve() for path in paths), config.tls_name)
+    return TlsFiles(certificate.resolve(), key.resolve(), authority.resolve(), config.tls_name)
 
 
 class TlsSocket:
