@@ -16,7 +16,15 @@ import pytest
 
 from millstream.commit import lease
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.lease import Lease, LeaseHeldError, LeaseLostError, Owner, acquire, running_owner
+from millstream.commit.lease import (
+    Lease,
+    LeaseHeldError,
+    LeaseLostError,
+    Owner,
+    acquire,
+    lease_holder,
+    running_owner,
+)
 from millstream.commit.process import process_started
 from millstream.durable import DamagedFileError
 from millstream.state.local.directory import boot_id
@@ -215,6 +223,16 @@ def test_who_runs_an_application_is_known_until_it_lets_go(folder: ApplicationSt
     assert running_owner(folder, now_ms=clock()) is None
 
 
+def test_a_lease_is_held_until_it_ends_or_its_process_does(folder: ApplicationStorage, clock: Clock) -> None:
+    """Also on this host: a process may stand still."""
+    assert lease_holder(ApplicationStorage(folder.root, "never-run"), now_ms=clock()) is None
+    held = take(folder, clock)
+    assert lease_holder(folder, now_ms=clock() + TTL_MS - 1) == held.owner
+    assert lease_holder(folder, now_ms=clock() + TTL_MS) is None
+    replace_owner(folder, held, started="long ago")
+    assert lease_holder(folder, now_ms=clock()) is None
+
+
 def test_a_coordinator_elsewhere_runs_an_application_until_its_lease_ends(
     folder: ApplicationStorage, clock: Clock
 ) -> None:
@@ -228,8 +246,12 @@ def test_a_dead_coordinator_runs_nothing(folder: ApplicationStorage, clock: Cloc
     assert running_owner(folder, now_ms=clock()) is None
 
 
+@pytest.mark.parametrize("ask", [running_owner, lease_holder])
 def test_who_runs_an_application_is_found_while_it_changes_hands(
-    folder: ApplicationStorage, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    folder: ApplicationStorage,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[..., Owner | None],
 ) -> None:
     take(folder, clock).release()
     read = lease._read_claim
@@ -243,7 +265,7 @@ def test_who_runs_an_application_is_found_while_it_changes_hands(
         return read(folder, term)
 
     monkeypatch.setattr(lease, "_read_claim", others_come_first)
-    assert running_owner(folder, now_ms=clock()) == last[0].owner
+    assert ask(folder, now_ms=clock()) == last[0].owner
 
 
 DRIVER = """

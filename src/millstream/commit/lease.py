@@ -139,7 +139,9 @@ def acquire(storage: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: in
     last = _last_term(storage.leases)
     predecessor = None
     if last:
-        _refuse_if_held(storage, last, clock())
+        holder = _holder(storage, last, clock())
+        if holder is not None:
+            raise _held(storage, holder)
         predecessor = _read_claim(storage, last) if _expiry(storage, last) else None
     term = Term(last + 1)
     owner = _this_process()
@@ -170,13 +172,25 @@ def running_owner(storage: ApplicationStorage, *, now_ms: int) -> Owner | None:
     return owner if now_ms < expires_ms else None
 
 
-def _refuse_if_held(storage: ApplicationStorage, term: Term, now: int) -> None:
+def lease_holder(storage: ApplicationStorage, *, now_ms: int) -> Owner | None:
+    """The coordinator whose lease is not over; None if the next term may be taken.
+
+    One that stands still for longer than its lease holds it no more, also on this host.
+    """
+    last = _last_term(storage.leases) if storage.leases.is_dir() else Term(0)
+    if not last:
+        return None
+    try:
+        return _holder(storage, last, now_ms)
+    except FileNotFoundError:  # two later terms have begun since we looked
+        return lease_holder(storage, now_ms=now_ms)
+
+
+def _holder(storage: ApplicationStorage, term: Term, now: int) -> Owner | None:
     owner = _read_claim(storage, term)
-    if now >= _expiry(storage, term):
-        return
-    if _is_here(owner) and not process_is_alive(owner.pid, owner.started):
-        return
-    raise _held(storage, owner)
+    if now >= _expiry(storage, term) or (_is_here(owner) and not process_is_alive(owner.pid, owner.started)):
+        return None
+    return owner
 
 
 def _is_here(owner: Owner) -> bool:
