@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -14,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.child import EPOCHS
+from tests.spark.child import EPOCHS, REBALANCES
 from tests.spark.cluster import CORES, STATE_DIR, Cluster, Host
 from tests.spark.lab import Lab
 from tests.spark.processes import Child, alive, descendants, processes, until
 from tests.spark.programs import check_exact, words
+
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.engine.assignment.view import AssignedTask, AssignmentFile
+from millstream.state.backends import supplier
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -27,6 +32,7 @@ PARTITIONS = 8
 ROUNDS = 30 if SOAK else 10
 """Epochs in which nothing may move."""
 ENGINES = ["jobs", "resident"] if SOAK else ["resident"]
+KILLS = 50 if SOAK else 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,19 @@ class Noted:
     epoch: int
     at: float
     homes: dict[str, str]
+    restored: dict[str, int]
+    """How many records of changelogs each task had to read first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A task that got another place, as the child has noted it."""
+
+    task: str
+    before: str
+    after: str
+    instance: str
+    why: str
 
 
 class Running:
@@ -54,27 +73,40 @@ class Running:
         seed = random.SystemRandom().randrange(1 << 32)
         print(f"seed {seed}, engine {engine}")
         self.lab = lab
-        self.parts = words(20_000, seed=seed, partitions=PARTITIONS)
+        self.parts = words(2_000 * max(10, 2 * KILLS), seed=seed, partitions=PARTITIONS)
         self.fed = [0] * PARTITIONS
         lab.topic("in", [[] for _ in range(PARTITIONS)])
         given: dict[str, Any] = {"engine": engine, "state_dir": STATE_DIR, "default_partitions": PARTITIONS}
         given |= {"until_caught_up": False, "slot_timeout_ms": 3_000, **settings}
         self.child = Child(lab, "two_levels", session={**cluster.settings(), **(session or {})}, **given)
 
-    def feed(self, count: int) -> None:
-        """More input in each partition, and wait until it is committed."""
+    def append(self, count: int) -> int:
+        """More input in each partition; how much it is now."""
         for number, part in enumerate(self.parts):
             first = self.fed[number]
             more = part[first : first + count]
             self.lab.append("in", more, partition=number)
             self.fed[number] += len(more)
-        goal = sum(self.fed)
+        return sum(self.fed)
+
+    def feed(self, count: int) -> None:
+        """More input in each partition, and wait until it is committed."""
+        goal = self.append(count)
         self.child.wait_for(lambda: self.lab.committed() == goal, f"{goal} records are committed")
 
     def epochs(self) -> list[Noted]:
         path = self.lab.folder / EPOCHS
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [Noted(**json.loads(line)) for line in lines]
+
+    def moved(self) -> list[Moved]:
+        path = self.lab.folder / REBALANCES
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [Moved(**json.loads(line)) for line in lines]
+
+    def assigned(self) -> list[AssignedTask]:
+        """As `millstream apps assignment` shows it."""
+        return AssignmentFile(ApplicationStorage(self.lab.folder / "log", "app").path).read()
 
     def homes(self) -> dict[str, str]:
         """Where each task ran last."""
@@ -160,6 +192,68 @@ def test_tasks_stay_and_survive_the_loss_of_executors_and_workers(
         running.check()
         running.child.kill()
     assert_nothing_is_left(cluster)
+
+
+def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch(
+    cluster: Cluster, bare_lab: Lab
+) -> None:
+    """They read what they miss, and nothing else; whoever comes back finds its state directory."""
+    settings = {"num_standby_replicas": 1, "max_records_per_epoch": 100, "acceptable_recovery_lag": 1_000}
+    running = Running(bare_lab, cluster, "resident", **settings)
+
+    def is_at_rest() -> bool:
+        tasks = running.assigned()
+        stateful = [one for one in tasks if one.lag is not None]
+        return (
+            {one.host for one in tasks} == {host.address for host in cluster.alive()}
+            and {one.role for one in tasks} == {"active", "standby"}
+            and all(one.lag == one.lag_epochs == 0 for one in stateful)
+            and 2 * sum(one.role == "active" for one in stateful) == len(stateful)
+        )
+
+    with running.child:
+        for number in range(KILLS):
+            running.feed_until(is_at_rest, "everybody has tasks, and each task a standby")
+            victim = cluster.alive()[number % len(cluster.alive())]
+            before = running.assigned()
+            lost = {one.task for one in before if one.host == victim.address and one.role == "active"}
+            copies = {one.task: one.instance for one in before if one.role == "standby" and one.task in lost}
+            told, noted = len(running.moved()), len(running.epochs())
+            goal = running.append(100)
+            running.child.wait_for(lambda noted=noted: len(running.epochs()) > noted, "epochs run")  # type: ignore[misc]
+            if number % 2:
+                cluster.kill_worker(victim)
+            else:
+                cluster.kill_executor(victim)
+            assert bare_lab.committed() < goal, "it was killed too late"
+            running.child.wait_for(lambda goal=goal: bare_lab.committed() == goal, "all is committed")  # type: ignore[misc]
+            first = {one.task: one for one in reversed(running.moved()[told:]) if one.task in copies}
+            assert {task: one.instance for task, one in first.items()} == copies, "standbys took over"
+            behind = {
+                task: int(re.findall(r"its copy is there, (\d+)", one.why)[0]) for task, one in first.items()
+            }
+            print(f"kill {number} of {victim.address}: records behind {behind}")
+            for task, instance in copies.items():
+                epochs = [one for one in running.epochs()[noted:] if one.homes.get(task) == instance]
+                assert epochs[0].restored[task] <= behind[task], "they read the lag, and no more"
+            if number % 2:
+                cluster.restart_worker(victim.number)
+        running.feed_until(is_at_rest, "all copies are caught up")
+        places = {(one.task, one.role): one.host for one in running.assigned() if one.lag is not None}
+        running.child.signal(signal.SIGTERM)
+        assert running.child.wait() == 0, running.child.said()
+        running.check()
+    folders = {host.address: host.state_dir / "app" for host in cluster.hosts}
+    for task, role in places:
+        active, standby = (folders[places[task, which]] / task for which in ("active", "standby"))
+        assert bytes_of(active) == bytes_of(standby), f"{task}, seen from its {role} place"
+    assert_nothing_is_left(cluster)
+
+
+def bytes_of(folder: Path) -> list[tuple[bytes, bytes]]:
+    """All rows of a task's store, its marker included."""
+    with supplier("lmdb").open(folder / "lmdb" / "counts") as backend:
+        return [(b"marker", backend.marker() or b""), *backend.scan()]
 
 
 SHORT_OF_PATIENCE = {
