@@ -46,7 +46,7 @@ def main(order: dict[str, object]) -> None:
     }
     if context is None:
         settings = {"spark_settings": spark_settings, **settings}
-    app = lab.app(topology, **settings)
+    app = lab.app(topology, standby=bool(order.get("standby")), **settings)
     note_epochs(app, folder / EPOCHS)
     note_rebalances(app, folder / REBALANCES)
     if order.get("slots_are_elsewhere"):

@@ -91,8 +91,13 @@ class Running:
 
     def feed(self, count: int) -> None:
         """More input in each partition, and wait until it is committed."""
-        goal = self.append(count)
-        self.child.wait_for(lambda: self.lab.committed() == goal, f"{goal} records are committed")
+        self.wait_for_commit(self.append(count))
+
+    def wait_for_commit(self, records: int) -> None:
+        self.child.wait_for(lambda: self.lab.committed() == records, f"{records} records are committed")
+
+    def wait_for_epochs(self, count: int) -> None:
+        self.child.wait_for(lambda: len(self.epochs()) >= count, "epochs run")
 
     def epochs(self) -> list[Noted]:
         path = self.lab.folder / EPOCHS
@@ -220,13 +225,13 @@ def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch
             copies = {one.task: one.instance for one in before if one.role == "standby" and one.task in lost}
             told, noted = len(running.moved()), len(running.epochs())
             goal = running.append(100)
-            running.child.wait_for(lambda noted=noted: len(running.epochs()) > noted, "epochs run")  # type: ignore[misc]
+            running.wait_for_epochs(noted + 1)
             if number % 2:
                 cluster.kill_worker(victim)
             else:
                 cluster.kill_executor(victim)
             assert bare_lab.committed() < goal, "it was killed too late"
-            running.child.wait_for(lambda goal=goal: bare_lab.committed() == goal, "all is committed")  # type: ignore[misc]
+            running.wait_for_commit(goal)
             first = {one.task: one for one in reversed(running.moved()[told:]) if one.task in copies}
             assert {task: one.instance for task, one in first.items()} == copies, "standbys took over"
             behind = {
