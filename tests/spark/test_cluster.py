@@ -66,6 +66,7 @@ class Running:
         cluster: Cluster,
         engine: str,
         *,
+        program: str = "two_levels",
         session: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
@@ -73,12 +74,13 @@ class Running:
         seed = random.SystemRandom().randrange(1 << 32)
         print(f"seed {seed}, engine {engine}")
         self.lab = lab
+        self.program = program
         self.parts = words(2_000 * max(10, 2 * KILLS), seed=seed, partitions=PARTITIONS)
         self.fed = [0] * PARTITIONS
         lab.topic("in", [[] for _ in range(PARTITIONS)])
         given: dict[str, Any] = {"engine": engine, "state_dir": STATE_DIR, "default_partitions": PARTITIONS}
         given |= {"until_caught_up": False, "slot_timeout_ms": 3_000, **settings}
-        self.child = Child(lab, "two_levels", session={**cluster.settings(), **(session or {})}, **given)
+        self.child = Child(lab, program, session={**cluster.settings(), **(session or {})}, **given)
 
     def append(self, count: int) -> int:
         """More input in each partition; how much it is now."""
@@ -143,7 +145,7 @@ class Running:
 
     def check(self) -> None:
         fed = [part[:count] for part, count in zip(self.parts, self.fed, strict=True)]
-        check_exact(self.lab, "two_levels", fed)
+        check_exact(self.lab, self.program, fed)
 
 
 @pytest.fixture(scope="module")
@@ -204,25 +206,28 @@ def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch
 ) -> None:
     """They read what they miss, and nothing else; whoever comes back finds its state directory."""
     settings = {"num_standby_replicas": 1, "max_records_per_epoch": 100, "acceptable_recovery_lag": 1_000}
-    running = Running(bare_lab, cluster, "resident", **settings)
+    running = Running(bare_lab, cluster, "resident", program="one_level", **settings)
+
+    def wait_for_standbys() -> None:
+        running.feed(1)
+        running.child.wait_for(is_at_rest, "everybody has tasks, and each task a standby")
 
     def is_at_rest() -> bool:
         tasks = running.assigned()
-        stateful = [one for one in tasks if one.lag is not None]
         return (
-            {one.host for one in tasks} == {host.address for host in cluster.alive()}
-            and {one.role for one in tasks} == {"active", "standby"}
-            and all(one.lag == one.lag_epochs == 0 for one in stateful)
-            and 2 * sum(one.role == "active" for one in stateful) == len(stateful)
+            {one.host for one in tasks if one.role == "active"} == {host.address for host in cluster.alive()}
+            and sorted(one.role for one in tasks) == ["active"] * PARTITIONS + ["standby"] * PARTITIONS
+            and all(one.lag == one.lag_epochs == 0 for one in tasks)
         )
 
     with running.child:
         for number in range(KILLS):
-            running.feed_until(is_at_rest, "everybody has tasks, and each task a standby")
+            wait_for_standbys()
             victim = cluster.alive()[number % len(cluster.alive())]
             before = running.assigned()
             lost = {one.task for one in before if one.host == victim.address and one.role == "active"}
             copies = {one.task: one.instance for one in before if one.role == "standby" and one.task in lost}
+            assert copies
             told, noted = len(running.moved()), len(running.epochs())
             goal = running.append(100)
             running.wait_for_epochs(noted + 1)
@@ -243,15 +248,15 @@ def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch
                 assert epochs[0].restored[task] <= behind[task], "they read the lag, and no more"
             if number % 2:
                 cluster.restart_worker(victim.number)
-        running.feed_until(is_at_rest, "all copies are caught up")
-        places = {(one.task, one.role): one.host for one in running.assigned() if one.lag is not None}
+        wait_for_standbys()
+        places = {(one.task, one.role): one.host for one in running.assigned()}
         running.child.signal(signal.SIGTERM)
         assert running.child.wait() == 0, running.child.said()
         running.check()
     folders = {host.address: host.state_dir / "app" for host in cluster.hosts}
-    for task, role in places:
-        active, standby = (folders[places[task, which]] / task for which in ("active", "standby"))
-        assert bytes_of(active) == bytes_of(standby), f"{task}, seen from its {role} place"
+    for task in {task for task, _ in places}:
+        active, standby = (folders[places[task, role]] / task for role in ("active", "standby"))
+        assert bytes_of(active) == bytes_of(standby), task
     assert_nothing_is_left(cluster)
 
 
