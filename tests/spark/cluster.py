@@ -173,6 +173,7 @@ class Cluster:
             "spark.master": self.master,
             "spark.app.name": "tests",
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": " ".join(_SMALL_JVM),
