@@ -75,7 +75,7 @@ def _application(
     config = StreamsConfig(
         engine="resident",
         num_standby_replicas=standbys,
-        state_dir=STATE_DIR,
+        state_dir=Path(STATE_DIR),
         default_partitions=PARTITIONS,
         max_records_per_epoch=_BATCH,
         commit_interval_ms=10,
@@ -312,15 +312,10 @@ def _costs(folder: Path, context: SparkContext, scale: Scale) -> list[Figure]:
     waits: dict[int, list[float]] = {0: [], 1: []}
     moves: list[Rebalance] = []
     for number in range(rounds):
-        for standbys in (0, 1):
-            app = _application(folder, _count(), context, standbys, f"costs-{number}")
-            with app:
+        for standbys in _NAMES:
+            with _application(folder, _count(), context, standbys, f"costs-{number}") as app:
                 results: list[EpochResult] = []
-                app.on_epoch(results.append)
-                app.start()
-                _wait(app, lambda app=app, standbys=standbys: _is_at_rest(app, standbys), "all is at rest")
-                later = results[len(results) // 4 :]
-                rates[standbys].append(sum(one.records for one in later) / sum(one.seconds for one in later))
+                rates[standbys].append(_records_per_second(app, standbys, results))
                 app.on_rebalance(moves.append)
                 waits[standbys] += _waits(app, log, results, epochs)
     moved = sum(
@@ -341,6 +336,15 @@ def _costs(folder: Path, context: SparkContext, scale: Scale) -> list[Figure]:
         at_most(ratio(f"{group}: p50 latency, with to without", latency[1], latency[0]), 1.2),
         at_most(Figure(f"tasks that moved in {rounds * 2 * epochs} undisturbed epochs", moved, "tasks"), 0),
     ]
+
+
+def _records_per_second(app: Streams, standbys: int, results: list[EpochResult]) -> float:
+    """Of all that is there, but for the first epochs. What each epoch did comes into `results`."""
+    app.on_epoch(results.append)
+    app.start()
+    _wait(app, lambda: _is_at_rest(app, standbys), "all is at rest")
+    later = results[len(results) // 4 :]
+    return sum(one.records for one in later) / sum(one.seconds for one in later)
 
 
 def _waits(app: Streams, log: FileLog, results: list[EpochResult], epochs: int) -> list[float]:

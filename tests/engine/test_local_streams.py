@@ -16,7 +16,6 @@ import pytest
 from millstream import Streams, StreamsBuilder, StreamsConfig, Topology, serdes
 from millstream.errors import ConfigError
 from millstream.log import FileLog, TopicPartition, record_batch
-from millstream.query import replica
 from millstream.state.backends.folder import whole_folder
 from millstream.types import Partition
 
@@ -70,7 +69,7 @@ def test_an_answer_may_be_as_stale_as_it_is_allowed_to_be(
         assert (counts.get("river"), bounded.get("river")) == (2, 1)
         assert bounded.version < counts.version
         later = time.monotonic() + 60
-        monkeypatch.setattr(replica.time, "monotonic", lambda: later)
+        monkeypatch.setattr("millstream.query.replica.time.monotonic", lambda: later)
         assert (bounded.get("river"), bounded.version) == (2, counts.version)
         with pytest.raises(ConfigError, match="max_staleness_ms=-1"):
             app.store("counts", max_staleness_ms=-1)

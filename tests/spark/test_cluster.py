@@ -207,7 +207,11 @@ def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch
     cluster: Cluster, bare_lab: Lab
 ) -> None:
     """They read what they miss, and nothing else; whoever comes back finds its state directory."""
-    settings = {"num_standby_replicas": 1, "max_records_per_epoch": 100, "acceptable_recovery_lag": 0}
+    settings: dict[str, Any] = {
+        "num_standby_replicas": 1,
+        "max_records_per_epoch": 100,
+        "acceptable_recovery_lag": 0,
+    }
     running = Running(bare_lab, cluster, "resident", program="one_level", **settings)
 
     def wait_for_standbys() -> None:

@@ -59,7 +59,7 @@ def test_a_killed_coordinator_is_followed_by_the_process_that_waits(bare_lab: La
             fed[number] += len(more)
         return sum(fed)
 
-    settings = {"engine": "resident", "max_records_per_epoch": 20, "until_caught_up": False}
+    settings: dict[str, Any] = {"engine": "resident", "max_records_per_epoch": 20, "until_caught_up": False}
     with ExitStack() as processes:
         running = processes.enter_context(Child(bare_lab, "two_levels", **settings))
         for _ in range(ROUNDS):
