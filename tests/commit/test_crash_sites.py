@@ -2,9 +2,9 @@
 
 "Before" a step is the failpoint of the step in front of it, "after" is its own, and a torn write is one that
 was half done when the process ended. A life is a coordinator's start and an epoch. In the ordinary run up to
-four hits of each failpoint in a life are crash sites, on LMDB; on RocksDB, and in killed children (half of them on each
-backend), the first hit of each failpoint is, and the last one for torn writes. All of them get all with
-MILLSTREAM_SOAK=1.
+four hits of each failpoint in a life are crash sites, on LMDB; on RocksDB, and in killed children (half of
+them on each backend), the first hit of each failpoint is, and the last one for torn writes. All of them get
+all with MILLSTREAM_SOAK=1.
 """
 
 from __future__ import annotations
