@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ RECORD = serdes.json({"n": pl.Int64, "f": pl.Float64, "s": pl.String})
 Rows = Sequence[tuple[str | None, Any, int]]
 Epochs = Sequence[Rows]
 FELL_BACK = ("columns-fell-back", "partials-fell-back")
+SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
 WINDOWS = {
     "tumbling": TimeWindows(100, grace=30),
     "tumbling, no grace": TimeWindows(10),
@@ -154,7 +156,7 @@ def test_large_batches_of_rows_are_what_small_ones_are(
         return getattr(stream.group_by_key().windowed_by(WINDOWS[name]), how)(store="table")
 
     step = 500 if "segments" in name else 1
-    for seed in range(4):
+    for seed in range(4 if SOAK else 2):
         epochs = plain(random_epochs(seed, step=step), "n")
         monkeypatch.setattr(column, "MANY_ROWS", 10**9)
         rows = run(aggregated, epochs, serde=serdes.int64)
@@ -218,7 +220,7 @@ def test_both_tiers_agree(case: str, name: str, caching: bool) -> None:
         store = Store("table", caching=caching)
         return lambda stream: getattr(stream.group_by_key().windowed_by(WINDOWS[name]), how)(of, store=store)
 
-    for seed in range(3):
+    for seed in range(3 if SOAK else 1):
         epochs = random_epochs(seed, step=500 if "segments" in name else 1)
         columns = run(aggregated(expression), epochs)
         assert alike(columns, run(aggregated(function), epochs)), f"seed {seed}"
@@ -232,7 +234,7 @@ def test_old_values_agree(caching: bool) -> None:
         store = Store("table", caching=caching)
         return lambda stream: stream.group_by_key().windowed_by(WINDOWS["hopping"]).sum(of, store=store)
 
-    for seed in range(4):
+    for seed in range(4 if SOAK else 2):
         epochs = random_epochs(seed)
         columns = run(aggregated(value.n), epochs, behind=old_and_new)
         assert alike(columns, run(aggregated(lambda one: one["n"]), epochs, behind=old_and_new))
@@ -244,7 +246,7 @@ def test_counts_of_the_column_tier_have_records_without_a_value_in_them(caching:
         store = Store("table", caching=caching)
         return stream.group_by_key().windowed_by(WINDOWS["hopping"]).count(store=store)
 
-    for seed in range(6):
+    for seed in range(6 if SOAK else 3):
         epochs = random_epochs(seed)
         columns = run(lambda stream: counted(stream.filter(timestamp >= 0)), epochs)
         assert alike(columns, run(lambda stream: counted(stream.filter(lambda _k, _v: True)), epochs))
@@ -275,7 +277,7 @@ def test_an_expression_that_fails_fails_as_a_function_does(caching: bool, on_clo
 
         return build
 
-    for seed in range(4):
+    for seed in range(4 if SOAK else 2):
         epochs = random_epochs(seed)
         # Only some of the texts are numbers.
         columns = run(aggregated(value.s.str.replace("a", "1").str.replace("z", "2").cast(pl.Int64)), epochs)

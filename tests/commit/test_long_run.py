@@ -1,6 +1,6 @@
 """Many small epochs, with kills: what an application holds on to does not grow.
 
-5,000 epochs on each backend with MILLSTREAM_SOAK=1; in the ordinary run 1,000 on one, fewer on the others.
+5,000 epochs on each backend with MILLSTREAM_SOAK=1; in the ordinary run 500 on one, fewer on the others.
 In the first part the process is killed by SIGKILL at random failpoints of epochs, maintenance, snapshots and
 restores, and another one goes on; the last process lives long, and its coordinators are given up now and then
 without a word. Windows expire and snapshots are taken all through the run.
@@ -48,7 +48,7 @@ from millstream.state.backends import supplier
 from millstream.state.changelog.follow import Progress
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
-LENGTHS = {"lmdb": (1_000, 30), "rocksdb": (200, 8), "memory": (200, 8)}
+LENGTHS = {"lmdb": (500, 15), "rocksdb": (200, 8), "memory": (200, 8)}
 """How many epochs the ordinary run has, and how many kills."""
 LARGEST = 3
 """Disk, in multiples of the live state."""

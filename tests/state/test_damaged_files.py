@@ -1,7 +1,8 @@
 """Damage to any file of an application is recognised or harmless. It never gives another result.
 
-Cuts are exhaustive; bit flips are random, and print the command that repeats them. The log and all small
-files are the same on every backend; the local store of the flips is RocksDB's, which has checksums.
+Every third cut is tried (with MILLSTREAM_SOAK=1: every one); bit flips are random, and print the command that
+repeats them. The log and all small files are the same on every backend; the local store of the flips is
+RocksDB's, which has checksums.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tests.state.small_app import FastFiles, SmallApp, Tree
 
 from millstream.errors import MillstreamError
 
+SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
 HARMLESS = "harmless"
 """What `outcome` says of damage that changed nothing."""
 SHARDS = range(4)
@@ -66,13 +68,18 @@ def files_to_cut(app: SmallApp) -> dict[str, list[Path]]:
     }
 
 
+def lengths(whole: bytes) -> range:
+    """To which a file is cut; all of them in the soak, else from a random one on every third."""
+    return range(len(whole)) if SOAK else range(random.SystemRandom().randrange(3), len(whole), 3)
+
+
 @pytest.mark.parametrize("kind", RECOGNISED)
 def test_a_file_cut_at_any_byte_is_recognised_and_named(memory_path: Path, kind: str) -> None:
     app = app_with_a_past(memory_path / "app", "lmdb")
     tree = Tree(app.root)
     for file in files_to_cut(app)[kind]:
         whole = file.read_bytes()
-        for length in range(len(whole)):
+        for length in lengths(whole):
             tree.put_back()
             file.write_bytes(whole[:length])
             damage = f"{file} cut to {length} bytes"
@@ -89,7 +96,7 @@ def test_a_file_that_can_be_made_again_may_be_cut_at_any_byte(memory_path: Path,
     tree = Tree(app.root)
     for file in files_to_cut(app)[kind]:
         whole = file.read_bytes()
-        for length in range(len(whole)):
+        for length in lengths(whole):
             file.write_bytes(whole[:length])
             damage = f"{file} cut to {length} bytes"
             assert outcome(app, damage) == HARMLESS, damage

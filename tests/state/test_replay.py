@@ -35,7 +35,7 @@ from millstream.state.specs import StoreBuilder, StoreKind
 from millstream.types import Partition, Version
 
 PARTITIONS = [Partition(0), Partition(1)]
-EPOCHS = 4
+EPOCHS = 3
 VALUES = [None, "", "x", "y" * 100]
 KEYS = ["", "\0", "a", "ab", "river", "ä", "long" * 300]
 

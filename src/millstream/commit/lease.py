@@ -31,7 +31,7 @@ from millstream.durable import (
 from millstream.errors import MillstreamError
 from millstream.state.errors import StateInUseError
 from millstream.state.local.directory import StateDirectory, boot_id, noted_log
-from millstream.threads import Repeater
+from millstream.threads import repeated
 from millstream.types import Term
 
 _CLAIM: Final = FrameKind(b"MSLC", version=1, max_bytes=4096)
@@ -87,7 +87,6 @@ class Lease:
         self._clock = clock
         self._ttl_ms = ttl_ms
         self._renewed_ms = clock()
-        self._heart = Repeater(self._beat, ttl_ms / 1000 / _BEATS_PER_TTL, "millstream-heartbeat")
 
     def verify(self) -> None:
         """Raise if a later term exists."""
@@ -121,15 +120,15 @@ class Lease:
 
         A renewal that fails is not an error here: whether the lease still holds is asked at the commit.
         """
-        return self._heart
 
-    def _beat(self) -> None:
-        with suppress(OSError, MillstreamError):
-            self.renew()
+        def beat() -> None:
+            with suppress(OSError, MillstreamError):
+                self.renew()
+
+        return repeated(beat, self._ttl_ms / 1000 / _BEATS_PER_TTL, "millstream-heartbeat")
 
     def release(self) -> None:
         """Let go: the next coordinator need not wait."""
-        self._heart.close()
         _write_renewal(self._storage, self.term, 0)
 
 
@@ -139,9 +138,9 @@ def acquire(storage: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: in
     last = _last_term(storage.leases)
     predecessor = None
     if last:
-        holder = _holder(storage, last, clock())
-        if holder is not None:
-            raise _held(storage, holder)
+        owner = lease_holder(storage, now_ms=clock())
+        if owner is not None:
+            raise _held(storage, owner)
         predecessor = _read_claim(storage, last) if _expiry(storage, last) else None
     term = Term(last + 1)
     owner = _this_process()
@@ -155,42 +154,36 @@ def acquire(storage: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: in
     return Lease(storage, term, owner, clock, ttl_ms, predecessor)
 
 
+def lease_holder(storage: ApplicationStorage, *, now_ms: int) -> Owner | None:
+    """The coordinator that nobody may overtake now; None if a term can be had."""
+    owner, expires_ms = _last_claim(storage)
+    if owner is None or now_ms >= expires_ms or _has_ended(owner):
+        return None
+    return owner
+
+
 def running_owner(storage: ApplicationStorage, *, now_ms: int) -> Owner | None:
     """The coordinator that has not let go and may be alive; None if there is none.
 
     One of this host may be late to renew its lease: it runs until its process ends.
     """
-    last = _last_term(storage.leases) if storage.leases.is_dir() else Term(0)
-    if not last:
+    owner, expires_ms = _last_claim(storage)
+    if owner is None or not expires_ms or _has_ended(owner):
         return None
-    try:
-        owner, expires_ms = _read_claim(storage, last), _expiry(storage, last)
-    except FileNotFoundError:  # two later terms have begun since we looked
-        return running_owner(storage, now_ms=now_ms)
-    if _is_here(owner):
-        return owner if expires_ms and process_is_alive(owner.pid, owner.started) else None
-    return owner if now_ms < expires_ms else None
+    return owner if _is_here(owner) or now_ms < expires_ms else None
 
 
-def lease_holder(storage: ApplicationStorage, *, now_ms: int) -> Owner | None:
-    """The coordinator whose lease is not over; None if the next term may be taken.
-
-    One that stands still for longer than its lease holds it no more, also on this host.
-    """
-    last = _last_term(storage.leases) if storage.leases.is_dir() else Term(0)
-    if not last:
-        return None
-    try:
-        return _holder(storage, last, now_ms)
-    except FileNotFoundError:  # two later terms have begun since we looked
-        return lease_holder(storage, now_ms=now_ms)
+def _last_claim(storage: ApplicationStorage) -> tuple[Owner | None, int]:
+    """Who has claimed the last term, and when that ends: 0 if it was let go."""
+    while last := _last_term(storage.leases) if storage.leases.is_dir() else Term(0):
+        with suppress(FileNotFoundError):  # two later terms have begun since we looked
+            return _read_claim(storage, last), _expiry(storage, last)
+    return None, 0
 
 
-def _holder(storage: ApplicationStorage, term: Term, now: int) -> Owner | None:
-    owner = _read_claim(storage, term)
-    if now >= _expiry(storage, term) or (_is_here(owner) and not process_is_alive(owner.pid, owner.started)):
-        return None
-    return owner
+def _has_ended(owner: Owner) -> bool:
+    """Whether it is known that its process is gone."""
+    return _is_here(owner) and not process_is_alive(owner.pid, owner.started)
 
 
 def _is_here(owner: Owner) -> bool:

@@ -27,7 +27,7 @@ from millstream.config import StreamsConfig
 from millstream.durable import DamagedFileError, SyncGroup
 from millstream.log.api import Log, TopicPartition
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
-from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
+from millstream.state.changelog.follow import NO_LISTENER, CountedRestores, RestoreListener
 from millstream.state.changelog.rows import changelog_rows, changelog_topic, entries_of
 from millstream.state.errors import TaskLockedError, ZombieTaskError
 from millstream.state.local.directory import StateDirectory
@@ -118,7 +118,9 @@ def run_task(
     elsewhere = _wrong_instance(run)
     if elsewhere is not None:
         return elsewhere, []
-    with opened_stores(worker, sub, planned, entry) as backends:
+    counted = CountedRestores(worker.listener)
+    with opened_stores(replace(worker, listener=counted), sub, planned, entry) as backends:
+        restored = counted.records
         failpoints.hit("commit.opened")
         stages.ended("open stores")
         # 4.
@@ -166,6 +168,7 @@ def run_task(
         wants_wall_clock=result.wants_wall_clock,
         state_size=state_size,
         stages=stages.seconds,
+        restored=restored,
     )
     failpoints.hit("commit.reported")
     return report, out
