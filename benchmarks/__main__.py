@@ -32,6 +32,7 @@ CASES = {
     "small_epochs": "Small epochs, and from append to visible",
     "growth": "Cost of growth: keys, shuffles, partitions",
     "recovery": "Recovery after kill -9",
+    "instances": "Instances: takeover by a standby, and what a standby costs",
     "memory": "Memory over 200 epochs",
     "start_up": "Start-up",
     "state_backends": "State: epochs, restores, expiry and memory of each backend",
@@ -52,6 +53,8 @@ def main() -> None:
         import_module("benchmarks.recovery").run_child(given.recovery_child)
     elif given.start_up_child is not None:
         import_module("benchmarks.start_up").run_child(given.start_up_child)
+    elif given.instances_child is not None:
+        import_module("benchmarks.instances").run_child(given.instances_child)
     elif given.case is not None:
         _run_here(given.case, Scale(given.quick), given.into)
     elif given.report:
@@ -65,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small, and nothing is written")
     parser.add_argument("--only", nargs="+", choices=list(CASES), help="these cases")
     parser.add_argument("--report", action="store_true", help="write the document again")
-    for internal in ("--case", "--into", "--recovery-child", "--start-up-child"):
+    for internal in ("--case", "--into", "--recovery-child", "--start-up-child", "--instances-child"):
         kind: Callable[[str], Any] = str if internal == "--case" else Path
         parser.add_argument(internal, type=kind, help=argparse.SUPPRESS)
     return parser.parse_args()

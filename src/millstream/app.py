@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from millstream.arguments import checks_arguments
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.lease import LeaseHeldError, check_not_run, running_owner
+from millstream.commit.lease import LeaseHeldError, check_not_run, lease_holder
 from millstream.commit.manifest import ManifestChain
 from millstream.config import Engine as EngineName
 from millstream.config import StreamsConfig, check_application_id, check_config, is_setting
@@ -174,7 +174,7 @@ class Streams(KafkaNames):
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._signals: StopSignals | None = None
-        self._replicas: dict[str, Replica] = {}
+        self._replicas: dict[tuple[str, int], Replica] = {}
         self._state_listeners: list[Callable[[State, State], None]] = []
         self._epoch_listeners: list[Callable[[EpochResult], None]] = []
         self._restore_listeners: list[Callable[[Progress], None]] = []
@@ -295,8 +295,12 @@ class Streams(KafkaNames):
                     )
                 shutil.rmtree(folder)
 
-    def store(self, name: str) -> StoreReplica:
+    def store(self, name: str, *, max_staleness_ms: int = 0) -> StoreReplica:
         """A replica of a store, at the last commit; built when first asked for.
+
+        max_staleness_ms
+            An answer may be from a commit that was the last one so long ago: then the log is looked at that
+            often at most. Each bound has a replica of its own.
 
         >>> from millstream import Streams, StreamsBuilder
         >>> builder = StreamsBuilder()
@@ -306,9 +310,9 @@ class Streams(KafkaNames):
         >>> counts.get("river"), counts.version
         (None, 0)
         """
-        return self._replica(StoreReplica, name)
+        return self._replica(StoreReplica, name, max_staleness_ms)
 
-    def window_store(self, name: str) -> WindowReplica:
+    def window_store(self, name: str, *, max_staleness_ms: int = 0) -> WindowReplica:
         """A replica of a window store.
 
         >>> from millstream import Processor, Streams, StreamsBuilder, stores
@@ -319,9 +323,9 @@ class Streams(KafkaNames):
         >>> list(app.window_store("clicks").fetch("ann", 0, 100))
         []
         """
-        return self._replica(WindowReplica, name)
+        return self._replica(WindowReplica, name, max_staleness_ms)
 
-    def session_store(self, name: str) -> SessionReplica:
+    def session_store(self, name: str, *, max_staleness_ms: int = 0) -> SessionReplica:
         """A replica of a session store.
 
         >>> from millstream import Processor, Streams, StreamsBuilder, stores
@@ -332,9 +336,9 @@ class Streams(KafkaNames):
         >>> list(app.session_store("visits").fetch("ann"))
         []
         """
-        return self._replica(SessionReplica, name)
+        return self._replica(SessionReplica, name, max_staleness_ms)
 
-    def versioned_store(self, name: str) -> VersionedReplica:
+    def versioned_store(self, name: str, *, max_staleness_ms: int = 0) -> VersionedReplica:
         """A replica of a versioned store.
 
         >>> from millstream import Processor, Streams, StreamsBuilder, stores
@@ -345,7 +349,7 @@ class Streams(KafkaNames):
         >>> app.versioned_store("prices").get("bread", as_of=5) is None
         True
         """
-        return self._replica(VersionedReplica, name)
+        return self._replica(VersionedReplica, name, max_staleness_ms)
 
     def assignment(self) -> list[AssignedTask]:
         """Where each task runs and who keeps copies of its state, how far they are, and why there.
@@ -485,12 +489,16 @@ class Streams(KafkaNames):
             return None
         return RunScreen(self.figures, what_starts=self._engine_name)
 
-    def _replica(self, kind: type[R], name: str) -> R:
-        replica = self._replicas.get(name)
+    def _replica(self, kind: type[R], name: str, max_staleness_ms: int) -> R:
+        if not isinstance(max_staleness_ms, int) or max_staleness_ms < 0:
+            raise ConfigError(
+                f"store {name!r}: max_staleness_ms={max_staleness_ms!r}. Remedy: give milliseconds, 0 or more"
+            )
+        replica = self._replicas.get((name, max_staleness_ms))
         if not isinstance(replica, kind):
             plan = self._topology.plan()
-            replica = kind(self._storage, self._log, plan, name, _frame_of_parts)
-            self._replicas[name] = replica
+            replica = kind(self._storage, self._log, plan, name, _frame_of_parts, max_staleness_ms)
+            self._replicas[name, max_staleness_ms] = replica
         return replica
 
     def _tell(self, result: EpochResult) -> None:
@@ -559,7 +567,7 @@ class Streams(KafkaNames):
         """Wait, ready to go on, for as long as another process runs the application; False if told to end."""
         chain, is_ready = ManifestChain(self._storage), False
         while not self._stop.is_set():
-            owner = running_owner(self._storage, now_ms=now_ms())
+            owner = lease_holder(self._storage, now_ms=now_ms())
             if owner is None:
                 return True
             if not is_ready:

@@ -55,6 +55,26 @@ def test_it_counts_goes_on_after_a_restart_and_shows_its_store(tmp_path: Path) -
         assert app.metrics()["state_entries"] == 3
 
 
+def test_an_answer_may_be_as_stale_as_it_is_allowed_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(tmp_path, "to", "the", "river")
+    with app_in(tmp_path) as app:
+        app.run(until="caught-up")
+        counts, bounded = app.store("counts"), app.store("counts", max_staleness_ms=60_000)
+        assert app.store("counts", max_staleness_ms=60_000) is bounded
+        assert (counts.get("river"), bounded.get("river")) == (1, 1)
+        append(tmp_path, "river")
+        app.run(until="caught-up")
+        assert (counts.get("river"), bounded.get("river")) == (2, 1)
+        assert bounded.version < counts.version
+        later = time.monotonic() + 60
+        monkeypatch.setattr("millstream.query.replica.time.monotonic", lambda: later)
+        assert (bounded.get("river"), bounded.version) == (2, counts.version)
+        with pytest.raises(ConfigError, match="max_staleness_ms=-1"):
+            app.store("counts", max_staleness_ms=-1)
+
+
 def test_snapshots_are_taken_beside_its_epochs(tmp_path: Path) -> None:
     snapshots = tmp_path / "snapshots"
     append(tmp_path, "to", "the", "river")

@@ -30,9 +30,12 @@ class HostsWorld(World):
         self.app.bring_back(self.host(instance))
 
     def kill(self, instance: int) -> None:
-        live = len(self.app.engine.pool.live())
-        self.app.lose(self.host(instance))
-        self.until(lambda: len(self.app.engine.pool.live()) < live, "it is gone")
+        host, launcher = self.host(instance), self.app.engine.launcher
+        self.app.lose(host)
+        self.until(
+            lambda: all(launcher.hosts[number] != host for number in self.app.engine.pool.live()),
+            "it is gone",
+        )
 
     def feed(self, records: int) -> None:
         feed(self.lab, records)
@@ -54,15 +57,17 @@ def feed(lab: Lab, records: int) -> None:
         lab.append("words", [(f"word-{partition}", "x")] * records, partition=partition)
 
 
-def test_every_cell_of_the_nine_stages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slots", [1, 2])
+def test_every_cell_of_the_nine_stages(tmp_path: Path, slots: int) -> None:
     lab = Lab(tmp_path / "lab", None)
-    stages = lived_through(lab)
+    stages = lived_through(lab, slots)
     check_stages(stages, lab.log, "app", ["h0", "h1", "h2", "h3"])
     counts = {key: values[-1] for key, values in lab.by_key("word-counts").items()}
     assert {counts[f"word-{partition}"] for partition in range(PARTITIONS)} == {5}
 
 
-def lived_through(lab: Lab) -> list[Stage]:
+def lived_through(lab: Lab, slots: int) -> list[Stage]:
+    """With so many slots on each host."""
     lab.topic("words", [[] for _ in range(PARTITIONS)])
     for partition in range(PARTITIONS):
         pairs = [(f"word-{partition}-{number}", "x") for number in range(20 * (partition + 1))]
@@ -72,12 +77,12 @@ def lived_through(lab: Lab) -> list[Stage]:
     app = Hosts(
         lab,
         topology(),
-        {0: "h0", 1: "h1", 2: "h2", 3: "h3"},
+        {number: f"h{number // slots}" for number in range(4 * slots)},
         num_standby_replicas=1,
         acceptable_recovery_lag=0,
     )
     app.engine.launcher.hosts_down |= {"h2", "h3"}
-    app.engine.tasks.wait_for_slots = lambda: until_two(app)  # type: ignore[method-assign]
+    app.engine.tasks.wait_for_slots = lambda: until_there(app, 2 * slots)  # type: ignore[method-assign]
     app.loop.open()
     try:
         shown: list[Stage] = []
@@ -90,9 +95,9 @@ def lived_through(lab: Lab) -> list[Stage]:
     return stages
 
 
-def until_two(app: Hosts) -> dict[int, Member]:
+def until_there(app: Hosts, slots: int) -> dict[int, Member]:
     deadline = time.monotonic() + 60
-    while len(app.engine.pool.live()) < 2:
+    while len(app.engine.pool.live()) < slots:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return dict(app.engine.pool.live())

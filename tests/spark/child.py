@@ -16,10 +16,14 @@ from tests.spark.lab import Lab
 
 from millstream import Streams, failpoints
 from millstream.engine.api import DurableEpoch, homes_after
+from millstream.engine.assignment.model import Role
+from millstream.engine.assignment.view import Rebalance
 from millstream.engine.spark.resident import slot_pool
 
 EPOCHS: Final = "epochs.jsonl"
 """Beside the log: what `note_epochs` has written."""
+REBALANCES: Final = "rebalances.jsonl"
+"""And `note_rebalances`."""
 SETTINGS = {"spark.master": "local[2,4]", "spark.ui.enabled": "false"}
 
 
@@ -42,8 +46,9 @@ def main(order: dict[str, object]) -> None:
     }
     if context is None:
         settings = {"spark_settings": spark_settings, **settings}
-    app = lab.app(topology, **settings)
+    app = lab.app(topology, standby=bool(order.get("standby")), **settings)
     note_epochs(app, folder / EPOCHS)
+    note_rebalances(app, folder / REBALANCES)
     if order.get("slots_are_elsewhere"):
         slot_pool._kill_hanging = lambda member: False
     app.on_state(lambda before, after: print(f"{before.value} -> {after.value}", flush=True))
@@ -61,12 +66,32 @@ def note_epochs(app: Streams, file: Path) -> None:
 
     def noted(epoch: DurableEpoch) -> None:
         homes = homes_after(epoch.reports)
-        line = {"epoch": epoch.manifest.epoch, "at": time.time(), "homes": homes}
+        restored = {report.task_id: report.restored for report in epoch.reports if report.sealed is not None}
+        line = {"epoch": epoch.manifest.epoch, "at": time.time(), "homes": homes, "restored": restored}
         with file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(line) + "\n")
         apply(epoch)
 
     engine.apply = noted  # type: ignore[method-assign]
+
+
+def note_rebalances(app: Streams, file: Path) -> None:
+    """Append a line for each task that gets another place: from which host to which one, and why."""
+
+    def note(rebalance: Rebalance) -> None:
+        with file.open("a", encoding="utf-8") as lines:
+            for change in rebalance.changes:
+                if change.role is Role.ACTIVE and change.before is not None and change.after is not None:
+                    line = {
+                        "task": change.task_id,
+                        "before": change.before.host,
+                        "after": change.after.host,
+                        "instance": change.after.instance,
+                        "why": change.after.why,
+                    }
+                    lines.write(json.dumps(line) + "\n")
+
+    app.on_rebalance(note)
 
 
 if __name__ == "__main__":

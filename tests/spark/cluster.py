@@ -149,6 +149,16 @@ class Cluster:
         os.kill(victim, signal.SIGKILL)
         return victim
 
+    def kill_instance(self, host: Host) -> None:
+        """SIGKILL an executor and the Python workers that it has started. The worker starts another one."""
+        until(lambda: bool(host.executors()), f"an executor on {host.address}")
+        executor = host.executors()[0]
+        os.kill(executor, signal.SIGSTOP)  # it must not fork another worker
+        family = descendants(executor)
+        self._seen.update(family)
+        kill_family(family)
+        os.kill(executor, signal.SIGKILL)
+
     def left_behind(self) -> list[int]:
         """Processes that executors have started and that have outlived them. Call it now and then."""
         everybody = processes()
@@ -173,6 +183,7 @@ class Cluster:
             "spark.master": self.master,
             "spark.app.name": "tests",
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.extraJavaOptions": " ".join(_SMALL_JVM),

@@ -86,6 +86,7 @@ class Child:
         jvm_kills: Sequence[str] = (),
         session: Mapping[str, str] | None = None,
         slots_are_elsewhere: bool = False,
+        standby: bool = False,
         **settings: Any,
     ) -> None:
         order = {
@@ -97,6 +98,7 @@ class Child:
             "jvm_kills": jvm_kills,
             "session": session,
             "slots_are_elsewhere": slots_are_elsewhere,
+            "standby": standby,
         }
         self.output = lab.folder / f"child-{time.monotonic_ns()}.txt"
         with self.output.open("wb") as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -14,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.child import EPOCHS
+from tests.spark.child import EPOCHS, REBALANCES
 from tests.spark.cluster import CORES, STATE_DIR, Cluster, Host
 from tests.spark.lab import Lab
 from tests.spark.processes import Child, alive, descendants, processes, until
 from tests.spark.programs import check_exact, words
+
+from millstream.commit.application_storage import ApplicationStorage
+from millstream.engine.assignment.view import AssignedTask, AssignmentFile
+from millstream.state.backends import supplier
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -27,6 +32,9 @@ PARTITIONS = 8
 ROUNDS = 30 if SOAK else 10
 """Epochs in which nothing may move."""
 ENGINES = ["jobs", "resident"] if SOAK else ["resident"]
+KILLS = 50 if SOAK else 3
+BEHIND = re.compile(r"(\d+) (?:records behind|of \d+ records are missing)")
+"""How an assignment says that a copy takes over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,19 @@ class Noted:
     epoch: int
     at: float
     homes: dict[str, str]
+    restored: dict[str, int]
+    """How many records of changelogs each task had to read first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A task that got another place, as the child has noted it."""
+
+    task: str
+    before: str
+    after: str
+    instance: str
+    why: str
 
 
 class Running:
@@ -47,6 +68,7 @@ class Running:
         cluster: Cluster,
         engine: str,
         *,
+        program: str = "two_levels",
         session: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
@@ -54,27 +76,46 @@ class Running:
         seed = random.SystemRandom().randrange(1 << 32)
         print(f"seed {seed}, engine {engine}")
         self.lab = lab
-        self.parts = words(20_000, seed=seed, partitions=PARTITIONS)
+        self.program = program
+        self.parts = words(2_000 * max(10, 2 * KILLS), seed=seed, partitions=PARTITIONS)
         self.fed = [0] * PARTITIONS
         lab.topic("in", [[] for _ in range(PARTITIONS)])
         given: dict[str, Any] = {"engine": engine, "state_dir": STATE_DIR, "default_partitions": PARTITIONS}
         given |= {"until_caught_up": False, "slot_timeout_ms": 3_000, **settings}
-        self.child = Child(lab, "two_levels", session={**cluster.settings(), **(session or {})}, **given)
+        self.child = Child(lab, program, session={**cluster.settings(), **(session or {})}, **given)
 
-    def feed(self, count: int) -> None:
-        """More input in each partition, and wait until it is committed."""
+    def append(self, count: int) -> int:
+        """More input in each partition; how much it is now."""
         for number, part in enumerate(self.parts):
             first = self.fed[number]
             more = part[first : first + count]
             self.lab.append("in", more, partition=number)
             self.fed[number] += len(more)
-        goal = sum(self.fed)
-        self.child.wait_for(lambda: self.lab.committed() == goal, f"{goal} records are committed")
+        return sum(self.fed)
+
+    def feed(self, count: int) -> None:
+        """More input in each partition, and wait until it is committed."""
+        self.wait_for_commit(self.append(count))
+
+    def wait_for_commit(self, records: int) -> None:
+        self.child.wait_for(lambda: self.lab.committed() == records, f"{records} records are committed")
+
+    def wait_for_epochs(self, count: int) -> None:
+        self.child.wait_for(lambda: len(self.epochs()) >= count, "epochs run")
 
     def epochs(self) -> list[Noted]:
         path = self.lab.folder / EPOCHS
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [Noted(**json.loads(line)) for line in lines]
+
+    def moved(self) -> list[Moved]:
+        path = self.lab.folder / REBALANCES
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [Moved(**json.loads(line)) for line in lines]
+
+    def assigned(self) -> list[AssignedTask]:
+        """As `millstream apps assignment` shows it."""
+        return AssignmentFile(ApplicationStorage(self.lab.folder / "log", "app").path).read()
 
     def homes(self) -> dict[str, str]:
         """Where each task ran last."""
@@ -106,7 +147,7 @@ class Running:
 
     def check(self) -> None:
         fed = [part[:count] for part, count in zip(self.parts, self.fed, strict=True)]
-        check_exact(self.lab, "two_levels", fed)
+        check_exact(self.lab, self.program, fed)
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +201,80 @@ def test_tasks_stay_and_survive_the_loss_of_executors_and_workers(
         running.check()
         running.child.kill()
     assert_nothing_is_left(cluster)
+
+
+def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch(
+    cluster: Cluster, bare_lab: Lab
+) -> None:
+    """They read what they miss, and nothing else; whoever comes back finds its state directory."""
+    settings: dict[str, Any] = {
+        "num_standby_replicas": 1,
+        "max_records_per_epoch": 100,
+        "acceptable_recovery_lag": 0,
+    }
+    running = Running(bare_lab, cluster, "resident", program="one_level", **settings)
+
+    def wait_for_standbys() -> None:
+        before = running.epochs()[-1].epoch if running.epochs() else 0
+        running.feed(1)
+        running.child.wait_for(
+            lambda: is_at_rest(before), "everybody has tasks, and each task a standby that is caught up"
+        )
+
+    def is_at_rest(before: int) -> bool:
+        """As the assignment says when it knows of epochs that are later than that."""
+        tasks, hosts = running.assigned(), [host.address for host in cluster.alive()]
+        return all(one.lag == 0 and (one.version or 0) > before for one in tasks) and all(
+            sum(counts := [sum((one.host, one.role) == (host, role) for one in tasks) for host in hosts])
+            == PARTITIONS
+            and max(counts) - min(counts) <= 1
+            for role in ("active", "standby")
+        )
+
+    with running.child:
+        for number in range(KILLS):
+            wait_for_standbys()
+            victim = cluster.alive()[number % len(cluster.alive())]
+            before = running.assigned()
+            lost = {one.task for one in before if one.host == victim.address and one.role == "active"}
+            copies = {one.task: one.instance for one in before if one.role == "standby" and one.task in lost}
+            assert copies
+            told, noted = len(running.moved()), len(running.epochs())
+            goal = running.append(300)
+            running.wait_for_epochs(noted + 1)
+            if number % 2:
+                cluster.kill_worker(victim)
+            else:
+                cluster.kill_instance(victim)
+            assert bare_lab.committed() < goal, "it was killed too late"
+            running.wait_for_commit(goal)
+            # Its slots are not lost in the same moment: a task may have been given to the other one first.
+            moved = [one for one in running.moved()[told:] if one.after != victim.address]
+            print(f"kill {number} of {victim.address}", *moved, sep="\n")
+            first = {one.task: one for one in reversed(moved) if one.task in copies}
+            assert {task: one.instance for task, one in first.items()} == copies, "standbys took over"
+            behind = {task: int(BEHIND.findall(one.why)[0]) for task, one in first.items()}
+            for task, instance in copies.items():
+                epochs = [one for one in running.epochs()[noted:] if one.homes.get(task) == instance]
+                assert epochs[0].restored[task] <= behind[task], "they read the lag, and no more"
+            if number % 2:
+                cluster.restart_worker(victim.number)
+        wait_for_standbys()
+        places = {(one.task, one.role): one.host for one in running.assigned()}
+        running.child.signal(signal.SIGTERM)
+        assert running.child.wait() == 0, running.child.said()
+        running.check()
+    folders = {host.address: host.state_dir / "app" for host in cluster.hosts}
+    for task in {task for task, _ in places}:
+        active, standby = (folders[places[task, role]] / task for role in ("active", "standby"))
+        assert bytes_of(active) == bytes_of(standby), task
+    assert_nothing_is_left(cluster)
+
+
+def bytes_of(folder: Path) -> list[tuple[bytes, bytes]]:
+    """All rows of a task's store, its marker included."""
+    with supplier("lmdb").open(folder / "lmdb" / "counts") as backend:
+        return [(b"marker", backend.marker() or b""), *backend.scan()]
 
 
 SHORT_OF_PATIENCE = {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from millstream import State, StreamsBuilder, serdes
 from millstream.commit.lease import LeaseHeldError
 
 pytestmark = pytest.mark.xdist_group("spark")
+
+ROUNDS = 10 if os.environ.get("MILLSTREAM_SOAK") == "1" else 1
 
 
 def test_a_second_coordinator_is_refused_and_told_who_the_first_is(lab: Lab) -> None:
@@ -39,6 +43,47 @@ def test_a_coordinator_that_closed_is_followed_at_once(lab: Lab) -> None:
     lab.run(one_level(), lease_ttl_ms=600_000)
     lab.run(one_level(), lease_ttl_ms=600_000)
     check_exact(lab, "one_level", parts)
+
+
+def test_a_killed_coordinator_is_followed_by_the_process_that_waits(bare_lab: Lab) -> None:
+    seed = random.SystemRandom().randrange(1 << 32)
+    print("seed", seed)
+    chance, parts = random.Random(seed), words(1_000 * (ROUNDS + 1), seed=seed)
+    bare_lab.topic("in", [[] for _ in parts])
+    fed = [0 for _ in parts]
+
+    def feed(count: int) -> int:
+        for number, part in enumerate(parts):
+            more = part[fed[number] : fed[number] + count]
+            bare_lab.append("in", more, partition=number)
+            fed[number] += len(more)
+        return sum(fed)
+
+    settings: dict[str, Any] = {"engine": "resident", "max_records_per_epoch": 20, "until_caught_up": False}
+    with ExitStack() as processes:
+        running = processes.enter_context(Child(bare_lab, "two_levels", **settings))
+        for _ in range(ROUNDS):
+            goal = feed(200)
+            wait_for_commit(bare_lab, running, goal)
+            waiting = processes.enter_context(Child(bare_lab, "two_levels", standby=True, **settings))
+            wait_until_said(waiting, "created -> rebalancing")
+            before, goal = goal + chance.randrange(200), feed(200)
+            wait_for_commit(bare_lab, running, before)
+            running.signal(signal.SIGKILL)
+            assert "-> running" not in waiting.said(), "the first one lived"
+            running.wait()
+            wait_for_commit(bare_lab, waiting, goal)
+            wait_until_said(waiting, "rebalancing -> running")
+            running = waiting
+        check_exact(bare_lab, "two_levels", [part[:count] for part, count in zip(parts, fed, strict=True)])
+
+
+def wait_for_commit(lab: Lab, child: Child, records: int) -> None:
+    child.wait_for(lambda: lab.committed() >= records, f"{records} records are committed")
+
+
+def wait_until_said(child: Child, words: str) -> None:
+    child.wait_for(lambda: words in child.said(), words)
 
 
 def test_a_coordinator_that_was_stopped_and_overtaken_changes_nothing_and_says_so(lab: Lab) -> None:

@@ -108,6 +108,8 @@ class TaskReport:
     """About how large its stores are where it ran: entries with this epoch's changes, bytes without."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """How many seconds each stage of its work took."""
+    restored: int = 0
+    """So many records of changelogs its stores had to read before it could run."""
 
 
 @dataclass(frozen=True, slots=True)

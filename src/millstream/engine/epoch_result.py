@@ -34,6 +34,11 @@ class EpochResult:
     """Where the tasks' time went, summed over all tasks; they run side by side, within the job."""
     enforced: int = 0
     """Groups of partitions that meet and were read, though some of them had no records."""
+    restored: Mapping[str, int] = field(default_factory=dict)
+    """Tasks whose stores had to read their changelogs before they ran, and how many records.
+
+    After a start and a takeover; on the engine of jobs also for what the epoch before has changed.
+    """
 
 
 def result_of(
@@ -57,4 +62,5 @@ def result_of(
         epoch.stages,
         dict(task_stages),
         epoch.job.enforced,
+        {report.task_id: report.restored for report in epoch.reports if report.restored},
     )

@@ -1,13 +1,16 @@
 """A read-only copy of a store that follows the application's log.
 
 It is never the task's own files: those may be open elsewhere, or be a commit behind. A replica shows
-committed versions only, and every answer belongs to one of them (`version`).
+committed versions only, and every answer belongs to one of them (`version`). It looks for a later one before
+each answer, or, if answers may be stale, not before the bound has passed.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from math import inf
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
@@ -54,7 +57,10 @@ class Replica(View, Tabular):
         plan: Plan,
         store: str,
         frame_of_parts: Callable[..., Any] | None = None,
+        max_staleness_ms: int = 0,
     ) -> None:
+        self._max_staleness_s = max_staleness_ms / 1000
+        self._looked = -inf
         self._storage = storage
         self._frame_of_parts = frame_of_parts
         self._log = log
@@ -141,6 +147,9 @@ class Replica(View, Tabular):
             )
 
     def _refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < self._max_staleness_s:
+            return
         head = self._published()
         while head is not None and head.epoch > self.version:
             check_store(self._storage.application_id, self._spec.name, self._types, head)
@@ -157,6 +166,7 @@ class Replica(View, Tabular):
                 self._stores = _opened(self._spec, self._backends, head)
                 self.version = head.epoch
                 self._head = head
+        self._looked = now
 
     def _published(self) -> Manifest | None:
         """The last commit that the changelogs show: the very last may be on its way, those before are not."""

@@ -127,6 +127,33 @@ class _NoListener:
 
 NO_LISTENER: Final = _NoListener()
 
+
+class CountedRestores(RestoreListener):
+    """Counts the records of changelogs that were read, and tells another listener."""
+
+    def __init__(self, other: RestoreListener) -> None:
+        self._other = other
+        self.records = 0
+
+    def on_start(self, progress: Progress) -> None:
+        self._other.on_start(progress)
+
+    def on_batch(self, progress: Progress) -> None:
+        self._other.on_batch(progress)
+
+    def on_end(self, progress: Progress) -> None:
+        self._count(progress)
+        self._other.on_end(progress)
+
+    def on_suspended(self, progress: Progress) -> None:
+        self._count(progress)
+        self._other.on_suspended(progress)
+
+    def _count(self, progress: Progress) -> None:
+        if progress.snapshot is None:  # its files are copied, not read as records
+            self.records += progress.records
+
+
 Report = Callable[[Offset, int], None]
 """Called when a restore has come to an offset, by so many bytes more."""
 
