@@ -22,6 +22,7 @@ from tests.spark.processes import Child, alive, descendants, processes, until
 from tests.spark.programs import check_exact, words
 
 from millstream.commit.application_storage import ApplicationStorage
+from millstream.commit.manifest import ManifestChain
 from millstream.engine.assignment.view import AssignedTask, AssignmentFile
 from millstream.state.backends import supplier
 
@@ -146,6 +147,10 @@ class Running:
         return moved
 
     def check(self) -> None:
+        """All that was fed counts once. What is committed is published a moment later."""
+        head = ManifestChain(ApplicationStorage(self.lab.folder / "log", "app")).latest()
+        assert head is not None
+        self.child.wait_for(lambda: self.epochs()[-1].epoch >= head.epoch, "the last epoch is published")
         fed = [part[:count] for part, count in zip(self.parts, self.fed, strict=True)]
         check_exact(self.lab, self.program, fed)
 
