@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark import SparkContext
@@ -21,7 +21,9 @@ from millstream.log.partitioner import partitions_for_keys
 from millstream.types import Partition
 
 __all__ = [
+    "ENGINES",
     "PARTITIONS",
+    "EngineName",
     "append",
     "application",
     "count_by_key",
@@ -35,6 +37,9 @@ __all__ = [
     "workplace",
 ]
 
+EngineName = Literal["jobs", "resident"]
+ENGINES: tuple[EngineName, ...] = ("jobs", "resident")
+"""Both that run on Spark."""
 PARTITIONS = 4
 _WORDS_PER_LINE = 8
 
@@ -73,9 +78,11 @@ def application(
     spark: Any = None,
     max_records: int = 100_000,
     commit_interval_ms: int = 100,
+    engine: EngineName = "jobs",
 ) -> Streams:
     """An application over the topics in a folder."""
     config = StreamsConfig(
+        engine=engine,
         state_dir=folder / "state",
         max_records_per_epoch=max_records,
         default_partitions=PARTITIONS,

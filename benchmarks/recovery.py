@@ -1,4 +1,8 @@
-"""From `kill -9` to the first new result, Spark's start included: with the local state, and without it."""
+"""From `kill -9` to the first new result, on both engines.
+
+Of the whole application, Spark's start included: with the local state, and without it. And of one worker of
+Spark while the application goes on.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.applications import PARTITIONS, append, application, workplace
+from benchmarks.applications import ENGINES, PARTITIONS, EngineName, append, application, workplace
 from benchmarks.figures import Figure, Scale, at_most, measured
 from millstream import StreamsBuilder, Topology
 from millstream.log import FileLog, TopicPartition, record_batch
@@ -24,6 +28,8 @@ __all__ = ["recovery", "run_child"]
 
 _VALUE = b"m" * 100
 _BATCH = 100_000
+_FEW = 100
+_ENGINE = "BENCHMARK_ENGINE"
 _PLACES = [TopicPartition("out", Partition(number)) for number in range(PARTITIONS)]
 
 
@@ -31,33 +37,72 @@ def recovery(scale: Scale) -> list[Figure]:
     """A table of a million keys with values of 100 bytes; its application is killed and started again."""
     keys = scale.of(1_000_000, 100_000)
     rounds = scale.of(3, 1)
-    with workplace() as folder:
-        log = FileLog(folder / "log")
-        for start in range(0, keys, _BATCH):
-            append(log, "in", _rows(range(start, min(keys, start + _BATCH))))
-        child = _start(folder)
-        _wait_for_results(log, keys, child)
-        warm: list[float] = []
-        cold: list[float] = []
-        for number in range(rounds):
-            for taken, loses_state in ((warm, False), (cold, True)):
-                _kill(child.pid)
-                child.wait()
-                if loses_state:
-                    shutil.rmtree(folder / "state")
-                before = _results(log)
-                append(log, "in", _rows(range(number, number + 1)))
-                began = time.perf_counter()
-                child = _start(folder)
-                _wait_for_results(log, before + 1, child)
-                taken.append(time.perf_counter() - began)
-        _kill(child.pid)
-        child.wait()
-    group = f"kill -9 to first new result, {keys:,} keys"
-    return [
-        at_most(measured(f"{group}: local state kept", warm, group=group), 10),
-        at_most(measured(f"{group}: local state lost", cold, group=group), 15),
-    ]
+    found: list[Figure] = []
+    for engine in ENGINES:
+        with workplace() as folder:
+            log = FileLog(folder / "log")
+            for start in range(0, keys, _BATCH):
+                append(log, "in", _rows(range(start, min(keys, start + _BATCH))))
+            child = _start(folder, engine)
+            _wait_for_results(log, keys, child)
+            warm: list[float] = []
+            cold: list[float] = []
+            worker: list[float] = []
+            for number in range(rounds):
+                for taken, loses_state in ((warm, False), (cold, True)):
+                    _kill(child.pid)
+                    child.wait()
+                    if loses_state:
+                        shutil.rmtree(folder / "state")
+                    before = _results(log)
+                    append(log, "in", _rows(range(number, number + 1)))
+                    began = time.perf_counter()
+                    child = _start(folder, engine)
+                    _wait_for_results(log, before + 1, child)
+                    taken.append(time.perf_counter() - began)
+                worker.append(_worker_lost_s(log, child))
+            _kill(child.pid)
+            child.wait()
+        group = f"kill -9 to first new result, {keys:,} keys"
+        found += [
+            at_most(measured(f"{group}, {engine} engine: local state kept", warm, group=group), 6),
+            at_most(measured(f"{group}, {engine} engine: local state lost", cold, group=group), 15),
+            at_most(measured(f"{group}, {engine} engine: one worker", worker, group=group), 2),
+        ]
+    return found
+
+
+def _worker_lost_s(log: FileLog, child: subprocess.Popen[bytes]) -> float:
+    """Seconds from the death of a worker to new results of all tasks."""
+    _wait_for_results(log, _after_more(log), child)  # it has workers, and they are warm
+    wanted = _after_more(log)
+    workers = sorted(pid for pid in _descendants(child.pid) if _is_worker(pid))
+    began = time.perf_counter()
+    if workers:
+        os.kill(workers[0], signal.SIGKILL)
+    _wait_for_results(log, wanted, child)
+    return time.perf_counter() - began
+
+
+def _after_more(log: FileLog) -> int:
+    """Append some records for each task; how many results there will be."""
+    before = _results(log)
+    append(log, "in", _rows(range(_FEW)))
+    return before + _FEW
+
+
+def _descendants(pid: int) -> list[int]:
+    return [found for child in children_of(pid) for found in (child, *_descendants(child))]
+
+
+def _is_worker(pid: int) -> bool:
+    """Whether a process is one of Spark's Python workers: its parent is the daemon that forks them."""
+    with suppress(OSError):
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        parent = status.rsplit(")", 1)[1].split()[1]
+        own, daemon = (Path(f"/proc/{one}/cmdline").read_bytes() for one in (pid, parent))
+        return b"daemon" in own and own == daemon
+    return False
 
 
 def _topology() -> Topology:
@@ -67,13 +112,15 @@ def _topology() -> Topology:
 
 
 def run_child(folder: Path) -> None:
-    """The application, in a process of its own."""
-    with application(_topology(), folder) as app:
+    """The application, in a process of its own, on the engine that the environment names."""
+    engine: EngineName = "resident" if os.environ.get(_ENGINE) == "resident" else "jobs"
+    with application(_topology(), folder, engine=engine) as app:
         app.run()
 
 
-def _start(folder: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "benchmarks", "--recovery-child", str(folder)])  # noqa: S603
+def _start(folder: Path, engine: EngineName) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "benchmarks", "--recovery-child", str(folder)]
+    return subprocess.Popen(command, env={**os.environ, _ENGINE: engine})  # noqa: S603 - this very program
 
 
 def _rows(keys: range) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Records per second on Spark, against what Spark offers itself, net of start-up.
+"""Records per second on Spark, on both engines, against what Spark offers itself, net of start-up.
 
 Both get the same records in batches of the same size, in turns; the first batch of each turn warms up and
 does not count. Of the others the best one counts, on both sides: whatever else runs there only slows them.
@@ -16,7 +16,9 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from benchmarks.applications import (
+    ENGINES,
     PARTITIONS,
+    EngineName,
     append,
     application,
     count_by_key,
@@ -85,45 +87,57 @@ def throughput(scale: Scale) -> list[Figure]:
                     ("word count, columns", text, word_count_in_columns),
                     (_SMALL, sample, count_by_key),
                 ):
-                    _note(ours, name, _ours(folder, spark, work, name, build))
+                    for engine in ENGINES:
+                        figure = _ours(folder, spark, work, name, build, engine)
+                        _note(ours, f"{name}, {engine}", figure)
             # Second, in a JVM that is warm by now.
             slow = sample if number == 0 and not scale.quick else None
             for name, figure in _native(folder, keyed, text, slow).items():
                 _note(native, name, figure)
-    by_key, grouped, words, columns, of_sample = ours.values()
     found = [*native.values(), *ours.values()]
-    for figure, other, goal in (
-        (by_key, "count", 5),
-        (grouped, "count", 3),
-        (words, "words", 2),
-        (columns, "words", 4),
+    for case, other, goal in (
+        ("count by key, group_by_key", "count", 5),
+        ("count by key, group_by", "count", 3),
+        ("word count, Python split", "words", 2),
+        ("word count, columns", "words", 4),
     ):
-        name = figure.name.removesuffix(": Millstream")
-        found.append(at_least(ratio(f"{name}: times Spark native", figure, native[other]), goal))
-        thrown_away = native[f"{other}, thrown away"]
-        times = ratio(f"{name}: times Spark native that writes nothing", figure, thrown_away)
-        found.append(at_least(times, goal))
+        for engine in ENGINES:
+            name, figure = f"{case}, {engine} engine", ours[f"{case}, {engine}"]
+            found.append(at_least(ratio(f"{name}: times Spark native", figure, native[other]), goal))
+            thrown_away = native[f"{other}, thrown away"]
+            times = ratio(f"{name}: times Spark native that writes nothing", figure, thrown_away)
+            found.append(at_least(times, goal))
     if "processor" in native:
         slow_one = native["processor"]
-        times = ratio("count by key, group_by_key: times transformWithState", by_key, slow_one)
-        same = ratio("count by key, epochs of 20,000 records: times transformWithState", of_sample, slow_one)
-        found += [at_least(times, 100), same]
+        for engine in ENGINES:
+            by_key = ours[f"count by key, group_by_key, {engine}"]
+            name = f"count by key, group_by_key, {engine} engine: times transformWithState"
+            same = f"{_SMALL}, {engine} engine: times transformWithState"
+            found.append(at_least(ratio(name, by_key, slow_one), 100))
+            found.append(ratio(same, ours[f"{_SMALL}, {engine}"], slow_one))
     return found
 
 
-def _ours(folder: Path, spark: SparkContext, work: _Work, name: str, build: Callable[[], Topology]) -> Figure:
-    place = folder / name.replace(" ", "-").replace(",", "")
+def _ours(
+    folder: Path,
+    spark: SparkContext,
+    work: _Work,
+    name: str,
+    build: Callable[[], Topology],
+    engine: EngineName,
+) -> Figure:
+    place = folder / f"{name}-{engine}".replace(" ", "-").replace(",", "")
     log = FileLog(place / "log")
     for batch in work.batches:
         append(log, work.topic, batch)
     # A little more than a fourth: partitions are not exactly equal, and nobody wants a small last epoch.
     per_partition = int(1.02 * work.batches[0].num_rows / PARTITIONS)
-    with application(build(), place, spark=spark, max_records=per_partition) as app:
+    with application(build(), place, spark=spark, max_records=per_partition, engine=engine) as app:
         results = run_to_the_end(app)
     _check(log, work.units * len(work.batches))
     per_record = work.units / work.batches[0].num_rows
     runs = [result.records * per_record / result.seconds for result in results[1:]]
-    return Figure(f"{name}: Millstream", max(runs), "records/s", runs, group=_group(work))
+    return Figure(f"{name}: {engine} engine", max(runs), "records/s", runs, group=_group(work))
 
 
 def _check(log: FileLog, expected: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 from millstream.arguments import checks_arguments
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.lease import LeaseHeldError, check_not_run, running_owner
+from millstream.commit.lease import LeaseHeldError, check_not_run, lease_holder
 from millstream.commit.manifest import ManifestChain
 from millstream.config import Engine as EngineName
 from millstream.config import StreamsConfig, check_application_id, check_config, is_setting
@@ -567,7 +567,7 @@ class Streams(KafkaNames):
         """Wait, ready to go on, for as long as another process runs the application; False if told to end."""
         chain, is_ready = ManifestChain(self._storage), False
         while not self._stop.is_set():
-            owner = running_owner(self._storage, now_ms=now_ms())
+            owner = lease_holder(self._storage, now_ms=now_ms())
             if owner is None:
                 return True
             if not is_ready:

@@ -124,6 +124,12 @@ class StreamsConfig:
         A host's tags are the variables MILLSTREAM_TAG_<NAME> of its executors.
     drain_timeout_ms
         Of the resident engine: how long `Streams.drain(host)` waits for the host's tasks to be elsewhere.
+    tls_certificate, tls_key, tls_ca
+        Of the resident engine: PEM files with which its processes encrypt their connections, at the same
+        paths on all hosts: a certificate for server and client, its key, and whoever signs all certificates.
+        None: connections are authenticated and not encrypted.
+    tls_name
+        The name that all certificates are made out to; None: each to the addresses of its host.
     spark_settings
         More settings for the Spark that Millstream makes when none is given.
 
@@ -166,6 +172,10 @@ class StreamsConfig:
     max_warmup_replicas: int = 2
     rack_aware_assignment_tags: tuple[str, ...] = ()
     drain_timeout_ms: int = 60_000
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
+    tls_name: str | None = None
     spark_settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -204,6 +214,7 @@ class StreamsConfig:
             raise ConfigError(f"offset_reset is {self.offset_reset!r}. Remedy: {how_to_reset()}")
         self._check_state()
         self._check_tags()
+        self._check_tls()
         self._check_functions()
 
     def _check_state(self) -> None:
@@ -228,6 +239,20 @@ class StreamsConfig:
         if isinstance(tags, str) or not all(isinstance(tag, str) and tag for tag in tags):
             raise ConfigError(f"rack_aware_assignment_tags is {tags!r}. Remedy: give names, as in ('zone',)")
         object.__setattr__(self, "rack_aware_assignment_tags", tuple(tag.lower() for tag in tags))
+
+    def _check_tls(self) -> None:
+        files = ("tls_certificate", "tls_key", "tls_ca")
+        for name in files:
+            given = getattr(self, name)
+            if isinstance(given, str):
+                object.__setattr__(self, name, Path(given))
+            elif given is not None and not isinstance(given, Path):
+                raise ConfigError(f"{name} is {given!r}. Remedy: give the path of a PEM file")
+        missing = [name for name in files if getattr(self, name) is None]
+        if 0 < len(missing) < len(files):
+            raise ConfigError(
+                f"{missing[0]} is missing. Remedy: TLS needs {', '.join(files)}: give all three"
+            )
 
     def _check_functions(self) -> None:
         _check_callable("timestamp_extractor", self.timestamp_extractor, timestamps.HOW_TO_EXTRACT)
@@ -352,7 +377,7 @@ def _resolved(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _value(name: str, value: Any, where: str) -> Any:
-    if name == "state_dir":
+    if name in {"state_dir", "tls_certificate", "tls_key", "tls_ca"}:
         return Path(str(value)).expanduser()
     if name == "snapshot_uri":
         return str(value)

@@ -71,7 +71,7 @@ REGISTRY: Final[dict[str, str]] = {
     "commit.reported": "Step 6: a task has told the coordinator.",
     "commit.checked": "Step 7: all reports agree; the manifest is not written.",
     "commit.manifest_written": "Step 7: the epoch is committed; the witness does not say so yet.",
-    "commit.witness_written": "Step 7: the epoch is committed, and the witness says so.",
+    "commit.witness_written": "Step 8: the witness says which epoch was the last one that was committed.",
     "commit.published": "Step 8: topics show what the epoch made.",
     "commit.ended": "Step 9: listeners were told; the next epoch may be planned.",
     "commit.store_applied": "Step 10: one store of a task has applied the epoch, others may not have.",

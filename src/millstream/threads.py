@@ -1,13 +1,85 @@
-"""Something to be done in another thread while something else goes on: again and again, or for so long."""
+"""Something to be done in another thread while something else goes on: again and again, or for so long.
+
+Short works that wait for a disk share a few threads that stay: to start one takes as long as such a work.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+
+_THREADS: Final = 8
+
+
+class _Threads:
+    """A few threads for whoever needs them; made when the first work comes."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def begin(self, work: Callable[[], T]) -> Callable[[], T]:
+        with self._guard:  # so that nobody ends them in between
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_THREADS, "millstream-beside")
+            return self._pool.submit(work).result
+
+    def end(self) -> None:
+        with self._guard:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
+    def forget(self) -> None:
+        """In a process that was forked, where there are none."""
+        self._guard = threading.Lock()
+        self._pool = None
+
+
+_SHARED: Final = _Threads()
+os.register_at_fork(after_in_child=_SHARED.forget)
+
+
+def beside(work: Callable[[], T]) -> Callable[[], T]:
+    """Begin a short work in another thread. Returns what waits for its end, and gives its result or error.
+
+    A work must not wait for other works.
+
+    >>> three = beside(lambda: 1 + 2)
+    >>> three()
+    3
+    """
+    return _SHARED.begin(work)
+
+
+def end_threads() -> None:
+    """End the shared threads, after the works that have begun. Whoever needs them again gets others."""
+    _SHARED.end()
+
+
+def all_at_once(works: Sequence[Callable[[], T]]) -> list[T]:
+    """Do several short works side by side; their results. The first error is raised when all have ended.
+
+    >>> all_at_once([lambda: "a", lambda: "b"])
+    ['a', 'b']
+    """
+    waits = [beside(work) for work in works[1:]]
+    results: list[T] = []
+    errors: list[BaseException] = []
+    for wait in (*works[:1], *waits):
+        try:
+            results.append(wait())
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return results
 
 
 @contextmanager
@@ -34,6 +106,53 @@ def repeated(action: Callable[[], None], every_s: float, name: str) -> Iterator[
     finally:
         over.set()
         thread.join()
+
+
+class Repeater:
+    """Calls a function every so often while somebody is inside a `with` block of it. The thread stays.
+
+    For blocks that may be short and many. The first call comes within the time between two, and none when
+    the last block has ended.
+
+    >>> called = threading.Event()
+    >>> repeater = Repeater(called.set, 0.001, "example")
+    >>> with repeater:
+    ...     called.wait(60)
+    True
+    >>> repeater.close()
+    """
+
+    def __init__(self, action: Callable[[], None], every_s: float, name: str) -> None:
+        self._action = action
+        self._every_s = every_s
+        self._name = name
+        self._guard = threading.Lock()
+        self._inside = 0
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        with self._guard:
+            self._inside += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._repeat, name=self._name, daemon=True)
+                self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        with self._guard:  # waits for a call
+            self._inside -= 1
+
+    def close(self) -> None:
+        """End the thread."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _repeat(self) -> None:
+        while not self._over.wait(self._every_s):
+            with self._guard:
+                if self._inside:
+                    self._action()
 
 
 def with_timeout(ask: Callable[[], T], timeout_s: float, whom: str) -> Callable[[], T]:

@@ -16,7 +16,15 @@ import pytest
 
 from millstream.commit import lease
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.lease import Lease, LeaseHeldError, LeaseLostError, Owner, acquire, running_owner
+from millstream.commit.lease import (
+    Lease,
+    LeaseHeldError,
+    LeaseLostError,
+    Owner,
+    acquire,
+    lease_holder,
+    running_owner,
+)
 from millstream.commit.process import process_started
 from millstream.durable import DamagedFileError
 from millstream.state.local.directory import boot_id
@@ -213,6 +221,18 @@ def test_who_runs_an_application_is_known_until_it_lets_go(folder: ApplicationSt
     assert running_owner(folder, now_ms=clock() + TTL_MS) == held.owner, "late, but its process is there"
     held.release()
     assert running_owner(folder, now_ms=clock()) is None
+
+
+def test_whoever_waits_may_overtake_a_coordinator_whose_lease_has_ended(
+    folder: ApplicationStorage, clock: Clock
+) -> None:
+    """Though its process is there: it may stand still for ever."""
+    assert lease_holder(folder, now_ms=clock()) is None
+    held = take(folder, clock)
+    assert lease_holder(folder, now_ms=clock() + TTL_MS - 1) == held.owner
+    assert lease_holder(folder, now_ms=clock() + TTL_MS) is None
+    replace_owner(folder, held, started="long ago")
+    assert lease_holder(folder, now_ms=clock()) is None
 
 
 def test_a_coordinator_elsewhere_runs_an_application_until_its_lease_ends(

@@ -24,7 +24,7 @@ from millstream.commit.epoch import CommittedEpoch
 from millstream.commit.lease import Lease, LeaseHeldError, LeaseLostError
 from millstream.commit.manifest import Manifest
 from millstream.commit.reports import EpochMismatchError
-from millstream.durable import Chunk, FileLayer, create_exclusive, publish_exclusive
+from millstream.durable import Chunk, FileLayer, SyncGroup, publish_exclusive
 from millstream.log.embedded.index import PartitionIndex
 from millstream.log.errors import DamagedLogError
 from millstream.state.backends.api import Backend
@@ -62,11 +62,18 @@ class Without:
 
 
 def drops_fsync_of_sealed_files(patch: pytest.MonkeyPatch) -> None:
-    drop(patch, "millstream.commit.sealed_file.create_exclusive", create_exclusive, "fsync")
+    seals_together_without(patch, "fsync")
 
 
 def drops_sync_of_the_folder_of_sealed_files(patch: pytest.MonkeyPatch) -> None:
-    drop(patch, "millstream.commit.sealed_file.create_exclusive", create_exclusive, "sync_folder")
+    seals_together_without(patch, "sync_folder")
+
+
+def seals_together_without(patch: pytest.MonkeyPatch, operation: str) -> None:
+    def without(files: FileLayer) -> SyncGroup:
+        return SyncGroup(Without(files, operation))
+
+    patch.setattr("millstream.commit.worker.SyncGroup", without)
 
 
 def drops_fsync_of_manifests(patch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.epoch import run_epoch
 from millstream.commit.manifest import Manifest, ManifestChain
+from millstream.commit.manifest_retention import ManifestRetention
 from millstream.commit.publisher import EmbeddedPublisher, Publisher
 from millstream.commit.sealed_file import read_sealed
 from millstream.commit.worker import Worker
@@ -130,7 +131,7 @@ def test_a_publisher_that_sends_records_shows_what_the_embedded_one_shows(tmp_pa
 def test_what_was_committed_and_not_sent_is_sent_by_the_next_coordinator_once(tmp_path: Path) -> None:
     app = Application(tmp_path, sends=True)
     app.append("to", "the", "river")
-    with failpoints.armed("commit.witness_written", skip=1), pytest.raises(InjectedCrash):
+    with failpoints.armed("commit.manifest_written", skip=1), pytest.raises(InjectedCrash):
         app.run()
     app.coordinator.close()
     assert "word-counts" not in app.log.topics() or app.rows("word-counts") == []
@@ -153,7 +154,7 @@ def test_a_commit_that_failed_only_after_its_manifest_stands_when_it_is_tried_ag
     assert job is not None
     answers = engine.run_tasks(job)
     with monkeypatch.context() as patch:
-        patch.setattr(ManifestChain, "witness", full_disk)
+        patch.setattr(ManifestRetention, "committed", full_disk)
         with pytest.raises(OSError):
             app.coordinator.commit(job, answers)
 
@@ -162,6 +163,29 @@ def test_a_commit_that_failed_only_after_its_manifest_stands_when_it_is_tried_ag
     app.coordinator.close()
 
     assert manifest.epoch == job.epoch
+    assert len(app.rows("word-counts")) == 3
+
+
+def test_an_epoch_is_not_published_before_its_witness_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = Application(tmp_path, sends=False)
+    app.append("to", "the", "river")
+    engine = app.start()
+    job = app.coordinator.plan_epoch()
+    assert job is not None
+    manifest = app.coordinator.commit(job, engine.run_tasks(job))
+    witness = app.storage.witness.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(ManifestChain, "witness", full_disk)
+        with pytest.raises(OSError):
+            app.coordinator.publish(manifest)
+    assert app.storage.witness.read_bytes() == witness
+
+    app.coordinator.resume()
+    app.coordinator.close()
+
+    assert app.storage.witness.read_bytes() != witness
     assert len(app.rows("word-counts")) == 3
 
 

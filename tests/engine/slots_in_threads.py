@@ -22,6 +22,7 @@ from millstream.engine.spark.resident.slot import SlotError, SlotSettings
 from millstream.engine.spark.resident.slot_function import SlotFunction
 from millstream.engine.spark.resident.slot_pool import Launcher, PoolSettings, SlotLostError, SlotPool
 from millstream.engine.spark.resident.slot_tasks import SlotTasks
+from millstream.engine.spark.resident.tls import TlsFiles
 
 T = TypeVar("T")
 
@@ -32,8 +33,13 @@ class ThreadLauncher(Launcher):
     """Slots as threads. What they would do to end their process is noted."""
 
     def __init__(
-        self, make_worker: Callable[..., Worker], slots: int, hosts: Mapping[int, str] | None = None
+        self,
+        make_worker: Callable[..., Worker],
+        slots: int,
+        hosts: Mapping[int, str] | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
+        self.tls = tls
         self.make_worker = make_worker
         self.slots = slots
         self.hosts = {} if hosts is None else hosts
@@ -52,7 +58,7 @@ class ThreadLauncher(Launcher):
             beat_s=0.05, patience_s=self.patience_s, node=node, exit=lambda _: self.exits.set()
         )
         make_worker = partial(self.make_worker, node) if node else self.make_worker
-        SlotFunction(address, incarnation, make_worker, 5.0, settings, secret).serve()
+        SlotFunction(address, incarnation, make_worker, 5.0, settings, secret, self.tls).serve()
 
     def cancel(self, number: int) -> None: ...
 
@@ -73,9 +79,10 @@ class SlotsInThreads(Engine):
         timeout_s: float = 10.0,
         assigner: SlotAssigner | None = None,
         hosts: Mapping[int, str] | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
-        self.launcher = ThreadLauncher(make_worker, slots, hosts)
-        self.pool = SlotPool(self.launcher, PoolSettings(timeout_s=timeout_s, beat_s=0.05))
+        self.launcher = ThreadLauncher(make_worker, slots, hosts, tls)
+        self.pool = SlotPool(self.launcher, PoolSettings(timeout_s=timeout_s, beat_s=0.05, tls=tls))
         self.tasks = SlotTasks("app", self.pool, count(1), assigner)
         self.failures: list[Exception] = []
 

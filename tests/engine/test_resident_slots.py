@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +28,7 @@ from millstream.engine.spark.resident.flight import FlightClients, PeerLostError
 from millstream.engine.spark.resident.settings import slot_assigner
 from millstream.engine.spark.resident.slot import Slot, SlotError
 from millstream.engine.spark.resident.slot_pool import SlotLostError
+from millstream.engine.spark.resident.tls import tls_files
 from millstream.errors import ProcessingError
 from millstream.log import open_log
 from millstream.state.errors import StateDirectoryError
@@ -40,7 +44,9 @@ class Application:
         storage = ApplicationStorage(log.root, "app")
         program = Program.of(topology, storage, log.address, config)
         assigner = slot_assigner(config, topology.plan())
-        self.engine = SlotsInThreads(lambda: make_worker(program), slots, timeout_s, assigner)
+        self.engine = SlotsInThreads(
+            lambda: make_worker(program), slots, timeout_s, assigner, tls=tls_files(config)
+        )
         self.loop = EpochLoop(storage, log, topology.plan(), self.engine, config)
 
     def run(self) -> None:
@@ -178,6 +184,45 @@ def test_a_lost_slot_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(lab: La
         assert [type(failure) for failure in app.engine.failures] == [SlotLostError]
         until(lambda: len(app.engine.pool.live()) == 2)
         assert app.engine.pool.live()[1].incarnation != before
+    check_exact(lab, "two_levels", parts)
+
+
+def test_a_slot_comes_back_though_spark_was_taken_for_dead_and_a_call_was_not_taken(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both by mistake: a question that failed, and a listener that had no descriptor left for a moment."""
+    lab.topic("in", parts := words(100, seed=16))
+    monkeypatch.setattr("millstream.engine.spark.resident.slot_pool._LOOKS_EVERY_S", 0.05)
+    mistakes = ["dead", "no descriptor"]
+    with running(lab, two_levels(), max_records_per_epoch=10) as app:
+        launcher, pool = app.engine.launcher, app.engine.pool
+        accept = pool._listener.accept
+
+        def once_no_descriptor() -> tuple[socket.socket, Any]:
+            peer, address = accept()
+            if "no descriptor" in mistakes:
+                mistakes.remove("no descriptor")
+                peer.close()
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return peer, address
+
+        def is_alive() -> bool:
+            if "dead" in mistakes:
+                mistakes.remove("dead")
+                return False
+            return True
+
+        monkeypatch.setattr(launcher, "is_alive", is_alive)
+        pool._listener = SimpleNamespace(  # type: ignore[assignment]
+            accept=once_no_descriptor, shutdown=pool._listener.shutdown, close=pool._listener.close
+        )
+        socket.create_connection(pool.address).close()  # ends the call that waits for the old one
+        before = pool.live()[1].incarnation
+        lose(app, 1)
+        until(lambda: mistakes == [])
+        until(lambda: len(pool.live()) == 2)
+        assert pool.live()[1].incarnation != before
+        app.run()
     check_exact(lab, "two_levels", parts)
 
 

@@ -100,7 +100,7 @@ def test_a_host_lost_in_the_middle_of_an_epoch_is_taken_over_by_the_standby_whic
         assert set(app.active().values()) == {"one"}
         stateful = app.engine.tasks.assignment.tasks
         moved = [one.active.why for task, one in stateful.items() if task.startswith("1_")]
-        assert any("its copy is there" in why for why in moved)
+        assert any("is there" in why for why in moved), "a copy, or most of one"
         assert sum(rows_read) < 100, "not the whole changelog"
     check_exact(lab, "two_levels", parts)
 

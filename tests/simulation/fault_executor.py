@@ -10,6 +10,7 @@ from tests.simulation.executor import InProcessExecutor
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.targets import Targets
+from millstream.commit.worker import sealing_together
 from millstream.engine.local import run_level
 from millstream.task.shuffle_block import ShuffleBlock
 
@@ -55,18 +56,19 @@ class Executor(InProcessExecutor):
         """Steps 3 to 6 for all tasks, level by level."""
         reports: list[TaskReport | WrongInstance] = []
         blocks: list[ShuffleBlock] = []
-        for level in range(1 + max(task.level for task in job.tasks)):
-            sent: list[ShuffleBlock] = []
-            for planned in (task for task in job.tasks if task.level == level):
-                self.started.append(StartedTask(job, planned, tuple(self._for(planned, blocks))))
-                twice = self.twice if self.twice and self.twice.task_id == planned.task_id else None
-                attempts = [
-                    run_level(self.worker, job, [planned], blocks, self.next_attempt)
-                    for _ in range(2 if twice else 1)
-                ]
-                reports += attempts[twice.named if twice else 0][0]
-                sent += attempts[twice.heard if twice else 0][1]
-            blocks += sent
+        with sealing_together(self.worker) as worker:
+            for level in range(1 + max(task.level for task in job.tasks)):
+                sent: list[ShuffleBlock] = []
+                for planned in (task for task in job.tasks if task.level == level):
+                    self.started.append(StartedTask(job, planned, tuple(self._for(planned, blocks))))
+                    twice = self.twice if self.twice and self.twice.task_id == planned.task_id else None
+                    attempts = [
+                        run_level(worker, job, [planned], blocks, self.next_attempt)
+                        for _ in range(2 if twice else 1)
+                    ]
+                    reports += attempts[twice.named if twice else 0][0]
+                    sent += attempts[twice.heard if twice else 0][1]
+                blocks += sent
         beside, self.beside = self.beside, None
         if beside is not None:
             beside()

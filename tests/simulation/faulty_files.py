@@ -25,6 +25,7 @@ import errno
 import os
 import random
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -238,6 +239,17 @@ class FaultyFiles:
             folder.durable = dict(folder.current)
             folder.changes.clear()
         self._note("sync_folder", path)
+
+    def side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
+        """One after the other, in any order: whoever dies, dies with some of them done."""
+        failure: Exception | None = None
+        for work in random.Random(len(self.operations)).sample(works, len(works)):
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - raised below
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     # The books ----------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ def test_1500_epochs_leave_everything_as_it_was(lab: Lab, engine: str) -> None:
         "default_partitions": PARTITIONS,
         "maintenance_interval_epochs": 50,
     }
-    with lab.app(two_levels(), maintenance_interval_epochs=50, **settings) as app:
+    with lab.app(two_levels(), **settings) as app:
         for number in range(EPOCHS):
             for partition, part in enumerate(parts):
                 lab.append("in", part[number * RECORDS :][:RECORDS], partition=partition)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.spark.lab import Lab
 from tests.spark.programs import check_exact, two_levels, words
@@ -10,6 +12,9 @@ from millstream import Streams
 from millstream.engine.spark import placed_slots
 from millstream.engine.spark.engine import SparkEngine
 from millstream.engine.spark.placed_slots import PlacedSlots
+from millstream.engine.spark.slots import Slots
+from millstream.engine.spark.stage_function import MakeWorker
+from millstream.engine.spark.warmup import SlotPlace, ask_slots
 from millstream.errors import ConfigError
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -51,4 +56,34 @@ def test_slots_follow_executors_and_those_that_can_t_run_tasks_are_left_out(
         app.run(until="caught-up")
         assert slots_of(app).slots is second
     assert caplog.text.count("can't run tasks, and is left out: no LOCAL_DISK on host mill") == 1
+    check_exact(lab, "two_levels", parts)
+
+
+def test_slots_are_made_again_until_each_executor_has_one(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor that has just registered gets no tasks of Spark for a moment."""
+    parts = words(60, seed=82)
+    lab.topic("in", [part[:10] for part in parts])
+    monkeypatch.setattr(placed_slots, "_LOOKS_EVERY_S", 0.0)
+    monkeypatch.setattr(placed_slots, "_executors", lambda _: frozenset({"driver", "one", "two"}))
+    with lab.app(two_levels(), engine="jobs") as app:
+        app.run(until="caught-up")
+        first = slots_of(app).slots
+        assert len({place.executor for place in slots_of(app)._places}) == 1
+
+        def on_two(slots: Slots, make_worker: MakeWorker) -> list[SlotPlace]:
+            places = ask_slots(slots, make_worker)
+            return [replace(place, executor=("here", number)) for number, place in enumerate(places)]
+
+        monkeypatch.setattr(placed_slots, "ask_slots", on_two)
+        for number, part in enumerate(parts):
+            lab.append("in", part[10:20], partition=number)
+        app.run(until="caught-up")
+        second = slots_of(app).slots
+        assert second is not first
+        assert len({place.executor for place in slots_of(app)._places}) == 2
+
+        for number, part in enumerate(parts):
+            lab.append("in", part[20:], partition=number)
+        app.run(until="caught-up")
+        assert slots_of(app).slots is second
     check_exact(lab, "two_levels", parts)

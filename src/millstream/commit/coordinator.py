@@ -10,7 +10,9 @@ reads (:mod:`.source_offsets`), and what is refused (:mod:`.checks`, :mod:`.plan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from msgspec import structs
 
@@ -38,9 +40,10 @@ from millstream.commit.reports import (
 from millstream.commit.source_offsets import SourceOffsets
 from millstream.commit.source_times import ReadTimes, TimestampPlanner
 from millstream.commit.task_idling import TaskIdling
+from millstream.errors import MillstreamError
 from millstream.log.api import Log, TopicPartition
-from millstream.log.errors import InvalidPublicationError
 from millstream.offset_reset import OffsetReset
+from millstream.threads import end_threads
 from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.plan import Plan
 from millstream.topology.stored_types import stored_types
@@ -96,6 +99,10 @@ class CommitCoordinator:
         self._lease: Lease | None = None
         self._head: Manifest | None = None
         self._published = Epoch(0)
+        self._unwitnessed: Manifest | None = None
+        """The head, while its witness is still to be written."""
+        self._has_folder = Epoch(0)
+        """The epoch whose folder was made ahead of it."""
         self._topics = ApplicationTopics(
             storage.application_id, log, plan, default_partitions=self._settings.default_partitions
         )
@@ -196,7 +203,7 @@ class CommitCoordinator:
             while not self._fenced():
                 pass  # at most once: nobody else gets past `lease.verify` any more
         except Exception:
-            self._lease.release()
+            self.close()
             raise
         self._sources.begin_loading(self.head)
         failpoints.hit("commit.fenced")
@@ -212,7 +219,7 @@ class CommitCoordinator:
             self._topics.create(head)
             failpoints.hit("commit.leased")
             self._chain.complete_head(head)
-            self._head = head
+            self._head, self._unwitnessed = head, None
             self.retention.resume(self._chain.not_maintained())
             if head is not None:
                 self.publish(head)
@@ -230,6 +237,7 @@ class CommitCoordinator:
     def close(self) -> None:
         """Let the lease go."""
         self._sources.close()
+        end_threads()
         if self._lease is not None:
             self._lease.release()
 
@@ -292,7 +300,8 @@ class CommitCoordinator:
             enforced=self._sources.enforced,
             task_counts={some.sub.number: some.count for some in every},
         )
-        self.storage.ensure_epoch(job.epoch)
+        if self._has_folder != job.epoch:
+            self.storage.ensure_epoch(job.epoch)
         failpoints.hit("commit.planned")
         return job
 
@@ -340,27 +349,42 @@ class CommitCoordinator:
         self.lease.verify()
         # The epoch is committed by the manifest alone: what fails from here on does not undo it.
         self._head = self._chain.place(manifest)
+        self._unwitnessed = self._head
         self.retention.committed(self._head)
-        self._chain.witness(self._head)
 
     # Step 8 -------------------------------------------------------------------------------------------
 
     def publish(self, manifest: Manifest) -> None:
         """Show what the manifest names.
 
-        8. Exactly once, however often this is called: see :mod:`.publisher`.
+        8. Exactly once, however often this is called: see :mod:`.publisher`. Beside it the witness is
+           written, and the folder of the next epoch made: all of them wait for the disk.
         """
         sections = [one for task_id in manifest.sealed for one in manifest.tasks[task_id].sections]
         self._topics.create_missing({section.topic for section in sections})
+        publish = partial(self._publisher.publish, manifest)
+        make_folder = partial(self._make_folder, Epoch(manifest.epoch + 1))
         try:
-            self._publisher.publish(manifest)
-        except InvalidPublicationError:
-            self.lease.verify()  # another coordinator has published it since, and its files were collected
+            self.storage.files.side_by_side([publish, self._write_witness, make_folder])
+        except Exception:
+            # Another coordinator may have done it since, and its files, or our unfinished ones, are gone.
+            self.lease.verify()
             raise
         self._published = manifest.epoch
         failpoints.hit("commit.published")
 
     # Inside -------------------------------------------------------------------------------------------
+
+    def _write_witness(self) -> None:
+        if self._unwitnessed is not None:
+            self._chain.witness(self._unwitnessed)
+            self._unwitnessed = None
+
+    def _make_folder(self, epoch: Epoch) -> None:
+        """Ahead of its plan; what fails here is tried again by it."""
+        with suppress(OSError, MillstreamError):
+            self.storage.ensure_epoch(epoch)
+            self._has_folder = epoch
 
     def _changelog_sizes(self) -> list[int] | None:
         """How much state there is; None if some of it is in sealed files only, which must not go early."""

@@ -138,7 +138,9 @@ def acquire(storage: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: in
     last = _last_term(storage.leases)
     predecessor = None
     if last:
-        _refuse_if_held(storage, last, clock())
+        owner = lease_holder(storage, now_ms=clock())
+        if owner is not None:
+            raise _held(storage, owner)
         predecessor = _read_claim(storage, last) if _expiry(storage, last) else None
     term = Term(last + 1)
     owner = _this_process()
@@ -152,30 +154,36 @@ def acquire(storage: ApplicationStorage, *, clock: Callable[[], int], ttl_ms: in
     return Lease(storage, term, owner, clock, ttl_ms, predecessor)
 
 
+def lease_holder(storage: ApplicationStorage, *, now_ms: int) -> Owner | None:
+    """The coordinator that nobody may overtake now; None if a term can be had."""
+    owner, expires_ms = _last_claim(storage)
+    if owner is None or now_ms >= expires_ms or _has_ended(owner):
+        return None
+    return owner
+
+
 def running_owner(storage: ApplicationStorage, *, now_ms: int) -> Owner | None:
     """The coordinator that has not let go and may be alive; None if there is none.
 
     One of this host may be late to renew its lease: it runs until its process ends.
     """
-    last = _last_term(storage.leases) if storage.leases.is_dir() else Term(0)
-    if not last:
+    owner, expires_ms = _last_claim(storage)
+    if owner is None or not expires_ms or _has_ended(owner):
         return None
-    try:
-        owner, expires_ms = _read_claim(storage, last), _expiry(storage, last)
-    except FileNotFoundError:  # two later terms have begun since we looked
-        return running_owner(storage, now_ms=now_ms)
-    if _is_here(owner):
-        return owner if expires_ms and process_is_alive(owner.pid, owner.started) else None
-    return owner if now_ms < expires_ms else None
+    return owner if _is_here(owner) or now_ms < expires_ms else None
 
 
-def _refuse_if_held(storage: ApplicationStorage, term: Term, now: int) -> None:
-    owner = _read_claim(storage, term)
-    if now >= _expiry(storage, term):
-        return
-    if _is_here(owner) and not process_is_alive(owner.pid, owner.started):
-        return
-    raise _held(storage, owner)
+def _last_claim(storage: ApplicationStorage) -> tuple[Owner | None, int]:
+    """Who has claimed the last term, and when that ends: 0 if it was let go."""
+    while last := _last_term(storage.leases) if storage.leases.is_dir() else Term(0):
+        with suppress(FileNotFoundError):  # two later terms have begun since we looked
+            return _read_claim(storage, last), _expiry(storage, last)
+    return None, 0
+
+
+def _has_ended(owner: Owner) -> bool:
+    """Whether it is known that its process is gone."""
+    return _is_here(owner) and not process_is_alive(owner.pid, owner.started)
 
 
 def _is_here(owner: Owner) -> bool:

@@ -28,6 +28,7 @@ from millstream.durable import (
     Chunk,
     DamagedFileError,
     FrameKind,
+    SyncGroup,
     create_exclusive,
     ensure_private_folder,
     read_bounded,
@@ -74,8 +75,10 @@ NO_FILE: Final = SealedFile("", "", ())
 """Of a task without stores that had nothing to write but rows for a repartition: a sync less to wait for."""
 
 
-def write_sealed(storage: ApplicationStorage, path: Path, content: SealedContent) -> SealedFile:
-    """Write, sync, and say what was written."""
+def write_sealed(
+    storage: ApplicationStorage, path: Path, content: SealedContent, group: SyncGroup | None = None
+) -> SealedFile:
+    """Write, sync, and say what was written. In a group: durable when the group is."""
     chunks: list[Chunk] = []
     position = 0
     sections: list[Section] = []
@@ -98,7 +101,10 @@ def write_sealed(storage: ApplicationStorage, path: Path, content: SealedContent
     directory = _DIRECTORY.encode(_Directory(content.task_id, content.epoch, tuple(sections), tuple(local)))
     chunks += [directory, _TAIL.pack(len(directory), _MAGIC)]
     ensure_private_folder(path.parent, files=storage.files)
-    create_exclusive(path, chunks, files=storage.files)
+    if group is None:
+        create_exclusive(path, chunks, files=storage.files)
+    else:
+        group.create(path, chunks)
     return SealedFile(storage.relative(path), _digest(chunks), tuple(sections))
 
 

@@ -7,7 +7,7 @@ a name that only it has, and answers. A task that is started twice, or wakes up 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -24,7 +24,7 @@ from millstream.commit.manifest import ManifestChain, TaskEntry
 from millstream.commit.sealed_file import NO_FILE, SealedContent, SealedFile, read_sealed, write_sealed
 from millstream.commit.source_changelog import check_nothing_skipped, check_timestamps
 from millstream.config import StreamsConfig
-from millstream.durable import DamagedFileError
+from millstream.durable import DamagedFileError, SyncGroup
 from millstream.log.api import Log, TopicPartition
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, CountedRestores, RestoreListener
@@ -42,7 +42,7 @@ from millstream.state.local.task_stores import (
 )
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.state.stores.factory import open_store
-from millstream.state.stores.overlay import Entry
+from millstream.state.stores.overlay import CommittedReader, Entry
 from millstream.state.stores.size_after import size_after
 from millstream.state.stores.store import StateStore
 from millstream.task.metrics import Metrics
@@ -78,10 +78,22 @@ class Worker:
     """Tasks run in this process while a snapshot of theirs is taken in it, too."""
     open_stores: OpenStores | None = None
     """The stores that stay open from epoch to epoch; None: each epoch opens and closes them."""
+    seals: SyncGroup | None = None
+    """What tasks seal is made durable together: see `sealing_together`; None: each file by itself."""
 
     def subtopology(self, number: int) -> SubTopology:
         """The sub-topology of a number."""
         return self.plan.by_number[number]
+
+
+@contextmanager
+def sealing_together(worker: Worker) -> Iterator[Worker]:
+    """A worker for several tasks of an epoch: what they have sealed is durable when the block has ended.
+
+    So their reports must not leave it.
+    """
+    with SyncGroup(worker.storage.files) as group:
+        yield replace(worker, seals=group)
 
 
 def run_task(
@@ -91,7 +103,7 @@ def run_task(
 
     3. Open the stores at the version that the head names; on the wrong instance and cold: say so.
     4. Process against overlays.
-    5. Seal: one durable file with all outputs and changelog rows.
+    5. Seal: one file with all outputs and changelog rows, durable before anybody hears of it.
     6. Report.
     """
     stages = StageTimer()
@@ -114,12 +126,13 @@ def run_task(
         # 4.
         book = _book(job, blocks)
         metrics = Metrics()
+        readers = _readers(worker, sub, planned, backends)
         with _global_stores(run, book) as global_stores:
-            result = _process(run, raws, _stores(sub, backends, book), book, metrics, global_stores)
+            result = _process(run, raws, _stores(sub, readers, book), book, metrics, global_stores)
         check_nothing_skipped(sub, worker.log, planned.task_id, metrics)
         worker.metrics.merge(metrics)
         state_size = sum(
-            (size_after(backend, result.changelogs[name]) for name, backend in backends.items()), NO_STATE
+            (size_after(reader, result.changelogs[name]) for name, reader in readers.items()), NO_STATE
         )
         stages.ended("process")
         failpoints.hit("commit.processed")
@@ -250,7 +263,18 @@ def _book(job: EpochJob, blocks: Sequence[ShuffleBlock]) -> SerdeBook:
     return book
 
 
-def _stores(sub: SubTopology, backends: Mapping[str, Backend], book: SerdeBook) -> dict[str, StateStore[Any]]:
+def _readers(
+    worker: Worker, sub: SubTopology, planned: PlannedTask, backends: Mapping[str, Backend]
+) -> Mapping[str, CommittedReader]:
+    """The open stores of a task as its epoch reads them: with what is hot in memory, if they stay open."""
+    if worker.open_stores is None or not sub.stores or sub.is_global:
+        return backends
+    return worker.open_stores.readers(planned.task_id)
+
+
+def _stores(
+    sub: SubTopology, backends: Mapping[str, CommittedReader], book: SerdeBook
+) -> dict[str, StateStore[Any]]:
     return {
         name: open_store(
             spec,
@@ -325,6 +349,8 @@ def opened_stores(
 
     Global ones are open to read: all tasks of a host share them.
     """
+    if worker.open_stores is not None and not sub.stores:
+        return nullcontext({})
     opening = StoreOpening(worker, sub, planned, entry)
     if sub.is_global and newer is NewerStores.REFUSE:
         return opening(open_shared_stores)
@@ -503,7 +529,7 @@ def _seal(
     failpoints.hit("commit.sealing")
     path = storage.sealed_file(job.epoch, planned.task_id, planned.level, job.term, run.attempt)
     content = SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
-    return write_sealed(storage, path, content)
+    return write_sealed(storage, path, content, run.worker.seals)
 
 
 def _shuffle_blocks(

@@ -1,6 +1,7 @@
 """The one place for files that must survive a crash.
 
-Use :func:`create_exclusive`, :func:`publish_exclusive` or :func:`replace_durably` for whole files,
+Use :func:`create_exclusive`, :func:`publish_exclusive` or :func:`replace_durably` for whole files (or a
+:class:`SyncGroup` for many),
 :func:`held_lock` to exclude other processes, :func:`ensure_private_folder` for folders and
 :class:`FrameKind` for what stands in the files. All take ``files=``, a :class:`FileLayer`, so that a test can
 take the power away.
@@ -42,6 +43,7 @@ from millstream.durable.framing import FRAME_HEADER_BYTES, FrameKind, TruncatedF
 from millstream.durable.layer import OS_FILES, Chunk, FileLayer
 from millstream.durable.locks import held_lock
 from millstream.durable.removing import remove_in_steps, remove_tree_in_steps
+from millstream.durable.sync_group import SyncGroup
 
 __all__ = [
     "FRAME_HEADER_BYTES",
@@ -55,6 +57,7 @@ __all__ = [
     "FormatVersionError",
     "FrameKind",
     "LockTimeoutError",
+    "SyncGroup",
     "TruncatedFrameError",
     "UnsafeFolderError",
     "UnsuitableStorageError",

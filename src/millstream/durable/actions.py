@@ -210,8 +210,11 @@ def _written_beside(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> It
         raise
 
 
-def _write_new(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> int:
-    """Write and sync a new file; a large one in steps, or its last sync would hold up everybody else's."""
+def write_new(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> tuple[int, int]:
+    """Create a file exclusively and write it; return its open descriptor, and its length. Does not sync.
+
+    A large one is synced in steps nevertheless, or its last sync would hold up everybody else's.
+    """
     length = synced = 0
     with disk_errors_named(path):
         fd = files.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -222,12 +225,32 @@ def _write_new(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> int:
                     files.fsync(fd)
                     synced = length
             failpoints.hit("durable.file_written")
-            files.fsync(fd)
-        except OSError:
-            with suppress(OSError):
-                files.unlink(path)
-            raise
-        finally:
+        except BaseException as error:
             files.close(fd)
+            if isinstance(error, OSError):
+                with suppress(OSError):
+                    files.unlink(path)
+            raise
+    return fd, length
+
+
+@contextmanager
+def removed_on_error(path: Path, fd: int, files: FileLayer) -> Iterator[None]:
+    """Close a new file at the end of a ``with`` block, and remove it if the block fails."""
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            files.unlink(path)
+        raise
+    finally:
+        files.close(fd)
+
+
+def _write_new(path: Path, chunks: Iterable[Chunk], files: FileLayer) -> int:
+    """Write and sync a new file."""
+    fd, length = write_new(path, chunks, files)
+    with disk_errors_named(path), removed_on_error(path, fd, files):
+        files.fsync(fd)
     failpoints.hit("durable.file_synced")
     return length

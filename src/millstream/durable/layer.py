@@ -14,8 +14,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
+
+from millstream.threads import all_at_once
 
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the disk's cache
 
@@ -67,6 +70,12 @@ class FileLayer(Protocol):
 
     def sync_folder(self, path: Path) -> None:
         """Make the names in a folder durable."""
+
+    def side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
+        """Do several short works that wait for files at the same time: no order among them may be relied on.
+
+        The first error is raised when all have ended.
+        """
 
 
 class OsFileLayer(FileLayer):
@@ -125,6 +134,9 @@ class OsFileLayer(FileLayer):
             self.fsync(fd)
         finally:
             os.close(fd)
+
+    def side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
+        all_at_once(works)
 
 
 OS_FILES: Final[FileLayer] = OsFileLayer()

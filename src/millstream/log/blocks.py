@@ -265,6 +265,9 @@ def _checked(records: pa.RecordBatch) -> pa.RecordBatch:
 
 def _parts(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a batch into blocks of a few MB."""
+    if 0 < records.num_rows <= MAX_BLOCK_ROWS and _is_small(records):
+        yield records
+        return
     sizes = _row_sizes(records)
     rows = min(MAX_BLOCK_ROWS, max(1, records.num_rows * TARGET_BLOCK_BYTES // max(1, sum_of(sizes))))
     for start in range(0, records.num_rows, rows):
@@ -274,6 +277,12 @@ def _parts(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             yield from _parts(part)
         else:
             yield part
+
+
+def _is_small(records: pa.RecordBatch) -> bool:
+    """Whether a batch surely fits into a block: to measure each row would cost more than to write them."""
+    has_headers = records.column(3).null_count < records.num_rows
+    return not has_headers and int(records.nbytes) <= TARGET_BLOCK_BYTES
 
 
 def _row_sizes(records: pa.RecordBatch) -> pa.Array:

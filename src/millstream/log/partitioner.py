@@ -7,7 +7,9 @@ batch to another ("sticky"). The column form makes no Python object per key.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import polars as pl
@@ -18,6 +20,9 @@ _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 _FEW_ROWS: Final = 64
+_SHORT_KEY_BYTES: Final = 64
+_REMEMBERED_KEYS: Final = 16_384
+"""A few megabytes at most."""
 
 
 def murmur2(data: bytes) -> int:
@@ -27,13 +32,12 @@ def murmur2(data: bytes) -> int:
     -973932308
     """
     h = _SEED ^ len(data)
-    whole = len(data) & ~3
-    for start in range(0, whole, 4):
-        k = int.from_bytes(data[start : start + 4], "little") * _M & _MASK
-        k = (k ^ (k >> 24)) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
-    if whole < len(data):
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    words, rest = divmod(len(data), 4)
+    for word in struct.unpack_from(f"<{words}I", data):
+        k = word * _M & _MASK
+        h = (h * _M & _MASK) ^ ((k ^ (k >> 24)) * _M & _MASK)
+    if rest:
+        h = (h ^ int.from_bytes(data[-rest:], "little")) * _M & _MASK
     h = (h ^ (h >> 13)) * _M & _MASK
     return h ^ (h >> 15)
 
@@ -44,7 +48,15 @@ def partition_for_key(key: bytes, partitions: int) -> int:
     >>> partition_for_key(b"21", 4)
     0
     """
+    return _remembered(key, partitions) if len(key) <= _SHORT_KEY_BYTES else _partition(key, partitions)
+
+
+def _partition(key: bytes, partitions: int) -> int:
     return (murmur2(key) & _POSITIVE) % partitions
+
+
+_remembered = lru_cache(_REMEMBERED_KEYS)(_partition)
+"""The same keys come again, epoch after epoch, and nothing that is done to one takes as long as its hash."""
 
 
 def partitions_for_keys(

@@ -45,6 +45,12 @@ class Updates:
         self.olds.append(old)
         self.timestamps.append(timestamp)
 
+    def add_all(self, keys: list[bytes], news: list[Any], timestamps: list[int]) -> None:
+        """Each row of the batch set its key; what that had before is not known."""
+        self.rows = list(range(len(keys)))
+        self.key_bytes, self.news, self.timestamps = keys, news, timestamps
+        self.olds = [None] * len(keys)
+
     def keep(self, keys: Container[bytes]) -> None:
         """Forget the updates of all other keys."""
         self.keep_at([place for place, key in enumerate(self.key_bytes) if key in keys])
@@ -116,9 +122,16 @@ class TableOperator(Operator):
         keys, batch = self.with_key_bytes(batch)
         # With caching the old value is read at the flush; without it only if somebody wants it.
         wants_old = skip_if_both_null or (self.send_old and not self.caching)
-        cells = self.store.load_frozen(keys) if wants_old else dict.fromkeys(keys)
         updates = Updates()
         values, timestamps = batch.values.rows(), batch.timestamps.rows()
+        if not wants_old and self.store.keeps(values):  # nothing is asked for, row by row
+            updates.add_all(keys, list(values), list(timestamps))
+            news = [
+                self.store.deleted(timestamp) if new is None else (new, timestamp)
+                for new, timestamp in zip(values, timestamps, strict=True)
+            ]
+            return self.write(batch, updates, dict(zip(keys, news, strict=True)))
+        cells = self.store.load_frozen(keys) if wants_old else dict.fromkeys(keys)
 
         def put_row(row: int) -> None:
             key, new, timestamp = keys[row], values[row], timestamps[row]
@@ -225,7 +238,8 @@ class TableOperator(Operator):
         assert batch.order is not None  # rows have places wherever a table is looked up
         keys, times = updates.key_bytes, updates.timestamps
         orders = [batch.order[row] for row in updates.rows]
-        values = list(map(self.store.frozen, updates.news))
+        news = updates.news
+        values = news if self.store.keeps(news) else list(map(self.store.frozen, news))
         if self.store.has_versions:
             history.versions.add(keys, orders, times, [value and value.data for value in values])
         if latest is not None:  # an older version changes nothing in what is there now
@@ -249,7 +263,7 @@ class TableOperator(Operator):
                 batch.timestamps[row] if new is None else timestamp
                 for row, new, timestamp in zip(rows, news, timestamps, strict=True)
             ]
-        if not set(map(type, news)) <= self.store.exact_types:
+        if not self.store.keeps(news):
             news = list(map(self.store.frozen, news))
         held = batch if rows == list(range(len(batch))) else batch.take(rows)
         held = replace(held, values=Column(news), timestamps=Column(timestamps), olds=None, order=None)

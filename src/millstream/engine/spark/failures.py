@@ -40,11 +40,13 @@ def not_ready(application_id: str, error: Exception) -> WorkersNotReadyError:
     )
 
 
-def waited_in_vain(application_id: str, seconds: float) -> WorkersNotReadyError:
-    """The error to raise when Spark gives no core to run tasks on."""
+def waited_in_vain(application_id: str, seconds: float, last: Exception | None) -> WorkersNotReadyError:
+    """The error to raise when Spark gives no core to run tasks on, and how a slot has failed last."""
+    failure = "" if last is None else f" The last failure: {shortened(last)}"
     return WorkersNotReadyError(
         f"Application {application_id!r} has no slot to run tasks in, after {seconds:.0f} s. Likely cause: "
         "no executor has registered, or other jobs hold all cores. Remedy: give it cores, and start it again."
+        f"{failure}"
     )
 
 

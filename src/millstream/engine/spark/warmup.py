@@ -5,6 +5,8 @@ They say where they are, too: Spark decides that, and tasks are placed by it.
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -25,6 +27,8 @@ class SlotPlace:
     """Where a slot is."""
 
     instance: str
+    executor: tuple[str, int]
+    """Its host and the process that forks its workers: each executor has its own."""
     held: Mapping[str, int]
     """The tasks whose state is there, and its versions."""
 
@@ -61,6 +65,7 @@ class _Warm:
             pass
         try:
             worker = self.make_worker()
-            return [SlotPlace(worker.directory.instance_id, held_state(worker))]
+            executor = (socket.gethostname(), os.getppid())
+            return [SlotPlace(worker.directory.instance_id, executor, held_state(worker))]
         except MillstreamError as error:
             return [error]

@@ -29,7 +29,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -78,12 +77,13 @@ from millstream.log.embedded.reader import PartitionReader
 from millstream.log.embedded.sealed import check_sealed
 from millstream.log.embedded.topics import Topic, TopicFolder, check_topic
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
+from millstream.threads import all_at_once
 from millstream.types import Offset, Partition
 
 T = TypeVar("T")
 
 _FEW_WORKS: Final = 2
-_MOST_THREADS: Final = 8
+_MOST_AT_ONCE: Final = 8
 MARKER: Final = "millstream-log"
 TOPICS: Final = "topics"
 _MARKER: Final = FrameKind(b"MSLG", version=1, max_bytes=4096)
@@ -213,10 +213,9 @@ class FileLog(SealedLog):
         works = [partial(self._writable(place).publish, rows) for place, rows in by_partition.items()]
         if len(works) < _FEW_WORKS or self._files is not OS_FILES:
             return [work() for work in works]
-        count = min(len(works), _MOST_THREADS)
-        with ThreadPoolExecutor(count, "millstream-publish") as threads:
-            shares = [threads.submit(_each_of, works[first::count]) for first in range(count)]
-            done = [iter(share.result()) for share in shares]
+        count = min(len(works), _MOST_AT_ONCE)
+        shares = [partial(_each_of, works[first::count]) for first in range(count)]
+        done = [iter(share) for share in all_at_once(shares)]
         return [next(done[number % count]) for number in range(len(works))]
 
     def delete_before(self, topic_partition: TopicPartition, offset: Offset) -> None:

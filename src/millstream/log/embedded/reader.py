@@ -153,10 +153,9 @@ class PartitionReader:
     @_again_if_replaced
     def max_timestamp(self, start: Offset, end: Offset) -> int | None:
         """Return the largest timestamp in a range; ``None`` if it is empty."""
-        self._checked(start, end)
         highest = -1
         in_part: list[tuple[Path, Located]] = []
-        for path, located in self._entries(start, end):
+        for path, located in self._entries(start, end, is_checked=False):
             entry = located.entry
             if self.is_append_time or (start <= entry.base_offset and entry.next_offset <= end):
                 highest = max(highest, entry.max_timestamp)
@@ -171,8 +170,7 @@ class PartitionReader:
     def append_time(self, offset: Offset) -> int:
         """Return when a record was appended or published."""
         following = Offset(offset + 1)
-        self._checked(offset, following)
-        return self._entries(offset, following)[0][1].entry.append_time
+        return self._entries(offset, following, is_checked=False)[0][1].entry.append_time
 
     @_again_if_replaced
     def end_within(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
@@ -180,9 +178,8 @@ class PartitionReader:
 
         Whole entries, then whole blocks of the first that does not fit; if not even one block does, records.
         """
-        self._checked(start, end)
         left, reached = max_bytes, start
-        for item in self._entries(start, end):
+        for item in self._entries(start, end, is_checked=False):
             entry = item[1].entry
             if entry.raw_bytes > left:
                 break
@@ -230,7 +227,9 @@ class PartitionReader:
         return size
 
     def _checked(self, start: int, end: int | None) -> Offset:
-        earliest, latest = self._partition.bounds()
+        return self._within(*self._partition.bounds(), start, end)
+
+    def _within(self, earliest: int, latest: int, start: int, end: int | None) -> Offset:
         if end is None:
             end = max(start, latest)
         if earliest <= start <= end <= latest:
@@ -308,13 +307,21 @@ class PartitionReader:
             "hand. Remedy: restore it from a backup."
         )
 
-    def _entries(self, start: int, end: int) -> list[tuple[Path, Located]]:
-        """Return the entries that hold a range, each with the file of its blocks."""
+    def _entries(self, start: int, end: int, *, is_checked: bool = True) -> list[tuple[Path, Located]]:
+        """Return the entries that hold a range, each with the file of its blocks.
+
+        A range that is not checked yet is checked against the same look at the partition.
+        """
         found: list[tuple[Path, Located]] = []
         root = self._partition.info.root
-        if start == end:
+        if start == end and is_checked:
             return found
         with self._partition.index() as index, _gone_if_missing():
+            if not is_checked:
+                assert index.mark is not None
+                self._within(index.mark.start_offset, index.mark.next_offset, start, end)
+                if start == end:
+                    return found
             for segment in index.segments(start):
                 for located in segment.between(start, end):
                     file = located.entry.file

@@ -4,7 +4,8 @@ A task's stores, and the lock of its directory, are held from the first epoch th
 runs elsewhere, or too many others are open. What a task has sealed is kept until its epoch is committed, and
 is then applied from memory: to the stores at the version before it, if the commit names that very file.
 Anything else closes the stores, and they are opened, and follow their changelogs, as always. So stores are at
-committed versions only, and what an epoch that was given up has made is never applied.
+committed versions only, and what an epoch that was given up has made is never applied. Hot cells
+(:mod:`millstream.state.local.hot_cells`) live and die with the open store whose bytes they are.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Final
 
 from millstream.state.backends.api import Backend
 from millstream.state.errors import TaskLockedError
+from millstream.state.local.hot_cells import CellBudget
 from millstream.state.local.task_stores import NewerStores, TaskStores, TaskVersion
-from millstream.state.stores.overlay import Entry
+from millstream.state.stores.overlay import CommittedReader, Entry
 from millstream.types import Version
 
 MOST_TASKS: Final = 256
@@ -43,6 +45,7 @@ class OpenStores:
 
     def __init__(self, most: int = MOST_TASKS) -> None:
         self._most = most
+        self._cells = CellBudget()
         self._held: dict[str, TaskStores] = {}
         """Those used last come last."""
         self._sealed: dict[str, Sealed] = {}
@@ -64,6 +67,7 @@ class OpenStores:
                 return
             if held is None:
                 held = open_now()
+                held.remember_cells(self._cells)
             self._held[task_id] = held
             try:
                 yield held.backends
@@ -72,6 +76,10 @@ class OpenStores:
                     self._close(task_id)
                 raise
         self._close_oldest(task_id)
+
+    def readers(self, task_id: str) -> Mapping[str, CommittedReader]:
+        """A task's stores as its epoch reads them, within the `with` block of :meth:`opened`."""
+        return self._held[task_id].readers
 
     def sealed(self, task_id: str, sealed: Sealed) -> None:
         """Keep what a task has sealed, until it is known what becomes of it."""

@@ -37,12 +37,13 @@ from millstream.state.changelog.follow import (
 from millstream.state.changelog.source_changelog import StoreStart, target_of
 from millstream.state.errors import ChangelogGapError, DamagedStoreError, TaskLockedError
 from millstream.state.local.directory import SORTING_FOLDER, Checkpoint, TaskDirectory
+from millstream.state.local.hot_cells import CellBudget, HotCells
 from millstream.state.local.store_on_disk import StoreOnDisk
 from millstream.state.snapshots.manifest import SnapshotPlace
 from millstream.state.snapshots.restoring import Restorer
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.state.specs import StoreBuilder
-from millstream.state.stores.overlay import Entry
+from millstream.state.stores.overlay import CommittedReader, Entry
 from millstream.state.stores.segments import SEGMENT_BYTES, apply_changes
 from millstream.types import Offset, Partition, Version
 
@@ -103,6 +104,20 @@ class TaskStores:
         self._log = log
         self._listener = listener
         self._resources = resources
+        self._cells: dict[str, HotCells] = {}
+
+    def remember_cells(self, budget: CellBudget) -> None:
+        """Keep in memory what is read and written from now on. Not of segments: they expire as a whole."""
+        self._cells = {
+            name: HotCells(backend, budget)
+            for name, backend in self.backends.items()
+            if not self._specs[name].is_segmented
+        }
+
+    @property
+    def readers(self) -> Mapping[str, CommittedReader]:
+        """The stores as an epoch reads them."""
+        return {**self.backends, **self._cells}
 
     def advance(self, wanted: TaskVersion, changes: Mapping[str, Sequence[Entry]]) -> None:
         """Apply the changes of an epoch to the stores, which are at the version before it.
@@ -111,15 +126,19 @@ class TaskStores:
         What has a source topic for a changelog follows that one.
         """
         for name, spec in self._specs.items():
-            backend = self.backends[name]
+            backend, cells = self.backends[name], self._cells.get(name)
             target = _target(spec, wanted, self._directory.path / SORTING_FOLDER)
             if spec.source_topic is not None and _has_rows(spec, wanted):
                 follow(backend, target, self._log, self._listener)
+                if cells is not None:
+                    cells.forget()
             else:
                 refuse_newer(name, wanted.partition, position_of(backend, name), target.position)
                 marker = target.position.encoded()
                 entries = () if spec.source_topic is not None else changes[name]
                 apply_changes(backend, entries, marker, segmented=spec.is_segmented)
+                if cells is not None:
+                    cells.written(entries)
             failpoints.hit("commit.store_applied")
         self.version = wanted
         with disk_errors_named(self._directory.path):
@@ -127,6 +146,7 @@ class TaskStores:
 
     def follow(self, wanted: TaskVersion, *, local_changes: LocalChanges, is_known: IsKnown) -> None:
         """Bring the stores to a later version by their changelogs, as whoever opens them does."""
+        self._forget_cells()
         scratch = self._directory.path / SORTING_FOLDER
         for name, spec in self._specs.items():
             _bring_to_version(
@@ -147,7 +167,12 @@ class TaskStores:
 
     def close(self) -> None:
         """Close the stores, and let the lock go."""
+        self._forget_cells()
         self._resources.close()
+
+    def _forget_cells(self) -> None:
+        for cells in self._cells.values():
+            cells.forget()
 
     def __enter__(self) -> Self:
         return self

@@ -128,6 +128,10 @@ class CellStore(StateStore[K]):
         exact: frozenset[type] = getattr(self.value_serde, "exact_types", frozenset())
         return exact
 
+    def keeps(self, values: Sequence[Any]) -> bool:
+        """Whether `frozen` would give back all of these values as they are."""
+        return set(map(type, values)) <= {*self.exact_types, type(None), Frozen}
+
     def frozen(self, value: Any) -> Any:
         """A value as a cell keeps it: itself, if nobody can change it and bytes give it back; or bytes."""
         kind = type(value)

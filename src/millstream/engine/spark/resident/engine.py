@@ -34,6 +34,7 @@ from millstream.engine.spark.resident.settings import (
 from millstream.engine.spark.resident.slot import SlotError
 from millstream.engine.spark.resident.slot_pool import SlotLostError, SlotPool
 from millstream.engine.spark.resident.slot_tasks import SlotTasks
+from millstream.engine.spark.resident.tls import tls_files
 from millstream.state.errors import StoreInUseError, TaskLockedError
 
 _LOGGER = logging.getLogger("millstream")
@@ -91,7 +92,8 @@ class ResidentSparkEngine(Engine):
 
     def _new_pool(self) -> SlotPool:
         config, conf = self._config, self._spark.context.getConf()
-        check_settings(conf)
+        tls = tls_files(config)
+        check_settings(conf, tls)
         launcher = SparkLauncher(
             self._spark,
             self._application_id,
@@ -100,6 +102,7 @@ class ResidentSparkEngine(Engine):
             left_free=1 if self._program.topology.graph.frames else 0,  # for the queries that write frames
             timeout_s=config.slot_timeout_ms / 1000,
             settings=slot_settings(config),
+            tls=tls,
         )
         cores = self._spark.context.defaultParallelism
         if self._spark.is_given and launcher.wanted() >= cores:

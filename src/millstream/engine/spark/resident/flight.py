@@ -18,6 +18,7 @@ import pyarrow.flight as fl
 from millstream.engine.spark.resident.bundles import SCHEMA, BadBundleError, BundleHeader, packed, unpacked
 from millstream.engine.spark.resident.inbox import Inbox
 from millstream.engine.spark.resident.messages import EpochAttempt, Peer
+from millstream.engine.spark.resident.tls import TlsFiles
 from millstream.errors import MillstreamError
 from millstream.task.shuffle_block import ShuffleBlock
 
@@ -32,10 +33,12 @@ class PeerLostError(MillstreamError):
 class FlightServer:
     """Takes bundles of other slots into an inbox."""
 
-    def __init__(self, address: str, token: str, inbox: Inbox) -> None:
+    def __init__(self, address: str, token: str, inbox: Inbox, tls: TlsFiles | None = None) -> None:
         host = f"[{address}]" if ":" in address else address
-        self._server = _Server(f"grpc://{host}:0", middleware={"token": _CheckToken(token)}, inbox=inbox)
-        self.location = f"grpc://{host}:{self._server.port}"
+        scheme, encryption = ("grpc", {}) if tls is None else ("grpc+tls", tls.of_flight_server())
+        middleware = {"token": _CheckToken(token)}
+        self._server = _Server(f"{scheme}://{host}:0", inbox, middleware=middleware, **encryption)
+        self.location = f"{scheme}://{host}:{self._server.port}"
 
     def close(self) -> None:
         """Take nothing more."""
@@ -43,8 +46,8 @@ class FlightServer:
 
 
 class _Server(fl.FlightServerBase):  # type: ignore[misc]
-    def __init__(self, location: str, *, middleware: dict[str, Any], inbox: Inbox) -> None:
-        super().__init__(location, middleware=middleware)
+    def __init__(self, location: str, inbox: Inbox, **options: Any) -> None:
+        super().__init__(location, **options)
         self._inbox = inbox
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -83,7 +86,8 @@ class _CheckToken(fl.ServerMiddlewareFactory):  # type: ignore[misc]
 class FlightClients:
     """Sends bundles to other slots; keeps the connections."""
 
-    def __init__(self, token: str, timeout_s: float) -> None:
+    def __init__(self, token: str, timeout_s: float, tls: TlsFiles | None = None) -> None:
+        self._encryption = {} if tls is None else tls.of_flight_client()
         self._options = fl.FlightCallOptions(timeout=timeout_s, headers=[(_HEADER.encode(), token.encode())])
         self._clients: dict[str, Any] = {}
 
@@ -99,7 +103,7 @@ class FlightClients:
         try:
             client = self._clients.get(to.flight)
             if client is None:
-                client = self._clients[to.flight] = fl.connect(to.flight)
+                client = self._clients[to.flight] = fl.FlightClient(to.flight, **self._encryption)
             writer, _ = client.do_put(fl.FlightDescriptor.for_command(command), SCHEMA, self._options)
             with writer:
                 for chunk in chunks:

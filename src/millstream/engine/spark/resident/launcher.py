@@ -12,6 +12,7 @@ from millstream.engine.spark.failures import shortened
 from millstream.engine.spark.resident.slot import SlotError, SlotSettings
 from millstream.engine.spark.resident.slot_function import SlotFunction
 from millstream.engine.spark.resident.slot_pool import Launcher
+from millstream.engine.spark.resident.tls import TlsFiles
 from millstream.engine.spark.stage_function import MakeWorker
 
 _NO_PYTHON: Final = "PythonException"
@@ -31,6 +32,7 @@ class SparkLauncher(Launcher):
         left_free: int,
         timeout_s: float,
         settings: SlotSettings,
+        tls: TlsFiles | None,
     ) -> None:
         self._spark = spark
         self._application_id = application_id
@@ -39,11 +41,12 @@ class SparkLauncher(Launcher):
         self._left_free = left_free
         self._timeout_s = timeout_s
         self._settings = settings
+        self._tls = tls
 
     def run(self, number: int, incarnation: str, address: tuple[str, int], secret: bytes) -> None:
         context = self._spark.context
         function = SlotFunction(
-            address, incarnation, self._make_worker, self._timeout_s, self._settings, secret
+            address, incarnation, self._make_worker, self._timeout_s, self._settings, secret, self._tls
         )
         context.setJobGroup(self._group(number), f"slot {number}", interruptOnCancel=True)
         try:

@@ -9,6 +9,7 @@ from millstream.engine.assignment.model import AssignmentRules
 from millstream.engine.spark.resident.assigner import SlotAssigner
 from millstream.engine.spark.resident.slot import SlotSettings
 from millstream.engine.spark.resident.slot_pool import PoolSettings
+from millstream.engine.spark.resident.tls import TlsFiles, tls_files
 from millstream.errors import ConfigError
 from millstream.state.local.task_stores import supplier_of
 from millstream.topology.plan import Plan, SubTopology
@@ -20,8 +21,10 @@ _LOOPBACK: Final = ("127.", "localhost", "::1")
 _ENCRYPTED: Final = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 
 
-def check_settings(conf: Any) -> None:
+def check_settings(conf: Any, tls: TlsFiles | None = None) -> None:
     """Refuse settings of Spark that would end slots, or that promise what slots do not keep."""
+    if tls is not None:
+        tls.check()
     if conf.get("spark.python.worker.killOnIdleTimeout", "false") == "true":
         raise ConfigError(
             "spark.python.worker.killOnIdleTimeout is 'true': Spark would end workers that stay, as those of "
@@ -29,10 +32,11 @@ def check_settings(conf: Any) -> None:
         )
     host = conf.get("spark.driver.host", "127.0.0.1")
     encrypted = [name for name in _ENCRYPTED if conf.get(name, "false") == "true"]
-    if encrypted and not host.startswith(_LOOPBACK):
+    if encrypted and tls is None and not host.startswith(_LOOPBACK):
         raise ConfigError(
             f"{encrypted[0]} is 'true', but the connections between slots are not encrypted, and would leave "
-            f"this machine ({host}). Remedy: use engine='jobs', whose connections are Spark's own."
+            f"this machine ({host}). Remedy: name the files for TLS with StreamsConfig(tls_certificate=..., "
+            "tls_key=..., tls_ca=...), or use engine='jobs', whose connections are Spark's own."
         )
 
 
@@ -50,6 +54,7 @@ def pool_settings(config: StreamsConfig, conf: Any) -> PoolSettings:
         beat_s=_beat_s(config),
         bind=conf.get("spark.driver.bindAddress", host),
         host=host,
+        tls=tls_files(config),
     )
 
 

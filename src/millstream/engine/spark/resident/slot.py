@@ -23,7 +23,7 @@ from typing import Final
 from millstream.commit.epoch_job import PlannedTask, TaskReport, WrongInstance
 from millstream.commit.standby import StandbyPosition
 from millstream.commit.targets import Targets
-from millstream.commit.worker import Worker, apply_commit, run_task
+from millstream.commit.worker import Worker, apply_commit, run_task, sealing_together
 from millstream.engine.spark.resident.connection import Connection, ConnectionLostError, travels
 from millstream.engine.spark.resident.flight import FlightClients, header_of
 from millstream.engine.spark.resident.inbox import AbortedError, Inbox
@@ -45,6 +45,7 @@ from millstream.engine.spark.resident.standbys import StandbyTasks
 from millstream.errors import MillstreamError
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import ShuffleBlock
+from millstream.threads import end_threads
 
 _LOGGER = logging.getLogger("millstream")
 _GRACE_S: Final = 1.0
@@ -113,6 +114,7 @@ class Slot:
                 self._worker.open_stores.close()
             for thread in threads:
                 thread.join()
+            end_threads()
 
     # The thread of commands and the thread of beats ----------------------------------------------------
 
@@ -184,7 +186,20 @@ class Slot:
         self._clients.keep_only([peer.flight for peer in command.peers.values()])
         targets = Targets(self._worker.plan, job.tasks)
         others = levels_of_others(command)
-        received = 0
+        with sealing_together(self._worker) as worker:
+            reports = self._run_tasks(command, worker, mine, targets, others)
+        self._inbox.end(command.of)
+        return reports
+
+    def _run_tasks(
+        self,
+        command: RunEpoch,
+        worker: Worker,
+        mine: Sequence[PlannedTask],
+        targets: Targets,
+        others: Mapping[int, set[int]],
+    ) -> list[TaskReport | WrongInstance]:
+        own, received = command.slot, 0
         blocks: list[ShuffleBlock] = []
         reports: list[TaskReport | WrongInstance] = []
         for level in sorted({task.level for task in mine}):
@@ -196,7 +211,7 @@ class Slot:
             sent: dict[int, list[ShuffleBlock]] = {}
             for task in mine:
                 if task.level == level:
-                    report, out = self._run_task(command, task, taken.get(task.task_id, ()))
+                    report, out = self._run_task(command, worker, task, taken.get(task.task_id, ()))
                     reports.append(report)
                     for block in out:
                         target = targets.of(block)
@@ -206,14 +221,13 @@ class Slot:
             for slot, levels in others.items():
                 if max(levels) > level:  # it waits for a bundle, if only for an empty one
                     self._send(command, level, slot, sent.get(slot, ()))
-        self._inbox.end(command.of)
         return reports
 
     def _run_task(
-        self, command: RunEpoch, task: PlannedTask, blocks: Sequence[ShuffleBlock]
+        self, command: RunEpoch, worker: Worker, task: PlannedTask, blocks: Sequence[ShuffleBlock]
     ) -> tuple[TaskReport | WrongInstance, list[ShuffleBlock]]:
         self._inbox.check(command.of)
-        made = run_task(self._worker, command.job, task, blocks, command.of.attempt)
+        made = run_task(worker, command.job, task, blocks, command.of.attempt)
         directory, delay_ms = self._worker.directory, self._worker.config.state_cleanup_delay_ms
         clean_now_and_then(directory, delay_ms, command.job, kept=command.copies)
         return made

@@ -21,6 +21,7 @@ from millstream.engine.spark.resident.messages import Hello, NotReady
 from millstream.engine.spark.resident.node import node_name, tags_here
 from millstream.engine.spark.resident.parent import ended_with_parent
 from millstream.engine.spark.resident.slot import Slot, SlotSettings, portable
+from millstream.engine.spark.resident.tls import TlsFiles
 from millstream.engine.spark.stage_function import MakeWorker
 from millstream.state.local.directory import boot_id
 from millstream.state.local.open_stores import OpenStores
@@ -37,6 +38,7 @@ class SlotFunction:
     """How long to wait for a peer that stands still."""
     settings: SlotSettings
     secret: bytes = field(repr=False)
+    tls: TlsFiles | None = None
 
     def __call__(self, rows: Iterable[Any]) -> list[None]:
         """Serve, unless Spark runs it for the second time: the coordinator submits a new incarnation."""
@@ -51,7 +53,7 @@ class SlotFunction:
     def serve(self) -> None:
         """Connect, get ready, say so, and obey."""
         try:
-            connection = connect(self.address, self.incarnation, self.secret, self.timeout_s)
+            connection = connect(self.address, self.incarnation, self.secret, self.timeout_s, self.tls)
         except ConnectionLostError:
             return  # the application was closed meanwhile, or the incarnation was given up
         with ExitStack() as resources:
@@ -59,9 +61,9 @@ class SlotFunction:
             try:
                 worker = resident(self.make_worker())
                 inbox, token = Inbox(self.incarnation), flight_token(self.secret)
-                server = FlightServer(connection.local_address, token, inbox)
+                server = FlightServer(connection.local_address, token, inbox, self.tls)
                 resources.callback(server.close)
-                clients = FlightClients(token, self.timeout_s)
+                clients = FlightClients(token, self.timeout_s, self.tls)
                 resources.callback(clients.close)
             except Exception as error:  # noqa: BLE001 - told to the coordinator
                 answer: Hello | NotReady = NotReady(portable(error))

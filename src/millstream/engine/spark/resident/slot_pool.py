@@ -40,6 +40,7 @@ from millstream.engine.spark.resident.messages import (
     Stop,
 )
 from millstream.engine.spark.resident.slot import SlotError
+from millstream.engine.spark.resident.tls import TlsFiles
 from millstream.errors import MillstreamError
 from millstream.state.local.directory import boot_id
 
@@ -87,6 +88,7 @@ class PoolSettings:
     bind: str = "127.0.0.1"
     host: str = "127.0.0.1"
     """The address that slots call."""
+    tls: TlsFiles | None = None
 
 
 @dataclass(slots=True)
@@ -121,6 +123,8 @@ class SlotPool:
         self._refusal: Exception | None = None
         """Why no slot starts: the first time one that does not is enough, later all have to say so."""
         self._refusals = 0
+        self.last_failure: Exception | None = None
+        """Of a submission, for whoever waits in vain."""
         self._has_started = False
         self._told = ""
         self._attempt: EpochAttempt | None = None
@@ -275,13 +279,18 @@ class SlotPool:
         wanted = self._launcher.wanted()
         with self._changed:
             self._wanted = wanted
-            fresh = [number for number in range(wanted) if number not in self._threads]
+            fresh = [number for number in range(wanted) if not self._is_held(number)]
             for number in fresh:
                 name = f"millstream-slot-{number}"
                 thread = self._make_thread(target=self._hold, args=(number,), name=name, daemon=True)
                 self._threads[number] = thread
         for number in fresh:
             self._threads[number].start()
+
+    def _is_held(self, number: int) -> bool:
+        """Whether somebody submits a slot: one who took Spark for dead has ended, perhaps by mistake."""
+        thread = self._threads.get(number)
+        return thread is not None and (thread.ident is None or thread.is_alive())
 
     def _hold(self, number: int) -> None:
         """Submit a slot again and again: Spark would give up a job whose task has failed a few times."""
@@ -293,8 +302,9 @@ class SlotPool:
                 self._launcher.run(number, incarnation, self.address, self._secret)
             except SlotError as error:
                 self._refuse(error)
-            except Exception:
+            except Exception as error:
                 _LOGGER.debug("Slot %d has ended", number, exc_info=True)
+                self.last_failure = error
             self._lose(number, incarnation, "its Spark job has ended")
             if self._closing.is_set() or not self._launcher.is_alive():
                 return
@@ -331,8 +341,9 @@ class SlotPool:
         while not self._closing.is_set():
             try:
                 peer, _ = self._listener.accept()
-            except OSError:
-                return
+            except OSError:  # it is closed; or a caller is gone already, or descriptors have run out
+                self._closing.wait(_FIRST_PAUSE_S)
+                continue
             if not self._strangers.acquire(blocking=False):
                 peer.close()
                 continue
@@ -343,7 +354,11 @@ class SlotPool:
     def _serve(self, peer: socket.socket) -> None:
         try:
             connection, incarnation = accepted(
-                peer, self._secret, self._expected.__contains__, self._settings.timeout_s
+                peer,
+                self._secret,
+                self._expected.__contains__,
+                self._settings.timeout_s,
+                self._settings.tls,
             )
         except ConnectionLostError as error:
             _LOGGER.debug("A caller was refused: %s", error)

@@ -144,7 +144,7 @@ class SlotTasks:
             if not pool.is_alive:
                 raise SlotLostError("there is no slot, and Spark is gone")
             if waited > _LONGEST_WAIT_S:
-                raise waited_in_vain(self._application_id, _LONGEST_WAIT_S)
+                raise waited_in_vain(self._application_id, _LONGEST_WAIT_S, pool.last_failure)
             if waited > _TOLD_AFTER_S and not is_told:
                 is_told = True
                 _LOGGER.warning(
