@@ -53,6 +53,13 @@ def test_a_name_of_kafka_s_is_answered_with_ours(owner: Any, name: str, ours: st
     assert not hasattr(owner, name)
 
 
+def test_an_import_of_a_name_of_kafka_s_is_answered_with_ours() -> None:
+    with pytest.raises(ImportError, match=r"'Materialized' is called so in Kafka Streams. Remedy: store="):
+        exec("from millstream import Materialized")  # noqa: S102
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        exec("from millstream import nothing")  # noqa: S102
+
+
 def test_every_name_of_the_map_that_is_another_one_here_is_answered() -> None:
     unanswered: list[str] = []
     homes: dict[str, Any] = {**vars(millstream), **vars(testing), "KafkaStreams": Streams}

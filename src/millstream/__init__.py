@@ -6,6 +6,7 @@ stores at version N-1) to (outputs, stores at version N); an engine decides when
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -164,4 +165,7 @@ if not TYPE_CHECKING:  # checkers of types have seen all names above, and refuse
             return getattr(import_module(module), name)
         hint = missing_class(name)
         plain = f"module {__name__!r} has no attribute {name!r}"
+        # `from millstream import ...` asks so, and swallows what an AttributeError says.
+        if hint is not None and sys._getframe(1).f_code.co_name == "_handle_fromlist":  # noqa: SLF001
+            raise ImportError(f"cannot import name {name!r} from {__name__!r}: {hint}")
         raise AttributeError(plain if hint is None else f"{plain}: {hint}")

@@ -101,7 +101,8 @@ class RunScreen:
         last = self._last
         records = last.records - self._records_before
         seconds = self._clock() - (self._began if self._ready is None else self._ready)
-        end = "stopped" if any(last.lag.values()) else "caught up"
+        is_caught_up = self._ready is not None and not any(last.lag.values())  # before, no lag is known
+        end = "caught up" if is_caught_up else "stopped"
         return f"{last.application_id}: {end}, {records:,} records in {_short(seconds)}, epoch {last.epoch}"
 
 

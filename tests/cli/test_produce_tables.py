@@ -52,6 +52,10 @@ def test_columns_are_chosen_and_written_by_their_format(folder: Path) -> None:
     [
         (["orders.csv", "lines.txt"], "orders.csv is a table and lines.txt is not"),
         (["orders.csv", "--key-separator", ":"], "--key-separator is for lines, and orders.csv is a table"),
+        (["orders.csv", "--json"], "--json is for lines, and orders.csv is a table"),
+        (["orders.csv", "-H", "host=a"], "--header is for lines, and orders.csv is a table"),
+        (["orders.csv", "--timestamp", "0"], "--timestamp is for lines, and orders.csv is a table"),
+        (["orders.csv", "--value-format", "int64"], "--value-format int64 is for one column; name it with"),
         (["lines.txt", "--key-column", "shop"], "are for tables: files that end in .csv or .parquet"),
         (["orders.csv", "--key-column", "store"], "The table has no column 'store', which the key needs"),
     ],

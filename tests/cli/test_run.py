@@ -54,13 +54,31 @@ def test_a_topology_is_drawn_or_described_as_data(project: Path) -> None:
         (f"{MODULE}:nothing", f"Module '{MODULE}' has no 'nothing'. Topologies in it: builder, topology."),
         (f"{MODULE}:serdes", "'serdes' in counting is a module, and no topology."),
         ("broken:topology", "Module 'broken' can't be imported: ZeroDivisionError: division by zero ("),
+        (
+            "unread",
+            "Module 'unread' can't be imported: SyntaxError: '(' was never closed (unread.py, line 1). ",
+        ),
+        ("ended", "Module 'ended' can't be imported: SystemExit: 3 ("),
+        (
+            "makers:of_size",
+            "'of_size' in makers can't be called without arguments: missing a required argument",
+        ),
+        ("makers:failing", "Function 'failing' of module 'makers' failed: KeyError: 'size' ("),
     ],
 )
 def test_what_is_no_program_is_explained(project: Path, place: str, told: str) -> None:
     (project / "broken.py").write_text("1 / 0\n")
+    (project / "unread.py").write_text("topology = (\n")
+    (project / "ended.py").write_text("raise SystemExit(3)\n")
+    (project / "makers.py").write_text("def of_size(size): ...\n\n\ndef failing():\n    {}['size']\n")
     refused = run_command("describe", place, status=1).stderr
     assert told in refused
     assert "Traceback" not in refused
+
+
+@pytest.mark.parametrize("place", ["/srv/shop.py", "../shop.py:topology"])
+def test_a_program_outside_of_the_working_folder_is_refused(project: Path, place: str) -> None:
+    assert "is outside of the working folder" in run_command("describe", place, status=2).stderr
 
 
 def test_an_end_that_is_none_is_refused(project: Path) -> None:
@@ -108,6 +126,8 @@ def test_a_project_is_not_made_over_another_one(tmp_path: Path) -> None:
         in run_command("new", str(tmp_path / "mine"), status=1).stderr
     )
     assert "can't name a Python module" in run_command("new", str(tmp_path / "1st"), status=2).stderr
+    for taken in ("class", "json", "millstream"):
+        assert "has already" in run_command("new", str(tmp_path / taken), status=2).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

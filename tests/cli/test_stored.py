@@ -61,6 +61,12 @@ def test_rows_are_exported(counted: Path, ending: str) -> None:
     )
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_a_file_that_can_t_be_written_is_told(counted: Path, ending: str) -> None:
+    refused = run_command("state", "export", MODULE, "counts", f"nowhere/counts.{ending}", status=1).stderr
+    assert refused.startswith(f"Error: nowhere/counts.{ending} can't be written: No such file or directory")
+
+
 def test_structured_keys_and_values_are_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     log = FileLog("millstream-data")

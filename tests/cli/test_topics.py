@@ -268,7 +268,8 @@ def test_lines_that_are_not_as_the_options_say(
         (["consume", "lines", "--json", "--key-separator", ":"], "leave --key-separator out"),
         (["consume", "lines", "--from-beginning", "--offset", "1"], "contradict each other"),
         (["consume", "lines", "--partition", "1"], "has no partition 1"),
-        (["consume", "lines", "--value-format", "xml"], "'xml' is not one of"),
+        (["consume", "lines", "--value-format", "xml"], "for --value-format: 'xml' is not one of"),
+        (["consume", "lines", "--from", "yesterday"], "for --from: 'yesterday' is no time"),
         (["create", "lines", "-p", "0"], "0 is not in the range"),
     ],
 )

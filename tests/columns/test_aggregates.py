@@ -11,7 +11,17 @@ import polars as pl
 import pytest
 from tests.simulation.epochs import EpochRunner
 
-from millstream import Store, StreamsBuilder, StreamsConfig, Topology, handlers, key, serdes, value
+from millstream import (
+    Store,
+    StreamsBuilder,
+    StreamsConfig,
+    TimeWindows,
+    Topology,
+    handlers,
+    key,
+    serdes,
+    value,
+)
 from millstream.errors import MillstreamError, TopologyError
 from millstream.processors.aggregations.keyed_columns import ColumnAggregation
 from millstream.processors.columns.column import Column
@@ -272,6 +282,14 @@ def test_a_record_on_which_a_reducer_fails_is_left_out_alone(caching: bool) -> N
     rows: Epochs = [[("a", "1"), ("a", "5"), ("a", "x"), ("b", "2")], [("a", "3"), ("b", "7")]]
     _, state = run("reduce", strict, rows, caching=caching, serde=serdes.string, handler=handlers.skip)
     assert [(name, cell.value) for name, cell in state] == [("a", "5"), ("b", "7")]
+
+
+@pytest.mark.parametrize("operator", ["sum", "mean"])
+def test_text_can_t_be_added_up_and_build_says_so(operator: str) -> None:
+    grouped = StreamsBuilder().stream("in", key=serdes.string, value=RECORD).group_by_key()
+    for stream in (grouped, grouped.windowed_by(TimeWindows(10))):
+        with pytest.raises(TopologyError, match="gives String, but a number is needed"):
+            getattr(stream, operator)(value.s)
 
 
 @pytest.mark.parametrize(

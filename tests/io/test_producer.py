@@ -88,6 +88,20 @@ def test_a_value_of_another_type_is_refused_with_its_topic(
     assert len(producer) == 0
 
 
+def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
+    producer = Producer(tmp_path, "visits", partitions=1)
+    for time in ("now", 1.5):
+        with pytest.raises(ConfigError, match="Remedy: give whole milliseconds since 1970, or a datetime"):
+            producer.send(b"k", b"v", timestamp=time)  # type: ignore[arg-type]
+    assert len(producer) == 0
+
+
+def test_what_names_no_log_is_refused() -> None:
+    for maker in (Producer, Consumer):
+        with pytest.raises(ConfigError, match="the log is None, which names none"):
+            maker(None, "visits")  # type: ignore[arg-type]
+
+
 def test_a_type_in_place_of_a_serde_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"for str: serdes\.string"):
         Producer(tmp_path, "visits", key=str, partitions=1)  # type: ignore[arg-type]

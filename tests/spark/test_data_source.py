@@ -12,18 +12,21 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 from tests.spark import frame_child
 from tests.spark.lab import Lab
 
 from millstream import Consumer, Producer, Streams, StreamsBuilder, StreamsConfig, serdes
 from millstream import spark as millstream_spark
+from millstream.engine.spark.datasource.options import SourceOptions
+from millstream.engine.spark.datasource.topics import TopicReader
 from millstream.engine.spark.session import check_context
-from millstream.errors import TopologyError
+from millstream.errors import ConfigError, TopologyError
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,7 +57,11 @@ def test_a_topic_is_a_frame_by_offset_and_by_time(session: SparkSession, folder:
     typed = serdes.json({"shop": str, "amount": int})
     expected = Consumer(folder, "orders", key=serdes.string, value=typed).to_polars()
 
-    frame = Consumer(folder, "orders", key=serdes.string, value=typed).to_spark(session)
+    class Order(TypedDict):  # of a function: its class has to be moved to the workers, too
+        shop: str
+        amount: int
+
+    frame = Consumer(folder, "orders", key=serdes.string, value=serdes.json(Order)).to_spark(session)
     assert frame.rdd.getNumPartitions() == 2
     by_shop = {row[0]: row[1] for row in frame.groupBy("value.shop").sum("value.amount").collect()}
     assert by_shop == {"s0": 20, "s1": 25}
@@ -76,6 +83,14 @@ def test_a_topic_is_a_frame_by_offset_and_by_time(session: SparkSession, folder:
         for row in expected.to_dicts()
         if row["timestamp"].second >= 2
     )
+
+
+@pytest.mark.parametrize("given", [{"startingOffsets": "99"}, {"startingOffsets": "2", "endingOffsets": "1"}])
+def test_a_start_behind_the_end_is_an_error_and_no_empty_frame(folder: Path, given: dict[str, str]) -> None:
+    numbers(folder, "numbers", 10)
+    options = SourceOptions({"log": str(folder), "path": "numbers", "key": "string", **given})
+    with pytest.raises(ConfigError, match="startingOffsets is behind the end"):
+        TopicReader(options, StructType()).partitions()
 
 
 def test_a_frame_is_written_once_however_often_its_number_comes(session: SparkSession, folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from inspect import currentframe
@@ -163,3 +165,72 @@ def test_what_belongs_to_no_operator_is_named_too(tmp_path: Path) -> None:
     builder = StreamsBuilder()
     builder.stream("in", **STRINGS).to("out", partitioner=partition, name="sink")
     assert str(refused(builder, tmp_path)).startswith("the partitioner of sink 'sink' can't be sent")
+
+
+def test_what_a_class_holds_is_named(tmp_path: Path) -> None:
+    class Totals:
+        lock = threading.Lock()
+
+        def __call__(self, text: str) -> str:
+            return text
+
+    builder = StreamsBuilder()
+    builder.stream("in", **STRINGS).map_values(Totals(), name="total").to("out")
+    assert "class 'Totals' captures 'lock', a _thread.lock (" in str(refused(builder, tmp_path))
+
+
+@pytest.mark.parametrize("first_line", ["", "from __future__ import annotations"])
+def test_classes_of_the_started_program_reach_workers(tmp_path: Path, first_line: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(first_line + _PROGRAM)
+    packed = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True).stdout
+    worker = [sys.executable, "-c", _WORKER, *packed.split()]
+    assert subprocess.run(worker, capture_output=True, text=True, check=True).stdout == "True 2\n"
+
+
+_PROGRAM = """
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import NamedTuple, NotRequired, TypedDict
+
+from millstream import serdes
+from millstream.engine.spark.packing import dumped
+
+class Kind(Enum):
+    BOOK = "book"
+
+class Rank(IntEnum):
+    FIRST = 1
+
+class Place(NamedTuple):
+    street: str
+
+class Note(TypedDict):
+    text: str
+    place: NotRequired[Place]
+
+@dataclass(frozen=True)
+class Item:
+    kind: Kind
+    notes: list[Note]
+
+@dataclass(frozen=True)
+class Line(Item):
+    rank: Rank
+    other: Item | None
+
+serde = serdes.json(Line)
+data = serde.serialize(Line(Kind.BOOK, [{"text": "a"}], Rank.FIRST, Item(Kind.BOOK, [])))
+serde.deserialize(data)
+packed = dumped((serde, lambda line: Rank.FIRST + len(line.notes)))
+serde.deserialize(data)
+print(packed.hex(), data.hex())
+"""
+_WORKER = """
+import sys
+from pyspark import cloudpickle
+serde, total = cloudpickle.loads(bytes.fromhex(sys.argv[1]))
+data = bytes.fromhex(sys.argv[2])
+line = serde.deserialize(data)
+print(serde.serialize(line) == data, total(line))
+"""

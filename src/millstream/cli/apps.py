@@ -143,6 +143,10 @@ def assignment(app_id: str, log: FileLog, *, is_json: bool) -> None:
       millstream apps assignment wordcount
     """
     rows = [structs.asdict(one) for one in AssignmentFile(find_application(log, app_id).path).read()]
+    if not rows:
+        note = "has said nothing of where its tasks run: it has not run on the resident engine."
+        click.echo(f"Application {app_id!r} {note}", err=True)
+        return
     columns = ["task", "role", "host", "slot", "version", "position", "lag", "why"]
     show_rows(rows, columns, is_json=is_json)
 

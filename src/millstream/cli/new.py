@@ -39,9 +39,15 @@ def new(folder: Path, *, is_json: bool) -> None:
       millstream new wordcount && cd wordcount && python -m pytest
     """
     module = re.sub(r"\W+", "_", folder.resolve().name).lower()
-    if not module.isidentifier() or keyword.iskeyword(module):
+    if not module.isidentifier():
         raise click.BadParameter(
             f"{folder.name!r} can't name a Python module. Begin it with a letter.", param_hint="FOLDER"
+        )
+    known = find_spec(module)  # without an origin it is a folder, no module
+    if keyword.iskeyword(module) or (known is not None and known.origin is not None):
+        raise click.BadParameter(
+            f"{module!r} is a name that Python or an installed package has already. Choose another one.",
+            param_hint="FOLDER",
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise click.ClickException(

@@ -101,7 +101,7 @@ def _format(_context: click.Context, option: click.Parameter, name: str | None) 
         return FORMATS[name]
     if name.startswith("avro:"):
         return avro_format(name.removeprefix("avro:"))
-    raise click.BadParameter(f"{name!r} is not one of {format_names()}.", param_hint=f"--{option.name}")
+    raise click.BadParameter(f"{name!r} is not one of {format_names()}.", param_hint=option.opts[0])
 
 
 def time_ms(_context: click.Context, option: click.Parameter, text: str | None) -> int | None:
@@ -121,7 +121,7 @@ def time_ms(_context: click.Context, option: click.Parameter, text: str | None) 
         raise click.BadParameter(
             f"{text!r} is no time. Use milliseconds since 1970, a date and time such as "
             "2026-01-31T08:00:00+01:00 (without a zone: local time), or how long ago, such as 30min or 2h.",
-            param_hint=f"--{(option.name or '').replace('_', '-')}",
+            param_hint=option.opts[0],
         )
     return found
 

@@ -140,7 +140,7 @@ class TableColumns:
         wrong = sorted(name for name, value in given.items() if value)
         if tables and wrong:
             raise click.UsageError(
-                f"--{wrong[0].replace('_', '-')} is for lines, and {tables[0]} is a table; name its columns: "
+                f"{wrong[0]} is for lines, and {tables[0]} is a table; name its columns: "
                 "--key-column, --value-column, --timestamp-column."
             )
         if not tables and (self.key or self.values or self.timestamp):
@@ -167,6 +167,11 @@ def produce_table(
     Without a column for the value it is a JSON record of all columns, or of those that are named.
     """
     is_record = len(columns.values) != 1
+    if is_record and value_format.name not in {"string", "json"}:
+        raise click.UsageError(
+            f"--value-format {value_format.name} is for one column; name it with --value-column. Several are "
+            "a JSON record."
+        )
     value: Serde[Any] = serdes.json if is_record else _serde(value_format)
     producer = Producer(log, topic, key=_serde(key_format), value=value)
     batches = parquet_batches(name) if Path(name).suffix.lower() == ".parquet" else csv_batches(name)

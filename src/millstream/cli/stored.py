@@ -161,7 +161,17 @@ def export(rows: Iterable[Row], target: str) -> int:
         for row in plain:
             click.echo(msgspec.json.encode(row).decode())
         return len(plain)
-    path = Path(target)
+    try:
+        _write(Path(target), plain)
+    except OSError as error:
+        raise click.ClickException(
+            f"{target} can't be written: {error.strerror or error}. Remedy: name a file in a folder that is "
+            "there and that you may write into."
+        ) from error
+    return len(plain)
+
+
+def _write(path: Path, plain: list[Row]) -> None:
     if path.suffix in {".json", ".jsonl", ".ndjson"}:
         path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in plain))
     elif path.suffix == ".csv":
@@ -172,10 +182,9 @@ def export(rows: Iterable[Row], target: str) -> int:
         pl.DataFrame(plain, infer_schema_length=None).write_parquet(path)
     else:
         raise click.BadParameter(
-            f"{target!r} ends in none of .csv, .parquet, .jsonl; '-' is JSON lines to standard output.",
+            f"{str(path)!r} ends in none of .csv, .parquet, .jsonl; '-' is JSON lines to standard output.",
             param_hint="FILE",
         )
-    return len(plain)
 
 
 def _write_csv(path: Path, rows: list[Row]) -> None:

@@ -416,8 +416,14 @@ def produce(
     started = time.monotonic()
     count = 0
     columns = TableColumns(key_column, value_columns, timestamp_column)
-    for_lines = ("is_json", "key_separator", "key", "headers", "timestamp", "null_marker")
-    columns.check(files, {"partition": partition is not None, **{name: options[name] for name in for_lines}})
+    for_lines = {
+        "--json": options["is_json"],
+        "--header": options["headers"],
+        "--partition": partition is not None,
+        **{f"--{name.replace('_', '-')}": options[name] for name in ("key_separator", "key", "null_marker")},
+        "--timestamp": options["timestamp"] is not None,
+    }
+    columns.check(files, for_lines)
     for name in filter(is_table, files):
         count += produce_table(log, topic, name, columns, options["key_format"], options["value_format"])
     if not any(map(is_table, files)):

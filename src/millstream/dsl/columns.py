@@ -264,6 +264,11 @@ def _required(dtype: pl.DataType, operator: str, expression: pl.Expr) -> pl.Data
     }.get(operator)
     if wanted is not None and not isinstance(dtype, wanted | pl.Null):
         raise TopologyError(f"{operator}: {expression} gives {dtype}, but {wanted.__name__} is needed")
+    if operator in {"sum", "mean"} and not (dtype.is_numeric() or isinstance(dtype, pl.Boolean | pl.Null)):
+        raise TopologyError(
+            f"{operator}: {expression} gives {dtype}, but a number is needed. Remedy: name a field that is "
+            "one, or cast it, as in value.amount.cast(pl.Float64)"
+        )
     return dtype
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from operator import index
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -27,6 +28,11 @@ def as_log(log: LogLike) -> FileLog:
     """
     if isinstance(log, FileLog):
         return log
+    if not isinstance(log, str | Path):
+        raise ConfigError(
+            f"the log is {log!r}, which names none. Remedy: give its folder, an address such as "
+            "'file:./millstream-data', or an open log"
+        )
     return open_log(log if str(log).startswith(("file:", "kafka:")) else Path(log))
 
 
@@ -43,7 +49,12 @@ def time_ms(time: int | datetime, what: str) -> int:
                 "datetime(2026, 1, 31, tzinfo=timezone.utc)"
             )
         return (time - _EPOCH) // timedelta(milliseconds=1)
-    return time
+    try:
+        return index(time)
+    except TypeError:
+        raise ConfigError(
+            f"{what} is {time!r}. Remedy: give whole milliseconds since 1970, or a datetime with its zone"
+        ) from None
 
 
 def partitions_of(log: FileLog, topic: str, chosen: Iterable[int] | None) -> list[TopicPartition]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import partial
+from io import BytesIO
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from pyspark import cloudpickle
 
@@ -18,9 +19,11 @@ from millstream.engine.program import Program
 from millstream.errors import ConfigError, TopologyError
 from millstream.topology.nodes import ProcessorNode, SinkNode, SourceNode
 
-__all__ = ["pack", "unpack"]
+__all__ = ["dumped", "pack", "unpack"]
 
 _DEEPEST: Final = 20
+_NOTES: Final = "__msgspec_cache__"
+_OF_EVERY_CLASS: Final = ("__dict__", "__weakref__")
 _OUTSIDE: Final = (
     "it belongs to this process (a connection, a lock, an open file). Remedy: open it where it is used: in "
     "the function itself, or in init() of a Processor"
@@ -34,7 +37,7 @@ _SPARK: Final = (
 def pack(program: Program) -> bytes:
     """The bytes of a program. Raises an error that names the operator, its line and what it captures."""
     try:
-        return _dumped(program)
+        return dumped(program)
     except Exception as error:  # noqa: BLE001 - what an object raises that can't be pickled
         raise _refusal(program, error) from None
 
@@ -45,9 +48,41 @@ def unpack(packed: bytes) -> Program:
     return program
 
 
-def _dumped(given: Any) -> bytes:
-    packed: bytes = cloudpickle.dumps(given)
-    return packed
+def dumped(given: Any) -> bytes:
+    """The bytes of anything that Spark's serializer takes, and of what serdes of JSON have looked at.
+
+    >>> from dataclasses import dataclass
+    >>> from millstream import serdes
+    >>> serde = serdes.json(dataclass(type("Order", (), {"__annotations__": {"amount": int}})))
+    >>> cloudpickle.loads(dumped(serde)).deserialize(b'{"amount": 3}').amount
+    3
+    """
+    with BytesIO() as packed:
+        _Pickler(packed).dump(given)
+        return packed.getvalue()
+
+
+class _Pickler(cloudpickle.CloudPickler):
+    """Spark's serializer, for classes that msgspec has looked at.
+
+    Classes of the program that was started, and of functions, are moved with all their attributes. What
+    msgspec notes on them stays here, it looks at them again there; but there it can't find what the names in
+    annotations mean, so the types themselves are moved.
+    """
+
+    def reducer_override(self, given: Any) -> Any:
+        """How a class is moved, as Spark's serializer knows it."""
+        reduced = super().reducer_override(given)
+        if isinstance(given, type) and _NOTES in vars(given) and isinstance(reduced, tuple):
+            attributes = reduced[2][0]
+            del attributes[_NOTES]
+            attributes["__annotations__"] = _annotations(given)
+        return reduced
+
+
+def _annotations(given: type) -> dict[str, Any]:
+    found = get_type_hints(given, include_extras=True)
+    return {name: found[name] for name in vars(given).get("__annotations__", {})}
 
 
 def _refusal(program: Program, error: Exception) -> Exception:
@@ -101,7 +136,7 @@ def _blamed(trail: list[tuple[str, Any]], error: Exception) -> str:
     if full.startswith("pyspark."):
         return f"{holds}, a {full}: {_SPARK}"
     try:
-        _dumped(culprit)
+        dumped(culprit)
         reason = str(error)
     except Exception as found:  # noqa: BLE001 - see `pack`
         reason = f"{type(found).__name__}: {found}"
@@ -121,7 +156,7 @@ def _called(given: Any) -> str:
 def _trail(given: Any, name: str = "", depth: int = 0) -> list[tuple[str, Any]] | None:
     """The way to the innermost object that can't be pickled; None if all can."""
     try:
-        _dumped(given)
+        dumped(given)
     except Exception:  # noqa: BLE001 - see `pack`
         if depth < _DEEPEST:
             for inner_name, inner in _inside(given):
@@ -143,7 +178,8 @@ def _inside(given: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(given, FunctionType):
         yield from _captured(given)
     elif isinstance(given, type):
-        yield from vars(given).items()
+        # Picklers leave the descriptors of these two out.
+        yield from ((name, inner) for name, inner in vars(given).items() if name not in _OF_EVERY_CLASS)
     elif is_dataclass(given):
         yield from ((one.name, getattr(given, one.name)) for one in fields(given))
     elif isinstance(given, list | tuple | set | frozenset):
@@ -152,6 +188,7 @@ def _inside(given: Any) -> Iterator[tuple[str, Any]]:
         yield from ((str(key), inner) for key, inner in given.items())
     elif not type(given).__module__.startswith("pyspark."):
         yield from getattr(given, "__dict__", {}).items()
+        yield "", type(given)
 
 
 def _captured(function: FunctionType) -> Iterator[tuple[str, Any]]:

@@ -7,18 +7,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from millstream.engine.spark.datasource.topics import fitted
+from millstream.engine.spark.packing import dumped
 from millstream.engine.spark.session import use_our_python
 from millstream.errors import ConfigError
 from millstream.io.spark_types import ReadPart, ddl
 
 
 class _PartsReader(DataSourceReader):
-    def __init__(self, parts: Sequence[ReadPart], schema: StructType) -> None:
+    def __init__(self, parts: Sequence[bytes], schema: StructType) -> None:
         self._parts = parts
         self._schema = schema
 
@@ -29,7 +31,8 @@ class _PartsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Spark's tasks call it, in its workers."""
         if partition.value is not None:
-            for batch in self._parts[partition.value]():
+            part: ReadPart = cloudpickle.loads(self._parts[partition.value])
+            for batch in part():
                 yield fitted(batch, self._schema)
 
 
@@ -41,12 +44,19 @@ def frame_of_parts(spark: Any, schema: pa.Schema, parts: Sequence[ReadPart]) -> 
             "example SparkSession.builder.getOrCreate()"
         )
     use_our_python(spark.sparkContext)
-    source = _source_of(f"millstream-{secrets.token_hex(4)}", ddl(schema), tuple(parts))
+    try:
+        packed = tuple(map(dumped, parts))
+    except Exception as error:
+        raise ConfigError(
+            f"to_spark(): a serde can't be sent to Spark's workers: {type(error).__name__}: {error}. Remedy: "
+            "let it hold nothing that belongs to this process (a connection, a lock, an open file)"
+        ) from error
+    source = _source_of(f"millstream-{secrets.token_hex(4)}", ddl(schema), packed)
     spark.dataSource.register(source)
     return spark.read.format(source.name()).load()
 
 
-def _source_of(called: str, columns: str, parts: tuple[ReadPart, ...]) -> type[DataSource]:
+def _source_of(called: str, columns: str, parts: tuple[bytes, ...]) -> type[DataSource]:
     class Parts(DataSource):
         @classmethod
         def name(cls) -> str:

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from millstream import serdes
 from millstream.engine.spark.datasource.options import SourceOptions, json_schema
+from millstream.errors import ConfigError
 from millstream.io.positions import offset_at, partitions_of
 from millstream.io.spark_frames import TopicRange, for_spark_to_read, read_range
 from millstream.io.spark_types import ddl
@@ -97,10 +98,17 @@ class TopicReader(_Topic, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task per partition that has records."""
-        ends = self._offsets("ending", "latest")
+        starts, ends = self._offsets("starting", "earliest"), self._offsets("ending", "latest")
+        for place, start in starts.items():
+            if start > ends[place]:
+                raise ConfigError(
+                    f"partition {place.partition} of topic {place.topic!r} is to be read from offset "
+                    f"{start:,} to {ends[place]:,}. Likely cause: startingOffsets is behind the end, or "
+                    "behind endingOffsets. Remedy: choose an earlier one"
+                )
         return [
             RangePartition(TopicRange(place.partition, start, ends[place]))
-            for place, start in self._offsets("starting", "earliest").items()
+            for place, start in starts.items()
             if start < ends[place]
         ]
 
