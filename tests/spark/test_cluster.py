@@ -216,6 +216,7 @@ def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch
     settings: dict[str, Any] = {
         "num_standby_replicas": 1,
         "max_records_per_epoch": 100,
+        "max_warmup_replicas": PARTITIONS,
         "acceptable_recovery_lag": 0,
     }
     running = Running(bare_lab, cluster, "resident", program="one_level", session=session, **settings)
