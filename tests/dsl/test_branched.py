@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from millstream import BranchedKStream, KStream, StreamsBuilder, serdes
 
 
@@ -51,3 +53,11 @@ def test_a_consumer_uses_the_branch_up() -> None:
     used: list[Any] = []
     assert split().branch(always, consumer=used.append).default_branch(consumer=used.append) == {}
     assert len(used) == 2
+
+
+def test_a_branch_that_is_not_there_is_told_with_those_that_are() -> None:
+    orders = StreamsBuilder().stream("orders").split(name="orders-")
+    branches = orders.branch(lambda key, _: bool(key), name="large").default_branch(name="rest")
+    with pytest.raises(KeyError, match=r"orders-large.*orders-rest.*Remedy"):
+        branches["large"]
+    assert branches.get("large") is None

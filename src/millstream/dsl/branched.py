@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from millstream.dsl.functions import is_expression
 from millstream.dsl.given import check_function
@@ -34,6 +34,17 @@ class _Splitter:
     children: list[str]
 
 
+class Branches(dict[str, V]):
+    """Streams by the names of their branches."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        known = ", ".join(map(repr, self)) or "none"
+        raise KeyError(
+            f"there is no branch {name!r}. There are: {known}. Remedy: a branch is called by the name of the "
+            'split and its own, as in split(name="orders-").branch(..., name="large"): "orders-large"'
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BranchedKStream(Handle, KafkaNames, Generic[K, V]):
     """Branches so far. The result is a dict from splitter name + branch name to stream."""
@@ -52,7 +63,7 @@ class BranchedKStream(Handle, KafkaNames, Generic[K, V]):
         def write(topology: Topology, parents: tuple[str, ...]) -> None:
             _write_branch(topology, node_name, parents, source, splitter)
 
-        return cls(source, source.graph.add(GraphNode(node_name, write), source.node), splitter, {})
+        return cls(source, source.graph.add(GraphNode(node_name, write), source.node), splitter, Branches())
 
     def branch(
         self,
@@ -126,7 +137,7 @@ class BranchedKStream(Handle, KafkaNames, Generic[K, V]):
         elif consumer is not None:
             consumer(branch)
             result = None
-        branches = self.branches if result is None else {**self.branches, child: result}
+        branches = self.branches if result is None else Branches({**self.branches, child: result})
         return BranchedKStream(self.source, self.node, self.splitter, branches)
 
 
