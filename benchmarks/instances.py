@@ -8,6 +8,7 @@ them from the tasks; on hosts of their own it would not.
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Self
 
@@ -41,6 +43,9 @@ _BATCH = 50_000
 _FEW = 10
 _BEAT_S = 0.05
 _INSTANCES = 2
+_EPOCHS = 20
+_LITTLE = 1_000
+"""Records. Who misses more makes a copy, who misses less keeps one."""
 _PATIENCE_S = 1_800
 _COUNTED_KEYS = 100_000
 _FIRST = 1_000_000
@@ -56,6 +61,7 @@ def instances(scale: Scale) -> list[Figure]:
         found = _drivers(folder / "driver", scale)
         with Cluster(folder / "cluster", workers=_INSTANCES) as cluster:
             context = SparkContext(conf=SparkConf().setAll([*cluster.settings().items()]))
+            context.setLogLevel("OFF")  # executors that are lost are what it is about
             try:
                 until(lambda: context.defaultParallelism >= _cores(cluster), "all executors are there")
                 found += _costs(folder / "costs", context, scale)
@@ -89,11 +95,26 @@ def _application(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """An epoch: when it was committed, where its tasks ran, what they had to read first."""
+    """An epoch: when it was committed, how long it took, where its tasks ran, what they had to read first."""
 
     at: float
+    seconds: float
     hosts: dict[str, str]
     restored: dict[str, int]
+    is_beside_restore: bool
+    """Somebody made a copy meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kill:
+    """What came of a kill."""
+
+    seconds: float
+    records: int
+    before: list[float]
+    """How long epochs took before it."""
+    beside_restore: list[float]
+    """And while a new instance, which has nothing, made its copies."""
 
 
 def _takeovers(folder: Path, cluster: Cluster, context: SparkContext, scale: Scale) -> list[Figure]:
@@ -102,22 +123,30 @@ def _takeovers(folder: Path, cluster: Cluster, context: SparkContext, scale: Sca
     for start in range(0, keys, _BATCH):
         append(log, "in", _rows(range(start, min(keys, start + _BATCH))))
     found: list[Figure] = []
+    group = f"kill -9 of an instance, {PARTITIONS} tasks, {keys // 1_000:,} MB of state"
     for standbys, name in _NAMES.items():
-        runs = _kills(folder, cluster, context, standbys, scale.of(3, 1))
-        group = f"kill -9 of an instance, {PARTITIONS} tasks, {keys // 1_000:,} MB of state"
-        seconds = [took for took, _ in runs]
+        kills = _kills(folder, cluster, context, standbys, scale.of(3, 1))
+        seconds = [kill.seconds for kill in kills]
         figure = measured(f"{group}, {name}: to the first epoch with its tasks", seconds, group=group)
-        read = statistics.median(records for _, records in runs)
+        read = statistics.median(kill.records for kill in kills)
         found.append(at_most(figure, 2) if standbys else figure)
         found.append(Figure(f"{group}, {name}: records read", read, "records"))
+    quiet = [taken for kill in kills for taken in kill.before]
+    busy = [taken for kill in kills for taken in kill.beside_restore]
+    if busy:
+        before = Figure("epochs, all copies are there: p50", statistics.median(quiet), "s")
+        beside = Figure("epochs beside copies that are made: p50", statistics.median(busy), "s")
+        found += [
+            before,
+            beside,
+            at_most(ratio("epochs beside copies that are made, to others", beside, before), 1.2),
+        ]
     return found
 
 
-def _kills(
-    folder: Path, cluster: Cluster, context: SparkContext, standbys: int, rounds: int
-) -> list[tuple[float, int]]:
-    """Kill an instance in the middle of an epoch, and bring it back, again and again."""
-    runs: list[tuple[float, int]] = []
+def _kills(folder: Path, cluster: Cluster, context: SparkContext, standbys: int, rounds: int) -> list[_Kill]:
+    """Kill an instance in the middle of an epoch, and put a new one in its place, again and again."""
+    kills: list[_Kill] = []
     seen: list[_Seen] = []
     with _application(folder, _table(), context, standbys, "takeover") as app:
         app.on_epoch(lambda result: seen.append(_noted(app, result)))
@@ -125,13 +154,33 @@ def _kills(
         _wait(app, lambda: _is_at_rest(app, standbys), "all is at rest")
         for number in range(rounds):
             host = cluster.hosts[number % _INSTANCES]
-            seen.clear()
             with _fed(FileLog(folder / "log")):
-                _wait(app, lambda: len(seen) >= _FEW, "epochs run")
-                runs.append(_takeover(app, cluster, host, seen))
-            cluster.restart_worker(host.number)
-            _wait(app, lambda: _is_at_rest(app, standbys), "it is back")
-    return runs
+                kills.append(_killed(app, cluster, host, seen))
+            _wait(app, lambda: _is_at_rest(app, standbys), "all is at rest again")
+            seen.clear()
+    return kills
+
+
+def _killed(app: Streams, cluster: Cluster, host: Host, seen: list[_Seen]) -> _Kill:
+    """Kill an instance, and put one in its place that has nothing."""
+    _wait(app, lambda: _has_run(seen, _EPOCHS), "epochs run")
+    before = [one.seconds for one in seen[-_EPOCHS:]]
+    seconds, records = _takeover(app, cluster, host, seen)
+    seen.clear()
+    shutil.rmtree(host.state_dir)
+    cluster.restart_worker(host.number)
+    _wait(app, lambda: _is_followed(app, host), "it has copies")
+    return _Kill(seconds, records, before, [one.seconds for one in seen if one.is_beside_restore])
+
+
+def _has_run(seen: list[_Seen], epochs: int) -> bool:
+    return len(seen) >= epochs and not any(one.is_beside_restore for one in seen[-epochs:])
+
+
+def _is_followed(app: Streams, host: Host) -> bool:
+    """Whether a host has copies, or tasks, and misses little of them."""
+    mine = [one for one in app.assignment() if one.host == host.address]
+    return bool(mine) and all((one.lag or 0) < _LITTLE for one in mine)
 
 
 def _takeover(app: Streams, cluster: Cluster, host: Host, seen: list[_Seen]) -> tuple[float, int]:
@@ -155,15 +204,21 @@ def _takeover(app: Streams, cluster: Cluster, host: Host, seen: list[_Seen]) -> 
 
 def _noted(app: Streams, result: EpochResult) -> _Seen:
     at = time.perf_counter()
-    hosts = {one.task: one.host for one in app.assignment() if one.role == "active"}
+    tasks = app.assignment()
+    hosts = {one.task: one.host for one in tasks if one.role == "active"}
     sealed = {task: hosts[task] for task in result.manifest.sealed}
-    return _Seen(at, sealed, dict(result.restored))
+    is_beside_restore = any((one.lag or 0) >= _LITTLE for one in tasks if one.role != "active")
+    return _Seen(at, result.seconds, sealed, dict(result.restored), is_beside_restore)
 
 
 def _is_at_rest(app: Streams, standbys: int) -> bool:
-    """Both hosts have as many tasks, and as many copies, and all of them are caught up."""
-    tasks = app.assignment()
-    if sum(app._loop.coordinator.lag().values()) or any(one.lag for one in tasks):
+    """Both hosts have as many tasks, and as many copies, and these are caught up.
+
+    A task that was moved to where most of its state was reads the rest when it runs next.
+    """
+    metrics, tasks = app.metrics(), app.assignment()
+    is_behind = any(one.lag for one in tasks if one.role != "active")
+    if not metrics["records"] or sum(metrics["lag"].values()) or is_behind:
         return False
     by_host: dict[str, list[AssignedTask]] = {}
     for one in tasks:
@@ -209,18 +264,26 @@ def _wait(app: Streams, condition: Callable[[], bool], what: str) -> None:
 def _drivers(folder: Path, scale: Scale) -> list[Figure]:
     """Of two processes of an application, the one that runs it is killed."""
     log = FileLog(folder / "log")
-    append(log, "in", _rows(range(scale.of(100_000, 10_000))))
+    first = scale.of(100_000, 10_000)
+    append(log, "in", _rows(range(first)))
+    fresh = count(first, _FEW)
     taken: list[float] = []
+
+    def append_some() -> None:
+        """Keys that are new: of two changes of a key in one epoch a table shows the last."""
+        start = next(fresh)
+        append(log, "in", _rows(range(start, start + _FEW)))
+
     with _Processes(folder) as processes:
         running = processes.start()
         _wait_for_result(log, running)
         for _ in range(scale.of(5, 1)):
             waiting = processes.start()
             until((folder / f"{_READY}{waiting.pid}").exists, "the standby is ready")
-            append(log, "in", _rows(range(_FEW)))
+            append_some()
             began = time.perf_counter()
             processes.kill(running)
-            append(log, "in", _rows(range(_FEW)))
+            append_some()
             _wait_for_result(log, waiting)
             taken.append(time.perf_counter() - began)
             running = waiting
@@ -246,7 +309,8 @@ class _Processes:
     def start(self) -> subprocess.Popen[bytes]:
         """Run the application, or wait for its turn."""
         command = [sys.executable, "-m", "benchmarks", "--instances-child", str(self._folder)]
-        self._running.append(subprocess.Popen(command))  # noqa: S603 - this very program
+        with (self._folder / "said.txt").open("ab") as said:  # Spark has much to say about a killed driver
+            self._running.append(subprocess.Popen(command, stderr=said))  # noqa: S603 - this very program
         return self._running[-1]
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
@@ -304,7 +368,7 @@ def _records(log: FileLog, topic: str) -> int:
 
 def _costs(folder: Path, context: SparkContext, scale: Scale) -> list[Figure]:
     """Throughput and latency with a standby of each task, and without, in turns; and tasks that moved."""
-    records, rounds, epochs = scale.of(1_000_000, 60_000), scale.of(3, 1), scale.of(200, 40)
+    records, rounds, epochs = scale.of(2_000_000, 400_000), scale.of(3, 1), scale.of(200, 40)
     log = FileLog(folder / "log")
     for number in range(0, records, _BATCH):
         append(log, "in", keyed_rows(_BATCH, _COUNTED_KEYS, number=number // _BATCH))
@@ -323,7 +387,8 @@ def _costs(folder: Path, context: SparkContext, scale: Scale) -> list[Figure]:
     )
     group = "cost of one standby"
     throughput = {
-        key: measured(f"{group}: {_NAMES[key]}", found, "records/s") for key, found in rates.items()
+        key: measured(f"{group}: throughput, {_NAMES[key]}", found, "records/s")
+        for key, found in rates.items()
     }
     latency = {
         key: Figure(f"{group}: append to committed, p50, {_NAMES[key]}", statistics.median(found), "s")
@@ -340,11 +405,13 @@ def _costs(folder: Path, context: SparkContext, scale: Scale) -> list[Figure]:
 
 def _records_per_second(app: Streams, standbys: int, results: list[EpochResult]) -> float:
     """Of all that is there, but for the first epochs. What each epoch did comes into `results`."""
+    ends: list[float] = []
+    app.on_epoch(lambda _: ends.append(time.perf_counter()))
     app.on_epoch(results.append)
     app.start()
     _wait(app, lambda: _is_at_rest(app, standbys), "all is at rest")
-    later = results[len(results) // 4 :]
-    return sum(one.records for one in later) / sum(one.seconds for one in later)
+    first = len(ends) // 4
+    return sum(one.records for one in results[first + 1 : len(ends)]) / (ends[-1] - ends[first])
 
 
 def _waits(app: Streams, log: FileLog, results: list[EpochResult], epochs: int) -> list[float]:

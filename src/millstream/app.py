@@ -143,8 +143,7 @@ class Streams(KafkaNames):
     ) -> None:
         self.app_id = check_application_id(app_id)
         self._config = check_config(config)
-        if engine is not None:
-            self._config = replace(self._config, engine=engine)
+        engine = engine or self._config.engine
         self._topology = topology = as_configured(topology, self._config, "Streams")
         self._log = open_log(_address(log))
         state_dir = state_dir_if_known(self._config.state_dir)
@@ -154,8 +153,11 @@ class Streams(KafkaNames):
         frames = [*topology.graph.frames.values()]
         partitions = self._config.default_partitions
         self._frames = FrameQueries(self._storage, self._log, frames, partitions) if frames else None
-        if self._frames is not None and spark is None and self._config.engine != "local":
+        if self._frames is not None and spark is None and engine != "local":
             spark = self._frames.session  # a process has one
+        if engine is None:  # cores of a session that others use, too, are not for us to hold
+            engine = "resident" if spark is None or self._config.num_standby_replicas else "jobs"
+        self._config = replace(self._config, engine=engine)
         program = Program.of(topology, self._storage, self._log.address, self._config)
         self._loop = EpochLoop(
             self._storage,

@@ -102,9 +102,10 @@ class StreamsConfig:
         After how many epochs at most topics are compacted and merged, retention is applied and old files are
         deleted, beside the epochs; sooner where much of the state has changed; 0: never.
     engine
-        What runs tasks. "jobs": a Spark job per epoch. "resident": Spark tasks that stay from epoch to epoch,
-        which takes less time and holds their cores. "local": this process, one task after the other, without
-        Spark and Java. See `docs/engine.md`.
+        What runs tasks. "resident": Spark tasks that stay from epoch to epoch, which takes less time and
+        holds their cores. "jobs": a Spark job per epoch. "local": this process, one task after the other,
+        without Spark and Java. None: "jobs" on a Spark session that you give, if there are no standbys, else
+        "resident". See `docs/engine.md`.
     slots
         Of the resident engine: in how many Spark tasks it runs. 0: one per core.
     slot_timeout_ms
@@ -164,7 +165,7 @@ class StreamsConfig:
     lease_ttl_ms: int = 30_000
     tick_ms: int = 1_000
     maintenance_interval_epochs: int = 100
-    engine: Engine = "jobs"
+    engine: Engine | None = None
     slots: int = 0
     slot_timeout_ms: int = 10_000
     num_standby_replicas: int = 0
@@ -193,7 +194,7 @@ class StreamsConfig:
             "drain_timeout_ms",
         ):
             _check_at_least(name, getattr(self, name), 1)
-        if self.engine not in get_args(Engine):
+        if self.engine is not None and self.engine not in get_args(Engine):
             raise ConfigError(
                 f"engine={self.engine!r} is none. Remedy: use one of {', '.join(map(repr, get_args(Engine)))}"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,9 @@ from tests.spark.lab import Lab
 from tests.spark.programs import check_exact, one_level, two_levels, words
 from tests.spark.test_workers import counting
 
+from millstream import StreamsConfig
 from millstream.engine.assignment.view import AssignmentFile
+from millstream.engine.spark.resident.settings import slot_assigner
 from millstream.engine.spark.resident.slot_pool import SlotLostError
 from millstream.log import TopicPartition
 from millstream.state.changelog import follow as following
@@ -72,6 +75,12 @@ def test_each_task_has_a_standby_on_the_other_host_with_the_same_bytes_at_each_v
     check_exact(lab, "two_levels", parts)
 
 
+@pytest.mark.parametrize(("backend", "stateful"), [("lmdb", {1}), ("memory", set())])
+def test_what_is_kept_in_memory_has_no_standbys(backend: str, stateful: set[int]) -> None:
+    config = StreamsConfig(backend=backend, num_standby_replicas=1)
+    assert slot_assigner(config, two_levels().plan()).stateful == stateful
+
+
 def test_a_host_lost_in_the_middle_of_an_epoch_is_taken_over_by_the_standby_which_reads_the_lag_only(
     lab: Lab, rows_read: list[int]
 ) -> None:
@@ -118,6 +127,27 @@ def test_a_host_that_comes_back_reads_on_from_its_checkpoint_and_gets_its_tasks_
         until(lambda: app.is_caught_up() and sorted(app.active().values()) == ["one", "two"])
         assert sum(rows_read) == changelog_rows(lab) - before > 0, "what it has missed, and only that"
     check_exact(lab, "one_level", parts)
+
+
+def test_tasks_are_restored_where_they_are_to_run_before_their_next_record_comes(
+    lab: Lab, rows_read: list[int]
+) -> None:
+    lab.topic("in", parts := words(300, seed=14))
+    settings = {"num_standby_replicas": 1, "max_records_per_epoch": 50, "acceptable_recovery_lag": 0}
+    with running_on(lab, one_level(), TWO_HOSTS, **settings) as app:
+        app.run()
+    for host in ("one", "two"):
+        shutil.rmtree(app.state_of(host))
+    rows_read.clear()
+    with running_on(lab, one_level(), TWO_HOSTS, **settings) as app:
+        until(lambda: app.is_caught_up() and {row.lag for row in app.assigner.assigned()} == {0})
+        assert sum(rows_read) == 2 * changelog_rows(lab), "each task, and its standby"
+        lab.append("in", [("river", "river")], partition=0)
+        rows_read.clear()
+        app.run()
+        until(app.is_caught_up)
+        assert sum(rows_read) == 1, "the standby of the task with a record"
+    check_exact(lab, "one_level", [parts[0] + [("river", "river")], parts[1]])
 
 
 def test_a_new_host_gets_copies_first_and_tasks_when_they_have_caught_up(lab: Lab) -> None:

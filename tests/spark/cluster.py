@@ -32,6 +32,8 @@ STATE_DIR: Final = f"{{env:{STATE_VARIABLE}}}"
 """The setting `state_dir` of an application that runs on the cluster."""
 CORES: Final = 2
 _MEMORY: Final = "512m"
+_WORKER_MEMORY: Final = "1g"
+"""Room for an executor for each core."""
 _SMALL_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _HOME: Final = Path(pyspark.__file__).parent
 _SCALA: Final = next((_HOME / "jars").glob("spark-core_*.jar")).name.split("_")[1].split("-")[0]
@@ -123,7 +125,7 @@ class Cluster:
     def _worker(self, number: int) -> Host:
         address = f"127.0.0.{number + 2}"
         state_dir = self.folder / f"state-{number}"
-        options = ["--host", address, "--webui-port", "0", "--cores", str(CORES), "--memory", _MEMORY]
+        options = ["--host", address, "--webui-port", "0", "--cores", str(CORES), "--memory", _WORKER_MEMORY]
         options += ["--work-dir", str(self.folder / f"work-{number}"), self.master]
         process = self._start("worker.Worker", address, {STATE_VARIABLE: str(state_dir)}, options)
         return Host(number, address, state_dir, process)
@@ -150,14 +152,16 @@ class Cluster:
         return victim
 
     def kill_instance(self, host: Host) -> None:
-        """SIGKILL an executor and the Python workers that it has started. The worker starts another one."""
+        """SIGKILL all executors of a worker, which starts others, and the Python workers below them."""
         until(lambda: bool(host.executors()), f"an executor on {host.address}")
-        executor = host.executors()[0]
-        os.kill(executor, signal.SIGSTOP)  # it must not fork another worker
-        family = descendants(executor)
+        executors = host.executors()
+        for executor in executors:
+            os.kill(executor, signal.SIGSTOP)  # it must not fork another worker
+        family = {pid: born for executor in executors for pid, born in descendants(executor).items()}
         self._seen.update(family)
         kill_family(family)
-        os.kill(executor, signal.SIGKILL)
+        for executor in executors:
+            os.kill(executor, signal.SIGKILL)
 
     def left_behind(self) -> list[int]:
         """Processes that executors have started and that have outlived them. Call it now and then."""

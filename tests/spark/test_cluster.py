@@ -33,6 +33,7 @@ PARTITIONS = 8
 ROUNDS = 30 if SOAK else 10
 """Epochs in which nothing may move."""
 ENGINES = ["jobs", "resident"] if SOAK else ["resident"]
+EXECUTOR_CORES = [CORES, 1] if SOAK else [CORES]
 KILLS = 50 if SOAK else 3
 BEHIND = re.compile(r"(\d+) (?:records behind|of \d+ records are missing)")
 """How an assignment says that a copy takes over."""
@@ -208,16 +209,22 @@ def test_tasks_stay_and_survive_the_loss_of_executors_and_workers(
     assert_nothing_is_left(cluster)
 
 
+@pytest.mark.parametrize("executor_cores", EXECUTOR_CORES)
 def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch(
-    cluster: Cluster, bare_lab: Lab
+    cluster: Cluster, bare_lab: Lab, executor_cores: int
 ) -> None:
-    """They read what they miss, and nothing else; whoever comes back finds its state directory."""
+    """They read what they miss, and nothing else; whoever comes back finds its state directory.
+
+    Executors of one core are two on each host, which share that directory.
+    """
+    session = {"spark.executor.cores": str(executor_cores)}
     settings: dict[str, Any] = {
         "num_standby_replicas": 1,
         "max_records_per_epoch": 100,
+        "max_warmup_replicas": PARTITIONS,
         "acceptable_recovery_lag": 0,
     }
-    running = Running(bare_lab, cluster, "resident", program="one_level", **settings)
+    running = Running(bare_lab, cluster, "resident", program="one_level", session=session, **settings)
 
     def wait_for_standbys() -> None:
         before = running.epochs()[-1].epoch if running.epochs() else 0

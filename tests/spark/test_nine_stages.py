@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,10 +15,7 @@ from tests.spark.lab import Lab
 
 from millstream.engine.assignment.view import AssignedTask
 
-pytestmark = [
-    pytest.mark.xdist_group("spark"),
-    pytest.mark.skipif(os.environ.get("MILLSTREAM_SOAK") != "1", reason="takes minutes"),
-]
+pytestmark = pytest.mark.xdist_group("spark")
 
 
 def test_every_cell_of_the_nine_stages_on_a_cluster(tmp_path: Path) -> None:

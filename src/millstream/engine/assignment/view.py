@@ -110,14 +110,16 @@ class AssignmentFile:
 
 
 def instance_rows(tasks: Sequence[AssignedTask]) -> dict[str, str]:
-    """A line for each host, as the live table shows it.
+    """A line for each host, as the live table shows it. Of a single one there is nothing to tell.
 
-    >>> one = AssignedTask(task="0_1", role="standby", host="river", instance="a", slot=3, lag=7)
-    >>> instance_rows([one])
-    {'host river': '0 active, 1 standby, 7 records behind'}
+    >>> one = AssignedTask(task="0_1", role="active", host="brook", instance="b", slot=1)
+    >>> two = AssignedTask(task="0_1", role="standby", host="river", instance="a", slot=3, lag=7)
+    >>> instance_rows([one, two])["host river"]
+    '0 active, 1 standby, 7 records behind'
     """
     rows: dict[str, str] = {}
-    for host in dict.fromkeys(one.host for one in sorted(tasks, key=lambda one: one.host)):
+    hosts = dict.fromkeys(sorted(one.host for one in tasks))
+    for host in hosts if len(hosts) > 1 else ():
         mine = [one for one in tasks if one.host == host]
         counts = [
             f"{sum(one.role == role for one in mine)} {role}"

@@ -247,9 +247,13 @@ class SlotAssigner:
         for task_id, placed in self.now.tasks.items():
             runs.setdefault(placed.active.slot, set()).add(task_id)
             entry = self.entries.get(task_id)
-            if entry is not None:
-                for copy in placed.copies():
-                    wanted.setdefault(copy.slot, {})[task_id] = Version(entry.version)
+            if entry is None:
+                continue
+            followers = placed.copies()
+            if self._is_behind(task_id, placed.active.instance):
+                followers = (*followers, placed.active)  # it need not wait for its next record
+            for one in followers:
+                wanted.setdefault(one.slot, {})[task_id] = Version(entry.version)
         messages: dict[int, Follow] = {}
         told: dict[str, _Told] = {}
         for number, member in members.items():
@@ -262,6 +266,21 @@ class SlotAssigner:
                 messages[number] = Follow(frozenset(now.follows), pairs, frozenset(gone))
         self._told = told
         return messages
+
+    @_locked
+    def note_run(self, members: Mapping[int, Member], tasks: Iterable[PlannedTask]) -> None:
+        """Tasks that an epoch runs: whoever runs one follows it no more."""
+        slots = self.now.slots()
+        for task in tasks:
+            told = self._told.get(members[slots[task.task_id]].incarnation)
+            if told is not None:
+                told.follows.pop(task.task_id, None)
+
+    def _is_behind(self, task_id: str, instance: str) -> bool:
+        """Whether an instance misses something of the last commit of a task with state."""
+        if self.tasks[task_id].subtopology not in self.stateful:
+            return False
+        return self.version(task_id, instance) != Version(self.entries[task_id].version)
 
     def _to_place(self, task: PlannedTask) -> TaskToPlace:
         entry = self.entries.get(task.task_id)

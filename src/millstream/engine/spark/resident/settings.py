@@ -11,6 +11,7 @@ from millstream.engine.spark.resident.slot import SlotSettings
 from millstream.engine.spark.resident.slot_pool import PoolSettings
 from millstream.engine.spark.resident.tls import TlsFiles, tls_files
 from millstream.errors import ConfigError
+from millstream.state.local.task_stores import supplier_of
 from millstream.topology.plan import Plan, SubTopology
 
 _LONGEST_BEAT_S: Final = 1.0
@@ -58,8 +59,8 @@ def pool_settings(config: StreamsConfig, conf: Any) -> PoolSettings:
 
 
 def slot_assigner(config: StreamsConfig, plan: Plan) -> SlotAssigner:
-    """Tasks with logged stores may have copies. Global stores are everywhere already."""
-    stateful = {sub.number for level in plan.levels for sub in level if _has_copies(sub)}
+    """Tasks with logged stores on disk may have copies. Global stores are everywhere already."""
+    stateful = {sub.number for level in plan.levels for sub in level if _has_copies(config, sub)}
     rules = AssignmentRules(
         standbys=config.num_standby_replicas,
         acceptable_lag=config.acceptable_recovery_lag,
@@ -69,8 +70,12 @@ def slot_assigner(config: StreamsConfig, plan: Plan) -> SlotAssigner:
     return SlotAssigner(stateful, rules)
 
 
-def _has_copies(sub: SubTopology) -> bool:
-    return not sub.is_global and any(spec.logging for spec in sub.stores.values())
+def _has_copies(config: StreamsConfig, sub: SubTopology) -> bool:
+    """What is in memory is gone when another slot opens it, so a copy of it would be of no use."""
+    return not sub.is_global and any(
+        spec.logging and supplier_of(spec, config.backend, config.rocksdb_config_setter).persistent
+        for spec in sub.stores.values()
+    )
 
 
 def _beat_s(config: StreamsConfig) -> float:

@@ -180,7 +180,7 @@ class Slot:
         job, own = command.job, command.slot
         mine = [task for task in job.tasks if command.slots[task.task_id] == own]
         tasks_here = {task for task, slot in command.slots.items() if slot == own}
-        self._standbys.release(tasks_here)
+        self._standbys.release({task.task_id for task in mine})
         if self._worker.open_stores is not None:
             self._worker.open_stores.keep_only(tasks_here)
         self._clients.keep_only([peer.flight for peer in command.peers.values()])

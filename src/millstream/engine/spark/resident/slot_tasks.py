@@ -87,6 +87,7 @@ class SlotTasks:
         instances = {number: member.hello.instance for number, member in members.items()}
         self.assigner.note_tasks(job.tasks, job.entries)
         slots = self.assign(members).slots()
+        self.assigner.note_run(members, job.tasks)
         tasks = tuple(
             replace(task, expected_instance=instances[slots[task.task_id]])
             if task.expected_instance not in (None, instances[slots[task.task_id]])
