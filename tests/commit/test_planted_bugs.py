@@ -321,7 +321,7 @@ def a_driver_wakes_up_after_its_lease_was_taken(world: World) -> None:
 
 
 def takes_a_lease_that_is_held(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("millstream.commit.lease._refuse_if_held", lambda *_: None)
+    patch.setattr("millstream.commit.lease.lease_holder", lambda _, **__: None)
 
 
 def a_second_driver_starts(world: World) -> None:
