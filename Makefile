@@ -36,7 +36,7 @@ types: $(STAMP) ## Check types
 
 pytest: $(STAMP) ## Run the tests only; choose some with ARGS="-k serde"
 	@echo "Running tests (pytest) ..."
-	@$(BIN)/pytest --quiet -n 2 $(ARGS)
+	@$(BIN)/pytest --quiet -n 3 $(ARGS)
 
 format: $(STAMP) ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix --quiet $(CHECKED) || true

@@ -48,7 +48,7 @@ from millstream.state.backends import supplier
 from millstream.state.changelog.follow import Progress
 
 SOAK = bool(os.environ.get("MILLSTREAM_SOAK"))
-LENGTHS = {"lmdb": (500, 15), "rocksdb": (200, 8), "memory": (200, 8)}
+LENGTHS = {"lmdb": (500, 15), "rocksdb": (150, 6), "memory": (150, 6)}
 """How many epochs the ordinary run has, and how many kills."""
 LARGEST = 3
 """Disk, in multiples of the live state."""

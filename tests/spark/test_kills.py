@@ -108,16 +108,16 @@ def test_workers_and_trees_killed_at_random_times_lose_and_repeat_no_update(
     bare_lab.topic("in", parts)
     settings: dict[str, Any] = {
         "engine": engine,
-        "max_records_per_epoch": records // (10 * len(kills)),
+        "max_records_per_epoch": records // (40 * len(kills)),
         "lease_ttl_ms": LONG_LEASE_MS,
     }
     child, tries = Child(bare_lab, "every_update", **settings), 1
     for number, kill in enumerate(kills):
-        goal = records * number // (len(kills) + 1)
+        goal = int(records * (number + chosen.uniform(0, 0.5))) // (len(kills) + 1)
         with ExitStack() as on_failure:
             on_failure.callback(child.kill)
             child.wait_for(lambda goal=goal: bare_lab.committed() > goal, f"{goal} are committed")  # type: ignore[misc]
-            time.sleep(chosen.uniform(0, 0.5))
+            time.sleep(chosen.uniform(0, 0.1))
             assert bare_lab.committed() < records, "the input was finished before the kill"
             if kill == "worker":
                 child.wait_for(lambda: bool(child.workers()), "there are workers")  # noqa: B023
