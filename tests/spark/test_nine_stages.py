@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,10 @@ from tests.spark.lab import Lab
 
 from millstream.engine.assignment.view import AssignedTask
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.skipif(os.environ.get("MILLSTREAM_SOAK") != "1", reason="takes a minute"),
+]
 
 
 def test_every_cell_of_the_nine_stages_on_a_cluster(tmp_path: Path) -> None:
