@@ -12,7 +12,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from millstream.engine.assignment.view import AssignedTask, Rebalance
 from millstream.engine.epoch_result import EpochResult
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.log.errors import LogError
+from millstream.threads import repeated
 from millstream.types import Partition
 
 __all__ = ["instances", "run_child"]
@@ -233,19 +233,8 @@ def _is_at_rest(app: Streams, standbys: int) -> bool:
 @contextmanager
 def _fed(log: FileLog) -> Iterator[None]:
     """A few records for each task all the time, so that an epoch is at work whenever somebody dies."""
-    over = threading.Event()
-
-    def feed() -> None:
-        while not over.wait(_BEAT_S):
-            append(log, "in", _rows(range(_FEW * PARTITIONS)))
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    try:
+    with repeated(lambda: append(log, "in", _rows(range(_FEW * PARTITIONS))), _BEAT_S, "feed"):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _wait(app: Streams, condition: Callable[[], bool], what: str) -> None:

@@ -15,6 +15,7 @@ from millstream import StreamsBuilder, StreamsConfig, Topology, failpoints, serd
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.epoch import run_epoch
+from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.manifest_retention import ManifestRetention
 from millstream.commit.publisher import EmbeddedPublisher, Publisher
@@ -147,12 +148,7 @@ def test_what_was_committed_and_not_sent_is_sent_by_the_next_coordinator_once(tm
 def test_a_commit_that_failed_only_after_its_manifest_stands_when_it_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = Application(tmp_path, sends=False)
-    app.append("to", "the", "river")
-    engine = app.start()
-    job = app.coordinator.plan_epoch()
-    assert job is not None
-    answers = engine.run_tasks(job)
+    app, job, answers = app_with_answers(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(ManifestRetention, "committed", full_disk)
         with pytest.raises(OSError):
@@ -169,12 +165,8 @@ def test_a_commit_that_failed_only_after_its_manifest_stands_when_it_is_tried_ag
 def test_an_epoch_is_not_published_before_its_witness_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = Application(tmp_path, sends=False)
-    app.append("to", "the", "river")
-    engine = app.start()
-    job = app.coordinator.plan_epoch()
-    assert job is not None
-    manifest = app.coordinator.commit(job, engine.run_tasks(job))
+    app, job, answers = app_with_answers(tmp_path)
+    manifest = app.coordinator.commit(job, answers)
     witness = app.storage.witness.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(ManifestChain, "witness", full_disk)
@@ -187,6 +179,16 @@ def test_an_epoch_is_not_published_before_its_witness_is_written(
 
     assert app.storage.witness.read_bytes() != witness
     assert len(app.rows("word-counts")) == 3
+
+
+def app_with_answers(folder: Path) -> tuple[Application, EpochJob, list[TaskReport | WrongInstance]]:
+    """An application whose tasks have answered, before anything is committed."""
+    app = Application(folder, sends=False)
+    app.append("to", "the", "river")
+    engine = app.start()
+    job = app.coordinator.plan_epoch()
+    assert job is not None
+    return app, job, list(engine.run_tasks(job))
 
 
 def full_disk(*args: object) -> None:

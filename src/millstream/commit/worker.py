@@ -131,18 +131,14 @@ def run_task(
             result = _process(run, raws, _stores(sub, readers, book), book, metrics, global_stores)
         check_nothing_skipped(sub, worker.log, planned.task_id, metrics)
         worker.metrics.merge(metrics)
-        state_size = sum(
-            (size_after(reader, result.changelogs[name]) for name, reader in readers.items()), NO_STATE
-        )
+        sizes = (size_after(reader, result.changelogs[name]) for name, reader in readers.items())
+        state_size = sum(sizes, NO_STATE)
         stages.ended("process")
         failpoints.hit("commit.processed")
     # 5.
     published, sent_rows = _routed(run, result)
     file = _seal(run, result, published)
-    if worker.open_stores is not None and sub.stores and not sub.is_global:
-        before = (Version(entry.version), entry.digest) if entry else (Version(0), "")
-        made = Sealed(Version(job.epoch), file.digest, before, result.changelogs)
-        worker.open_stores.sealed(planned.task_id, made)
+    _keep_changes(run, file, result)
     stages.ended("seal")
     failpoints.hit("commit.sealed")
     # 6.
@@ -530,6 +526,16 @@ def _seal(
     path = storage.sealed_file(job.epoch, planned.task_id, planned.level, job.term, run.attempt)
     content = SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
     return write_sealed(storage, path, content, run.worker.seals)
+
+
+def _keep_changes(run: _TaskRun, file: SealedFile, result: TaskResult) -> None:
+    """What the epoch changes in stores that stay open, until it is committed or given up."""
+    open_stores, entry = run.worker.open_stores, run.entry
+    if open_stores is None or not run.sub.stores or run.sub.is_global:
+        return
+    before = (Version(entry.version), entry.digest) if entry else (Version(0), "")
+    made = Sealed(Version(run.job.epoch), file.digest, before, result.changelogs)
+    open_stores.sealed(run.planned.task_id, made)
 
 
 def _shuffle_blocks(
