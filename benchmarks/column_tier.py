@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 
+# Before Polars is loaded, and as Spark's workers have it.
 os.environ["POLARS_MAX_THREADS"] = "1"
+os.environ["_RJEM_MALLOC_CONF"] = "dirty_decay_ms:10000,muzzy_decay_ms:10000"
 
 import random
 from typing import Any, TypedDict

@@ -60,7 +60,10 @@ class FakeSlots:
 
     def run_tasks(self, job: EpochJob) -> Sequence[TaskReport | WrongInstance]:
         """Report what all tasks would have done, had they run."""
-        return [self._report(job, task, host % self._hosts) for host, task in enumerate(job.tasks)]
+        return [
+            self.report(job, task, task.expected_instance or f"host-{number % self._hosts}", Attempt(1))
+            for number, task in enumerate(job.tasks)
+        ]
 
     def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
         """Never again."""
@@ -71,20 +74,21 @@ class FakeSlots:
         """Learn where tasks are."""
         self.instances.update((report.task_id, report.instance) for report in epoch.reports)
 
-    def _report(self, job: EpochJob, task: PlannedTask, host: int) -> TaskReport:
+    def report(self, job: EpochJob, task: PlannedTask, instance: str, attempt: Attempt) -> TaskReport:
+        """What a task would have done on an instance."""
         start, end = job.cut.get(f"in-{task.subtopology}", {}).get(task.partition, (0, 0))
         store = f"counts-{task.subtopology}"
         sealed = None
         if start < end:
-            path = self._storage.sealed_file(job.epoch, task.task_id, task.level, job.term, Attempt(1))
+            path = self._storage.sealed_file(job.epoch, task.task_id, task.level, job.term, attempt)
             places = (f"out-{task.subtopology}", changelog_topic(job.application_id, store))
             published = {(topic, task.partition): self._rows for topic in places}
             content = SealedContent(task.task_id, job.epoch, published, {}, job.clock_ms)
             sealed = write_sealed(self._storage, path, content)
         return TaskReport(
             task_id=task.task_id,
-            attempt=Attempt(1),
-            instance=task.expected_instance or f"host-{host}",
+            attempt=attempt,
+            instance=instance,
             sealed=sealed,
             state=TaskState(),
             changelog_counts={store: 1 if sealed else 0},

@@ -1,7 +1,7 @@
 """Many tasks: what an epoch costs with a thousand partitions, and a coordinator with ten thousand tasks.
 
-Without Spark: the epochs of the local engine, and a coordinator whose slots only report. Active are those
-partitions and tasks that have a record in the epoch.
+Epochs on resident slots, one per core; and, without Spark, a coordinator whose slots only report. Active are
+those partitions and tasks that have a record in the epoch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks.applications import workplace
+from pyspark import SparkContext
+
+from benchmarks.applications import spark_context, workplace
 from benchmarks.fake_slots import FakeSlots, NotSynced, TimedCoordinator, counts_by_key
 from benchmarks.figures import Figure, Scale, at_most, measured
 from millstream import Streams, StreamsBuilder, StreamsConfig, Topology, serdes
@@ -38,11 +40,14 @@ def scale(scale: Scale) -> list[Figure]:
     rounds = scale.of(10, 4)
     many, square, tasks = scale.of(1_024, 256), scale.of(256, 64), scale.of(10_000, 1_000)
     with workplace() as folder:
-        return [
-            *_partitions(folder / "count", _count, many, rounds, "no repartition"),
-            *_partitions(folder / "grouped", _count_grouped, square, rounds, f"repartition of {square}"),
-            *_coordinator(folder / "coordinator", tasks, rounds),
-        ]
+        with spark_context(folder) as spark:
+            found = [
+                *_partitions(folder / "count", spark, _count, many, rounds, "no repartition"),
+                *_partitions(
+                    folder / "grouped", spark, _count_grouped, square, rounds, f"repartition of {square}"
+                ),
+            ]
+        return [*found, *_coordinator(folder / "coordinator", tasks, rounds)]
 
 
 def _count() -> Topology:
@@ -61,17 +66,17 @@ def _count_grouped() -> Topology:
 
 
 def _partitions(
-    folder: Path, build: Callable[[], Topology], partitions: int, rounds: int, name: str
+    folder: Path, spark: SparkContext, build: Callable[[], Topology], partitions: int, rounds: int, name: str
 ) -> list[Figure]:
-    """Epochs on the local engine: with records in a few partitions, then in all."""
-    config = StreamsConfig(state_dir=folder / "state", default_partitions=partitions)
+    """Epochs on resident slots: with records in a few partitions, then in all."""
+    config = StreamsConfig(engine="resident", state_dir=folder / "state", default_partitions=partitions)
     quick = FileLog(folder / "log", files=NotSynced())
     for topic in ("in", "out"):
         quick.create_topic(topic, TopicConfig(partitions))
     found: list[Figure] = []
     number = 0
-    with Streams(build(), app_id="many", log=folder / "log", engine="local", config=config) as app:
-        for active, goal in ((max(1, partitions // 64), 0.4), (partitions, None)):
+    with Streams(build(), app_id="many", log=folder / "log", spark=spark, config=config) as app:
+        for active in (max(1, partitions // 64), partitions):
             taken: list[float] = []
             app._epoch_listeners.clear()
             app.on_epoch(partial(_note, taken))
@@ -84,7 +89,7 @@ def _partitions(
             figure = measured(
                 f"{partitions:,} partitions, {name}: epoch, {active:,} active", taken[_WARM_UP:]
             )
-            found.append(figure if goal is None else at_most(figure, goal))
+            found.append(at_most(figure, 0.4))
     return found
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -28,7 +30,7 @@ from benchmarks.applications import (
 )
 from benchmarks.figures import Figure, Scale, at_most, measured, ratio
 from benchmarks.timing import seconds
-from millstream import Streams, Topology
+from millstream import Topology
 from millstream.log import FileLog, Producer, TopicConfig, TopicPartition
 from millstream.types import Offset, Partition
 
@@ -147,27 +149,42 @@ def _latency(feed: _Feed, engine: EngineName, waits: list[float]) -> list[Figure
 
 
 def _waits(folder: Path, spark: SparkContext, feed: _Feed, engine: EngineName, run_s: int) -> list[float]:
-    """Seconds from the append of a record to the moment at which a reader sees its result."""
+    """Seconds from the append of a record to the moment at which a reader sees its result.
+
+    Producer and reader are a process of their own, as they are in life: in that of the coordinator they would
+    wait for each other.
+    """
     log = FileLog(folder / "log")
-    log.create_topic("in", TopicConfig(partitions=PARTITIONS))
+    for topic in ("in", "out"):
+        log.create_topic(topic, TopicConfig(partitions=PARTITIONS))
     app = application(
         count_by_key(), folder, app_id="latency", spark=spark, commit_interval_ms=10, engine=engine
     )
-    waits: list[float] = []
-    over = threading.Event()
-    with app:
+    with app, ProcessPoolExecutor(1, get_context("spawn")) as others:
         app.start()
         while app.state.value != "running":
             time.sleep(0.05)
-        reader = threading.Thread(target=_read, args=(log, waits, over))
-        reader.start()
-        _produce(log, app, feed, run_s)
-        over.set()
-        reader.join()
+        waits = others.submit(_fed, log, feed, run_s).result()
+        if app.error is not None:
+            raise app.error
     return waits[len(waits) // 5 :]
 
 
-def _produce(log: FileLog, app: Streams, feed: _Feed, run_s: int) -> None:
+def _fed(log: FileLog, feed: _Feed, run_s: int) -> list[float]:
+    """Produce for so long, and read the results beside it; how long each took."""
+    waits: list[float] = []
+    over = threading.Event()
+    reader = threading.Thread(target=_read, args=(log, waits, over))
+    reader.start()
+    try:
+        _produce(log, feed, run_s)
+    finally:
+        over.set()
+        reader.join()
+    return waits
+
+
+def _produce(log: FileLog, feed: _Feed, run_s: int) -> None:
     producer = Producer(log, "in")
     began = time.monotonic()
     for beat in range(int(run_s / feed.beat_s)):
@@ -175,8 +192,6 @@ def _produce(log: FileLog, app: Streams, feed: _Feed, run_s: int) -> None:
         for number in range(feed.per_beat):
             producer.send(b"key-%08d" % (beat * feed.per_beat + number), b"")
         producer.flush()
-        if app.error is not None:
-            raise app.error
 
 
 def _read(log: FileLog, waits: list[float], over: threading.Event) -> None:

@@ -9,6 +9,7 @@ away (`noop`), while ours is written.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks.applications import PARTITIONS, split
-from millstream.engine.spark.java import ensure_java
+from millstream.engine.spark.java import ensure_java, environment_variable
 
 __all__ = [
     "appended_to",
@@ -58,7 +59,7 @@ def native_session(folder: Path) -> Iterator[SparkSession]:
     maker: Any = SparkSession.builder
     for name, value in {**_SETTINGS, "spark.local.dir": str(folder / "native")}.items():
         maker = maker.config(name, value)
-    with ensure_java():
+    with ensure_java(), environment_variable("PYSPARK_PYTHON", sys.executable):
         session: SparkSession = maker.getOrCreate()
     try:
         yield session

@@ -304,16 +304,16 @@ def test_the_tables_have_no_cycle() -> None:
         seen.add(layer)
 
 
-@pytest.mark.parametrize("library", ["pyspark", "rocksdict", "lmdb", "confluent_kafka"])
-@pytest.mark.parametrize("layer", ["dsl", "topology", "processors", "task", "commit"])
-def test_one_line_that_knows_an_engine_is_found_in_the_real_code(
-    tmp_path: Path, layer: str, library: str
-) -> None:
+def test_one_line_that_knows_an_engine_is_found_in_the_real_code(tmp_path: Path) -> None:
     source = tmp_path / PACKAGE
     shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
-    (source / layer).mkdir(exist_ok=True)
-    (source / layer / "broken.py").write_text(f"import {library}\n")
-    assert f"{layer}/broken.py:1: only {OWNERS[library]} may import {library}" in violations(source)
+    expected: list[str] = []
+    for layer in ("commit", "dsl", "processors", "task", "topology"):
+        for library in ("confluent_kafka", "lmdb", "pyspark", "rocksdict"):
+            write(source, f"{layer}/broken_{library}.py", f"import {library}")
+            broken = f"{layer}/broken_{library}.py:1: only {OWNERS[library]} may import {library}"
+            expected.append(broken)
+    assert violations(source) == expected
 
 
 @pytest.mark.parametrize(

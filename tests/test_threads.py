@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 
-from millstream.threads import with_timeout
+from millstream.threads import at_low_priority, with_timeout
 
 
 class Storage:
@@ -51,3 +54,27 @@ def test_an_error_is_raised_to_whom_has_asked() -> None:
 
     with pytest.raises(PermissionError, match="the bucket is not yours"):
         with_timeout(ask, 30, "The storage")()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+def test_a_long_work_has_a_low_priority_and_whoever_waits_for_it_has_not() -> None:
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    before = priority()
+
+    def lowered(lower: Callable[[], None]) -> int:
+        assert priority() == before
+        lower()
+        return priority()
+
+    assert at_low_priority(lowered) > before == priority()
+
+
+def test_the_error_of_a_long_work_is_raised_to_whom_waits() -> None:
+    def work(lower: Callable[[], None]) -> None:
+        lower()
+        raise PermissionError("the disk is not yours")
+
+    with pytest.raises(PermissionError, match="the disk is not yours"):
+        at_low_priority(work)

@@ -156,7 +156,7 @@ class Streams(KafkaNames):
         if self._frames is not None and spark is None and engine != "local":
             spark = self._frames.session  # a process has one
         if engine is None:  # cores of a session that others use, too, are not for us to hold
-            engine = "resident" if spark is None or self._config.num_standby_replicas else "jobs"
+            engine = "resident" if spark is None else "jobs"
         self._config = replace(self._config, engine=engine)
         program = Program.of(topology, self._storage, self._log.address, self._config)
         self._loop = EpochLoop(
@@ -356,7 +356,7 @@ class Streams(KafkaNames):
     def assignment(self) -> list[AssignedTask]:
         """Where each task runs and who keeps copies of its state, how far they are, and why there.
 
-        Empty where the engine leaves that to Spark, and before the first epoch.
+        Empty where there is no Spark, and before the first epoch.
 
         >>> from millstream import Streams, StreamsBuilder
         >>> builder = StreamsBuilder()

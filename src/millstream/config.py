@@ -104,27 +104,26 @@ class StreamsConfig:
     engine
         What runs tasks. "resident": Spark tasks that stay from epoch to epoch, which takes less time and
         holds their cores. "jobs": a Spark job per epoch. "local": this process, one task after the other,
-        without Spark and Java. None: "jobs" on a Spark session that you give, if there are no standbys, else
-        "resident". See `docs/engine.md`.
+        without Spark and Java. None: "jobs" on a Spark session that you give, else "resident". See
+        `docs/engine.md`.
     slots
         Of the resident engine: in how many Spark tasks it runs. 0: one per core.
     slot_timeout_ms
         Of the resident engine: after how long a slot that says nothing is replaced. One that died is replaced
         at once.
     num_standby_replicas
-        Of the resident engine: how many other hosts keep a copy of each task's state, so that one of them can
-        go on at once when its host is lost. See `docs/instances.md`.
+        How many other hosts of a Spark cluster keep a copy of each task's state, so that one of them can go
+        on at once when its host is lost. See `docs/instances.md`.
     acceptable_recovery_lag
-        Of the resident engine: how many records of its changelogs a host may miss and still run a task at
-        once.
+        How many records of its changelogs a host may miss and still run a task at once.
     max_warmup_replicas
-        Of the resident engine: how many tasks, or copies, at most move to other hosts at the same time, each
-        by a copy that is made there first.
+        How many tasks, or copies, at most move to other hosts at the same time, each by a copy that is made
+        there first.
     rack_aware_assignment_tags
-        Of the resident engine: names of tags in which the copies of a task should differ, such as ("zone",).
-        A host's tags are the variables MILLSTREAM_TAG_<NAME> of its executors.
+        Names of tags in which the copies of a task should differ, such as ("zone",). A host's tags are the
+        variables MILLSTREAM_TAG_<NAME> of its executors.
     drain_timeout_ms
-        Of the resident engine: how long `Streams.drain(host)` waits for the host's tasks to be elsewhere.
+        How long `Streams.drain(host)` waits for the host's tasks to be elsewhere.
     tls_certificate, tls_key, tls_ca
         Of the resident engine: PEM files with which its processes encrypt their connections, at the same
         paths on all hosts: a certificate for server and client, its key, and whoever signs all certificates.

@@ -6,6 +6,7 @@ Short works that wait for a disk share a few threads that stay: to start one tak
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 _THREADS: Final = 8
+_LOW_PRIORITY: Final = 10
+"""A tenth of the share of others."""
 
 
 class _Threads:
@@ -63,23 +66,46 @@ def end_threads() -> None:
     _SHARED.end()
 
 
-def all_at_once(works: Sequence[Callable[[], T]]) -> list[T]:
-    """Do several short works side by side; their results. The first error is raised when all have ended.
+def all_beside(works: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    """Begin several short works in other threads. Returns what waits for all of them, and raises an error.
 
-    >>> all_at_once([lambda: "a", lambda: "b"])
+    >>> done = []
+    >>> all_beside([lambda: done.append("a"), lambda: done.append("b")])()
+    >>> sorted(done)
     ['a', 'b']
     """
-    waits = [beside(work) for work in works[1:]]
-    results: list[T] = []
-    errors: list[BaseException] = []
-    for wait in (*works[:1], *waits):
-        try:
-            results.append(wait())
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-    if errors:
-        raise errors[0]
-    return results
+    waits = [beside(work) for work in works]
+
+    def wait() -> None:
+        errors: list[BaseException] = []
+        for one in waits:
+            try:
+                one()
+            except BaseException as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    return wait
+
+
+def at_low_priority(work: Callable[[Callable[[], None]], T]) -> T:
+    """Do a long work while nobody else needs the processor; its result or error.
+
+    In a thread of its own, because nobody but root may raise a priority again. The work is given a function
+    that lowers it: threads inherit it, so those that others will need have to be there before. Whoever waits
+    for Python's lock waits for that thread, too. On Linux; elsewhere threads have no priority of their own.
+
+    >>> at_low_priority(lambda lower: lower() or 1 + 2)
+    3
+    """
+    with ThreadPoolExecutor(1, "millstream-low-priority") as thread:
+        return thread.submit(work, _lower_priority).result()
+
+
+def _lower_priority() -> None:
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOW_PRIORITY)
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def test_the_places_of_tasks_are_shown_with_how_far_they_are_and_why(counted: Pa
 
 def test_it_is_told_why_no_places_are_shown(counted: Path) -> None:
     shown = run_command("apps", "assignment", MODULE)
-    assert (shown.stdout, "has not run on the resident engine" in shown.stderr) == ("", True)
+    assert (shown.stdout, "it has not run on Spark" in shown.stderr) == ("", True)
 
 
 def test_an_unknown_application_is_told_with_those_that_there_are(counted: Path) -> None:

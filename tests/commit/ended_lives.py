@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 
 from tests.simulation import fault_child
 from tests.simulation.fault_world import LEASE_TTL_MS, World
@@ -12,6 +13,25 @@ from millstream import failpoints
 
 CHILDREN = multiprocessing.get_context("forkserver")
 CHILDREN.set_forkserver_preload([fault_child.__name__])
+
+
+_TOGETHER = 3
+
+
+def kinds_and_steps(kinds: Iterable[str], steps: Iterable[str]) -> list[tuple[str, str]]:
+    """Every step with some kinds, and every kind with some steps; each with each in the soak.
+
+    >>> kinds_and_steps("ab", ["read", "seal", "commit", "show"])
+    [('a', 'read'), ('a', 'show'), ('b', 'commit')]
+    """
+    is_soak = bool(os.environ.get("MILLSTREAM_SOAK"))
+    order = [*steps]
+    return [
+        (kind, step)
+        for number, kind in enumerate(kinds)
+        for at, step in enumerate(order)
+        if is_soak or (number + at) % _TOGETHER == 0
+    ]
 
 
 def crash_in_a_life(

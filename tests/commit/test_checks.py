@@ -10,7 +10,10 @@ from tests.simulation.executor import InProcessExecutor
 from tests.simulation.fault_executor import Executor
 from tests.simulation.fault_programs import APPLICATIONS
 from tests.simulation.fault_world import World
+from tests.spark.lab import Lab
+from tests.spark.programs import one_level
 
+from millstream import StreamsConfig
 from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
 from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
 from millstream.commit.lease import LeaseLostError
@@ -106,6 +109,29 @@ def test_a_task_that_is_cold_while_another_instance_is_warm_says_so(tmp_path: Pa
         world.check_to_the_end()
 
 
+@pytest.mark.parametrize(("acceptable_lag", "expected"), [(2, TaskReport), (1, WrongInstance)])
+def test_a_task_that_is_expected_elsewhere_runs_if_it_has_little_to_read(
+    tmp_path: Path, acceptable_lag: int, expected: type[TaskReport | WrongInstance]
+) -> None:
+    lab = Lab(tmp_path / "lab", None)
+    lab.topic("in", [[("river", "a"), ("lake", "b")] * 6])
+    with InProcessExecutor(
+        one_level(),
+        application_id="app",
+        log_root=lab.folder / "log",
+        state_dir=lab.state_dir,
+        backend="lmdb",
+        config=StreamsConfig(acceptable_recovery_lag=acceptable_lag),
+        settings=CoordinatorSettings(max_records=4),
+        apply_after_commit=False,
+    ) as app:
+        app.run_epoch()
+        app.run_epoch()
+        job = app.coordinator.plan_epoch(instances={"0_0": "elsewhere"})
+        assert job is not None
+        assert [type(report) for report in app.run_tasks(job)] == [expected], "it misses two records"
+
+
 def test_a_task_whose_local_state_is_locked_does_not_fail_for_want_of_a_look_at_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +146,7 @@ def test_a_task_whose_local_state_is_locked_does_not_fail_for_want_of_a_look_at_
         def locked(*_args: object, **_settings: object) -> dict[str, int]:
             raise TaskLockedError("for a moment")
 
-        monkeypatch.setattr("millstream.commit.worker.versions_on_disk", locked)
+        monkeypatch.setattr("millstream.commit.worker.positions_on_disk", locked)
 
         assert [type(report) for report in app.run_tasks(job)] == [TaskReport] * len(job.tasks)
 

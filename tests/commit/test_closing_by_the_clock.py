@@ -78,6 +78,7 @@ class App:
         if crash_at is not None:
             with self.open() as app, armed(f"commit.{crash_at}"), pytest.raises(InjectedCrash):
                 app.run_epoch(tick=True)
+                app.coordinator.close()  # at the latest here it is known what befell the thread of the witness
             self.log = FileLog(self.folder / "log", files=FastFiles())
         with self.open() as app:
             app.run_epoch(tick=True)

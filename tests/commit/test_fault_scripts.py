@@ -43,7 +43,7 @@ from tests.simulation.fault_world import NoFaultError, World
 from tests.simulation.faults import SEED_VARIABLE, Script, play, script, scripted_world, seeds
 from tests.simulation.oracle import InvariantBroken
 
-COUNT = 20_000 if os.environ.get("MILLSTREAM_SOAK") else 150
+COUNT = 20_000 if os.environ.get("MILLSTREAM_SOAK") else 100
 
 
 @pytest.mark.parametrize("seed", seeds(COUNT))

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
+from tests.commit.ended_lives import kinds_and_steps
 from tests.commit.rows_of_log import rows_of
 from tests.simulation.executor import InProcessExecutor
 
@@ -127,8 +128,7 @@ def test_the_input_has_pairs_and_records_without_a_partner_each_once(kind: str) 
     assert any(key is None for key, _, _ in unharmed(kind)["out"])
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "step"), kinds_and_steps(KINDS, STEPS))
 def test_all_is_as_if_nothing_had_happened_if_every_life_ends_at_a_step(
     tmp_path: Path, kind: str, step: str
 ) -> None:

@@ -81,6 +81,9 @@ class Application:
     def start(self) -> LocalEngine:
         self.coordinator = self._coordinator()
         self.coordinator.open()
+        return self.engine()
+
+    def engine(self) -> LocalEngine:
         worker = Worker(
             plan=word_count().plan(),
             config=StreamsConfig(),
@@ -162,7 +165,7 @@ def test_a_commit_that_failed_only_after_its_manifest_stands_when_it_is_tried_ag
     assert len(app.rows("word-counts")) == 3
 
 
-def test_an_epoch_is_not_published_before_its_witness_is_written(
+def test_nothing_is_committed_before_the_witness_of_the_last_epoch_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, job, answers = app_with_answers(tmp_path)
@@ -170,15 +173,22 @@ def test_an_epoch_is_not_published_before_its_witness_is_written(
     witness = app.storage.witness.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(ManifestChain, "witness", full_disk)
+        app.coordinator.publish(manifest)
+        app.append("again")
+        engine = app.engine()
+        later = app.coordinator.plan_epoch()
+        assert later is not None
+        answers = list(engine.run_tasks(later))
         with pytest.raises(OSError):
-            app.coordinator.publish(manifest)
+            app.coordinator.commit(later, answers)
+        assert app.coordinator.head == manifest
     assert app.storage.witness.read_bytes() == witness
 
-    app.coordinator.resume()
+    app.coordinator.publish(app.coordinator.commit(later, answers))
     app.coordinator.close()
 
-    assert app.storage.witness.read_bytes() != witness
-    assert len(app.rows("word-counts")) == 3
+    assert ManifestChain(app.storage).head() == app.coordinator.head
+    assert len(app.rows("word-counts")) == 4
 
 
 def app_with_answers(folder: Path) -> tuple[Application, EpochJob, list[TaskReport | WrongInstance]]:

@@ -155,7 +155,7 @@ def test_others_may_not_read_it(tmp_path: Path) -> None:
 def test_it_is_durable_when_it_is_reported(tmp_path: Path) -> None:
     files = FaultyFiles(tmp_path)
     folder = folder_in(tmp_path, files)
-    folder.ensure_epoch(Epoch(3))
+    folder.ensure_epochs(Epoch(3), 1)
     sealed = seal(folder)
 
     files.power_cut()
@@ -168,7 +168,7 @@ def test_the_folder_of_an_epoch_is_durable_whoever_made_it(tmp_path: Path) -> No
     folder = folder_in(tmp_path, files)
     files.mkdir(file_of(folder).parent)  # and died before the sync
 
-    folder.ensure_epoch(Epoch(3))
+    folder.ensure_epochs(Epoch(3), 1)
     sealed = seal(folder)
     files.power_cut()
 

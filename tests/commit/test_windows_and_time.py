@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commit.ended_lives import kinds_and_steps
 from tests.commit.test_event_time import DAY_MS, HOUR_MS, Lab, by_value
 
 from millstream import (
@@ -95,6 +96,7 @@ def test_a_window_stays_open_for_a_producer_that_is_late(
     assert len(lab.read("late-app")) == 3 - len(expected)
 
 
+STEPS = [name for name in failpoints.REGISTRY if name.startswith("commit.")]
 KINDS: dict[str, Any] = {
     "tumbling": {"windows": TimeWindows(50, grace=20)},
     "hopping, cached": {"windows": TimeWindows(50, advance=20, grace=20), "caching": True},
@@ -105,8 +107,7 @@ KINDS: dict[str, Any] = {
 TIMES = [100, 90, 95, 140, 30, 120, 171, 110, 240, 60, 221, 300]
 
 
-@pytest.mark.parametrize("step", [name for name in failpoints.REGISTRY if name.startswith("commit.")])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "step"), kinds_and_steps(KINDS, STEPS))
 def test_windows_are_those_of_an_unkilled_run_if_lives_end_at_each_step(
     lab: Lab, kind: str, step: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import stat
 import threading
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from millstream.durable import (
     synced_meanwhile,
 )
 from millstream.durable.actions import SYNC_STEP_BYTES
-from millstream.durable.layer import OsFileLayer
+from millstream.durable.layer import OS_FILES, OsFileLayer
 
 Action = Callable[..., int]
 
@@ -171,3 +172,7 @@ def test_a_file_that_somebody_else_writes_is_synced_meanwhile(
         (tmp_path / "file").write_bytes(b"some")
         assert synced.wait(60)
     assert not [thread for thread in threading.enumerate() if thread.name == "millstream-sync"]
+
+
+def test_the_layer_of_the_operating_system_is_the_same_in_other_processes() -> None:
+    assert pickle.loads(pickle.dumps(OS_FILES)) is OS_FILES  # noqa: S301 - our own

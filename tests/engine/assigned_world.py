@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from millstream.engine.assignment.assignor import assign
 from millstream.engine.assignment.model import (
     NO_ASSIGNMENT,
     Assignment,
     AssignmentRules,
-    Role,
     SlotPlace,
     TaskPlacement,
     TaskToPlace,
@@ -27,6 +26,8 @@ class World:
     slots: dict[int, SlotPlace] = field(default_factory=dict)
     missing: dict[str, dict[str, int]] = field(default_factory=dict)
     """Per task and instance with state, dead or alive: the records that it misses."""
+    draining: set[str] = field(default_factory=set)
+    """Hosts that give their tasks away."""
     now: Assignment = NO_ASSIGNMENT
     moves: Counter[str] = field(default_factory=Counter)
 
@@ -38,6 +39,14 @@ class World:
 
     def lose(self, host: str) -> None:
         self.slots = {number: place for number, place in self.slots.items() if place.host != host}
+
+    def places(self) -> list[SlotPlace]:
+        return [replace(one, is_draining=one.host in self.draining) for one in self.slots.values()]
+
+    def open_instances(self) -> set[str]:
+        """Those that may get tasks. If all are drained, that is all."""
+        found = {place.instance for place in self.slots.values() if place.host not in self.draining}
+        return found or self.instances
 
     @property
     def hosts(self) -> list[str]:
@@ -57,7 +66,7 @@ class World:
     def assign(self) -> Assignment:
         """Make the assignment, check what must hold, and let the tasks run on it."""
         before, lags = self.now, self.lags()
-        after = assign(self.tasks, [*self.slots.values()], lags, before, self.rules)
+        after = assign(self.tasks, self.places(), lags, before, self.rules)
         self.check(before, after, lags)
         for task in self.tasks:
             old, new = before.tasks.get(task.task_id), after.tasks[task.task_id]
@@ -101,7 +110,8 @@ class World:
     def check(self, before: Assignment, after: Assignment, lags: dict[str, dict[str, int]]) -> None:
         assert after.tasks.keys() == {task.task_id for task in self.tasks}
         assert after.warmups <= self.rules.max_warmups
-        hosts = {place.instance: place.host for place in self.slots.values()}
+        is_open = self.open_instances()
+        hosts = {place.instance: place.host for place in self.slots.values() if place.instance in is_open}
         per_host = Counter(hosts.values())
         for task in self.tasks:
             placed = after.tasks[task.task_id]
@@ -129,11 +139,37 @@ class World:
             return lags.get(instance, task.records) if task.has_state else 0
 
         most = self.rules.acceptable_lag
+        is_open = self.open_instances()
+        stays = old is not None and old.active.instance == new.active.instance
+        assert stays or new.active.instance in is_open, "it came to a host that is drained"
+        lags = {name: lag for name, lag in lags.items() if name in is_open}
         if old is not None and self.lives(old.active.slot, old.active.instance):
             if new.active.instance != old.active.instance:
                 assert lag(new.active.instance) <= most, "it moved to an instance that was not caught up"
         elif old is not None and any(lag(name) <= most for name in lags):
             assert lag(new.active.instance) <= most, "somebody was caught up, but did not take over"
+
+    def check_tags(self) -> None:
+        """Of a world at rest: no copy shares tags with its task, or another copy, where it need not."""
+        by_instance = {place.instance: place for place in self.slots.values()}
+
+        def conflicts(instance: str, others: list[SlotPlace]) -> int:
+            place = by_instance[instance]
+            same = sum(place.tags.get("rack", at) == one.tags.get("rack") for at, one in enumerate(others))
+            return same + sum(place.host == one.host for one in others)
+
+        for placed in self.now.tasks.values():
+            for one in placed.standbys if self.rules.spread_over else ():
+                others = [self.slots[other.slot] for _, other in placed.replicas() if other is not one]
+                taken = {other.instance for other in others}
+                hosts = {other.host for other in others[:1]}
+                free = [
+                    name
+                    for name, place in by_instance.items()
+                    if name not in taken and place.host not in hosts
+                ]
+                best = min(conflicts(name, others) for name in free)
+                assert conflicts(one.instance, others) == best, "a copy is in the rack of another one"
 
     def check_balance(self) -> None:
         """Of a world at rest."""
@@ -172,7 +208,3 @@ def grow(world: World, chance: random.Random) -> None:
         TaskToPlace(f"{number}_{at}", level, has_state, size=chance.choice([0, 10, 10, 1000]) << 20)
         for at in range(chance.randint(1, 8))
     ]
-
-
-def roles(assignment: Assignment) -> Counter[Role]:
-    return Counter(role for placed in assignment.tasks.values() for role, _ in placed.replicas())

@@ -15,9 +15,9 @@ from millstream import StreamsConfig, Topology
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.manifest import ManifestChain
 from millstream.commit.worker import Worker
+from millstream.engine.assignment.rules import slot_assigner
 from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
-from millstream.engine.spark.resident.settings import slot_assigner
 from millstream.log import open_log
 from millstream.state.backends import supplier
 from millstream.types import Version
@@ -86,6 +86,17 @@ class Hosts:
             for task, one in self.engine.tasks.assignment.tasks.items()
             for copy in one.copies()
             if task in head.tasks
+        )
+
+    def have_followed(self) -> bool:
+        """Whether all copies are at the last commit, as their slots say; also in the middle of an epoch."""
+        head, live = ManifestChain(self.storage).head(), self.engine.pool.live()
+        assert head is not None
+        return all(
+            (here := live[copy.slot].followed.get(task)) is not None
+            and here.version == Version(head.tasks[task].version)
+            for task, one in self.engine.tasks.assignment.tasks.items()
+            for copy in one.copies()
         )
 
     def bytes_of(self, task: str, host: str, store: str) -> list[tuple[bytes, bytes]]:

@@ -15,8 +15,8 @@ from millstream.commit.reports import EpochMismatchError
 from millstream.commit.source_times import TimesRequest
 from millstream.commit.worker import Worker
 from millstream.engine.api import DurableEpoch, Engine, TaskWork
+from millstream.engine.assignment.assigner import SlotAssigner
 from millstream.engine.assignment.view import AssignedTask, Rebalance
-from millstream.engine.spark.resident.assigner import SlotAssigner
 from millstream.engine.spark.resident.flight import PeerLostError
 from millstream.engine.spark.resident.slot import SlotError, SlotSettings
 from millstream.engine.spark.resident.slot_function import SlotFunction
@@ -85,13 +85,17 @@ class SlotsInThreads(Engine):
         self.pool = SlotPool(self.launcher, PoolSettings(timeout_s=timeout_s, beat_s=0.05, tls=tls))
         self.tasks = SlotTasks("app", self.pool, count(1), assigner)
         self.failures: list[Exception] = []
+        self._is_open = False
 
     @property
     def instances(self) -> Mapping[str, str]:
         return self.tasks.instances
 
     def open(self) -> None:
-        self.pool.open()
+        """Slots stay if it is opened again."""
+        if not self._is_open:
+            self._is_open = True
+            self.pool.open()
         self.tasks.begin_term()
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:

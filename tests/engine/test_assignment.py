@@ -51,35 +51,50 @@ def actives(placed: Assignment) -> dict[str, str]:
 # Any history ---------------------------------------------------------------------------------------------
 
 
+def disturb(world: World, gone: list[str], chance: random.Random, step: int) -> None:
+    """Something happens to the hosts, or to the topics, or nothing does."""
+    kind = chance.choice(["join", "lose", "return", "grow", "restart", "drain", "undrain", "none"])
+    if kind == "join" and len(world.hosts) < 8:
+        world.join(f"new{step}", chance.randint(1, 3), rack=f"r{chance.randrange(3)}")
+    elif kind == "lose" and len(world.hosts) > 1:
+        gone.append(chance.choice(world.hosts))
+        world.lose(gone[-1])
+    elif kind == "return" and gone:
+        world.join(gone.pop(chance.randrange(len(gone))), chance.randint(1, 2))
+    elif kind == "restart":
+        host = chance.choice(world.hosts)
+        world.lose(host)
+        world.join(host, chance.randint(1, 3))
+    elif kind == "grow" and len(world.tasks) < 40:
+        grow(world, chance)
+    elif kind == "drain":
+        world.draining.add(chance.choice(world.hosts))
+    elif kind == "undrain" and world.draining:
+        world.draining.remove(chance.choice(sorted(world.draining)))
+
+
 @pytest.mark.parametrize("part", range(10))
 def test_what_must_hold_does_after_any_history_of_joins_losses_returns_and_growth(part: int) -> None:
     for seed in range(part * HISTORIES // 10, (part + 1) * HISTORIES // 10):
         print("seed", seed)
         chance = random.Random(seed)
-        world, gone = random_world(chance), []
+        world, gone = random_world(chance), list[str]()
         for step in range(20):
-            kind = chance.choice(["join", "lose", "return", "grow", "restart", "none", "none"])
-            if kind == "join" and len(world.hosts) < 8:
-                world.join(f"new{step}", chance.randint(1, 3), rack=f"r{chance.randrange(3)}")
-            elif kind == "lose" and len(world.hosts) > 1:
-                gone.append(chance.choice(world.hosts))
-                world.lose(gone[-1])
-            elif kind == "return" and gone:
-                world.join(gone.pop(chance.randrange(len(gone))), chance.randint(1, 2))
-            elif kind == "restart":
-                host = chance.choice(world.hosts)
-                world.lose(host)
-                world.join(host, chance.randint(1, 3))
-            elif kind == "grow" and len(world.tasks) < 40:
-                grow(world, chance)
+            disturb(world, gone, chance, step)
             before = world.now
             made = world.assign()
-            assert made == assign(world.tasks, world.slots.values(), world.lags(), before, world.rules)
+            assert made == assign(world.tasks, world.places(), world.lags(), before, world.rules)
             world.run_epoch(chance.randrange(30), followed=chance.choice([0, 20, 100]))
         rounds = world.settle()
-        assert rounds <= 10 + 3 * len(world.tasks)
+        is_drained = world.draining and world.open_instances() < world.instances
+        homes = {one.active.instance for one in world.now.tasks.values()}
+        assert not is_drained or homes <= world.open_instances(), "a host that is drained keeps nothing"
+        world.draining.clear()
+        rounds += world.settle()
+        assert rounds <= 10 + 6 * len(world.tasks)
         assert world.now.warmups == 0
         world.check_balance()
+        world.check_tags()
         settled = dict(world.moves)
         for _ in range(20):
             world.run_epoch(7, followed=7)
@@ -178,6 +193,26 @@ def test_without_a_copy_it_goes_to_the_instance_with_most_of_its_state() -> None
     assert after.tasks["0_0"].active.why == (
         "most of its state is there, 300000 of 1000000 records are missing"
     )
+
+
+def test_a_copy_on_its_way_is_better_than_nothing() -> None:
+    planned = [TaskToPlace("0_0", records=1_000_000)]
+    copy = Replica(2, "c", "c")
+    placed = Assignment({"0_0": TaskPlacement(Replica(9, "gone", "gone"), (copy,))})
+    lags = {"0_0": {"b": 900_000, "c": 900_000}}
+    after = assign(planned, slots("a", "b", "c"), lags, placed)
+    assert after.tasks["0_0"].active.instance == "c"
+    assert after.tasks["0_0"].active.why == "its copy is there, 900000 of 1000000 records are missing"
+    for lag in ({"0_0": {"b": 900_000}}, {"0_0": {"c": 1_000_000}}):
+        assert (
+            assign(planned, slots("a", "b", "c"), lag, placed).tasks["0_0"].active.why == "the least loaded"
+        )
+
+
+def test_a_task_whose_stores_have_no_changelog_goes_where_they_are() -> None:
+    planned = [TaskToPlace("0_0", has_state=False), TaskToPlace("0_1", has_state=False)]
+    lags = {"0_0": {"b": 0, "a": 1}, "0_1": {"a": 0}}
+    assert actives(assign(planned, slots("a", "b"), lags)) == {"0_0": "b", "0_1": "a"}
 
 
 def test_a_new_instance_gets_a_warm_up_and_the_task_only_when_that_has_caught_up() -> None:

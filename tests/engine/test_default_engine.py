@@ -23,7 +23,7 @@ STANDBYS = {"num_standby_replicas": 1}
         (None, {"engine": "jobs"}, "SparkEngine"),
         (None, {"engine": "local"}, "LocalEngine"),
         (GIVEN, {}, "SparkEngine"),
-        (GIVEN, STANDBYS, "ResidentSparkEngine"),
+        (GIVEN, STANDBYS, "SparkEngine"),
         (GIVEN, {"engine": "resident"}, "ResidentSparkEngine"),
     ],
 )

@@ -111,10 +111,13 @@ def test_only_tasks_with_records_are_planned_and_told_of(many: Many) -> None:
 def test_a_slot_is_sent_what_its_own_tasks_need(many: Many) -> None:
     many.epoch(range(2 * PARTITIONS))
     job = many.epoch([3, 8]).job
-    share = job.share({"1_1"})
-    assert set(share.entries) == {"1_1"}
-    assert share.cut == {"in-0": {4: (1, 2)}, "in-1": {1: (1, 2)}}
-    assert share.tasks == job.tasks
+    shares = job.shares({"0_4": 0, "1_1": 7})
+    assert {slot: [task.task_id for task in share.tasks] for slot, share in shares.items()} == {
+        0: ["0_4"],
+        7: ["1_1"],
+    }
+    assert {slot: set(share.entries) for slot, share in shares.items()} == {0: {"0_4"}, 7: {"1_1"}}
+    assert [shares[slot].cut for slot in (0, 7)] == [{"in-0": {4: (1, 2)}}, {"in-1": {1: (1, 2)}}]
 
 
 def test_a_task_keeps_its_number_whichever_others_are_planned(many: Many) -> None:

@@ -8,8 +8,18 @@ from collections.abc import Mapping
 import pytest
 
 from millstream.commit.epoch_job import PlannedTask
-from millstream.engine.assignment.model import NO_ASSIGNMENT, Assignment, Replica, TaskPlacement
-from millstream.engine.spark.placement import place
+from millstream.engine.assignment.assignor import assign
+from millstream.engine.assignment.model import (
+    NO_ASSIGNMENT,
+    Assignment,
+    Replica,
+    SlotPlace,
+    TaskPlacement,
+    TaskToPlace,
+)
+from millstream.engine.spark import placed_slots
+from millstream.engine.spark.placed_slots import numbered
+from millstream.engine.spark.warmup import SlotInfo
 from millstream.types import Partition
 
 
@@ -26,17 +36,21 @@ def put(
     slots: Mapping[int, str],
     before: Mapping[str, tuple[int, str]] | None = None,
     homes: Mapping[str, str] | None = None,
-) -> dict[str, int]:
+) -> Mapping[str, int]:
     """The slot of each task. `before` has slots and instances."""
     were = {task: TaskPlacement(Replica(slot, name, name)) for task, (slot, name) in (before or {}).items()}
-    return place(planned, slots, Assignment(were) if were else NO_ASSIGNMENT, homes or {}).slots()
+    known = homes or {}
+    wanted = [TaskToPlace(one.task_id, one.level, records=int(one.task_id in known)) for one in planned]
+    places = [SlotPlace(number, instance, instance) for number, instance in slots.items()]
+    lags = {task_id: {home: 0} for task_id, home in known.items()}
+    return assign(wanted, places, lags, Assignment(were) if were else NO_ASSIGNMENT).slots()
 
 
 def with_instances(placed: Mapping[str, int], slots: Mapping[int, str]) -> dict[str, tuple[int, str]]:
     return {task: (slot, slots[slot]) for task, slot in placed.items()}
 
 
-def loads(planned: list[PlannedTask], placed: dict[str, int]) -> dict[int, list[int]]:
+def loads(planned: list[PlannedTask], placed: Mapping[str, int]) -> dict[int, list[int]]:
     """How many tasks the slots have, by level."""
     return {
         level: sorted(Counter(placed[task.task_id] for task in planned if task.level == level).values())
@@ -69,6 +83,8 @@ def test_slots_that_are_made_anew_get_the_tasks_whose_state_is_there() -> None:
     homes = {task: slots[slot] for task, slot in first.items()}
     anew = {0: "c", 1: "b", 2: "a", 3: "a"}
     assert {task: anew[slot] for task, slot in put(planned, anew, {}, homes).items()} == homes
+    renumbered = {number: anew[partition] for number, partition in numbered(slots, [*anew.values()]).items()}
+    assert put(planned, renumbered, with_instances(first, slots), homes) == first
 
 
 def test_the_tasks_of_a_lost_slot_go_where_their_state_is() -> None:
@@ -124,3 +140,20 @@ def test_a_slot_that_joins_gets_tasks_also_if_there_are_few() -> None:
     placed = put(planned, {**slots, 4: "b", 5: "b"}, with_instances(before, slots), homes)
     assert loads(planned, placed) == {0: [1, 1, 1, 1, 2, 2]}
     assert sum(placed[task] != before[task] for task in before) == 2
+
+
+@pytest.mark.parametrize(
+    ("slots_of_executors", "missing"),
+    [([2, 2, 2], 0), ([3, 2, 1], 1), ([4, 2], 2), ([6], 4), ([3, 3, 1], 1)],
+)
+def test_slots_are_missing_where_an_executor_has_less_than_its_share(
+    slots_of_executors: list[int], missing: int
+) -> None:
+    said = [
+        SlotInfo("instance", ("host", executor), "host", {}, {})
+        for executor, count in enumerate(slots_of_executors)
+        for _ in range(count)
+    ]
+    executors = frozenset({"driver", "one", "two", "three"})
+    assert placed_slots._missing(executors, said) == missing
+    assert placed_slots._missing(frozenset(), said) == 0, "Spark on this machine"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ from typing import Any
 import pytest
 from tests.engine.test_resident_slots import lose, running
 from tests.spark.lab import Lab
-from tests.spark.programs import check_exact, words
+from tests.spark.programs import check_exact, two_levels, words
+from tests.spark.test_workers import counting
 from tests.state.test_open_stores import Life
 
 from millstream import Store, StreamsBuilder, Topology, failpoints, serdes
 from millstream.commit.reports import EpochMismatchError
+from millstream.engine.spark.resident.connection import ConnectionLostError, connect
 from millstream.engine.spark.resident.inbox import Inbox
-from millstream.engine.spark.resident.messages import EpochAttempt, EpochDone, RunEpoch
+from millstream.engine.spark.resident.messages import EpochAttempt, EpochDone, RunEpoch, Stop
 from millstream.engine.spark.resident.slot import Slot
 from millstream.engine.spark.resident.slot_pool import SlotPool
 from millstream.errors import MillstreamError
@@ -26,6 +29,8 @@ from millstream.state.local.hot_cells import HotCells
 from millstream.state.local.open_stores import OpenStores, Sealed, _identity
 from millstream.state.local.task_stores import TaskVersion
 from millstream.state.stores.cell_store import CellStore, Frozen
+
+LOCK_TIMEOUT_MS = 2_000
 
 
 def told_apart(attempt_of_rows: Callable[[str], str]) -> Topology:
@@ -54,7 +59,7 @@ def a_slot_is_lost_between_levels(lab: Lab) -> None:
 
     def lose_a_slot(slot: Slot, command: RunEpoch, level: int, receiver: int, *args: Any) -> None:
         send(slot, command, level, receiver, *args)
-        if command.slot == 0 and command.of.attempt == 2 and not lost.is_set():
+        if slot._assigned.slot == 0 and command.of.attempt == 2 and not lost.is_set():
             lost.set()
             lose(app, 3 - receiver)
             time.sleep(0.2)  # so that its rows have arrived before the attempt is given up
@@ -92,7 +97,7 @@ def a_report_comes_late(lab: Lab) -> None:
             _, report = late.pop()
             slot._connection.send(report)
         reports = run_levels(slot, command)
-        if command.slot == 0 and command.of.attempt == 2:
+        if slot._assigned.slot == 0 and command.of.attempt == 2:
             late.append((slot, EpochDone(command.of, tuple(reports))))
             lose(app, 1)
             time.sleep(0.1)
@@ -143,6 +148,42 @@ def an_epoch_of_lists_is_given_up(lab: Lab) -> None:
             app.run()
         app.run()
     check_exact(lab, "one_level", parts)
+
+
+def a_slot_is_fenced_while_it_works(lab: Lab) -> None:
+    """It has its stores open, and does not know of it. Another slot goes on with its tasks."""
+    lab.topic("in", parts := words(200, seed=5))
+    fenced = threading.Event()
+
+    def fence_it(_: str, value: str) -> None:
+        if value == "weir" and lab.committed() >= 100 and not fenced.is_set():
+            fenced.set()
+            pool = app.engine.pool
+            pool.fence(pool.live()[app.engine.tasks.assignment.slots()["0_0"]])
+
+    settings = {"max_records_per_epoch": 25, "lock_timeout_ms": LOCK_TIMEOUT_MS}
+    with running(lab, counting(fence_it), 2, **settings) as app:
+        app.run()
+    assert fenced.is_set()
+    check_exact(lab, "two_levels", parts)
+
+
+def a_fenced_slot_calls_again(lab: Lab) -> None:
+    """It knows the secret, but its place is not its any more."""
+    lab.topic("in", parts := words(60, seed=6))
+    with running(lab, two_levels(), max_records_per_epoch=20) as app:
+        app.loop.run_epoch(tick=False)
+        pool = app.engine.pool
+        member = pool.live()[1]
+        pool.fence(member)
+        try:
+            connect(pool.address, member.incarnation, pool._secret, 5.0).close()
+            is_let_in = True
+        except ConnectionLostError:
+            is_let_in = False
+        assert not is_let_in
+        app.run()
+    check_exact(lab, "two_levels", parts)
 
 
 # The bugs ---------------------------------------------------------------------------------------------------
@@ -229,6 +270,38 @@ def objects_are_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CellStore, "thawed", thawed)
 
 
+def fenced_slots_go_on(patch: pytest.MonkeyPatch) -> None:
+    """Until Spark has ended them, say: they wait for commands, with their stores open."""
+    obey = Slot._obey
+
+    def obey_anyway(slot: Slot, command: Any) -> None:
+        with suppress(ConnectionLostError):
+            obey(slot, command)
+
+    def stay(slot: Slot) -> None:
+        threading.Timer(3 * LOCK_TIMEOUT_MS / 1000, slot._commands.put, [Stop()]).start()
+
+    patch.setattr(Slot, "_obey", obey_anyway)
+    patch.setattr(Slot, "_leave", stay)
+
+
+def fenced_slots_are_expected(patch: pytest.MonkeyPatch) -> None:
+    class Kept(dict[str, int]):
+        def pop(self, name: str, *_: Any) -> Any:
+            return self.get(name)
+
+        def __delitem__(self, name: str) -> None: ...
+
+    expect = SlotPool._expect
+
+    def expect_for_ever(pool: SlotPool, number: int) -> str:
+        if not isinstance(pool._expected, Kept):
+            pool._expected = Kept(pool._expected)
+        return expect(pool, number)
+
+    patch.setattr(SlotPool, "_expect", expect_for_ever)
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     plant: Callable[[pytest.MonkeyPatch], None]
@@ -242,6 +315,8 @@ BUGS = [
     Bug(cells_outlive_their_version, an_epoch_is_given_up),
     Bug(cells_hold_what_is_not_committed, an_epoch_of_lists_is_given_up),
     Bug(objects_are_remembered, an_epoch_of_lists_is_given_up),
+    Bug(fenced_slots_go_on, a_slot_is_fenced_while_it_works),
+    Bug(fenced_slots_are_expected, a_fenced_slot_calls_again),
 ]
 
 

@@ -165,6 +165,16 @@ def test_a_bundle_that_is_not_what_its_header_says_is_refused() -> None:
         unpacked(header(**right), [chunks[0], two_rows])
 
 
+def test_a_chunk_that_is_longer_than_one_may_be_is_refused_though_it_was_announced() -> None:
+    data = bytes(CHUNK_BYTES + 1)
+    first, *_ = packed([block(data)])[0]
+    long = pa.record_batch([pa.array([data], pa.large_binary())], schema=SCHEMA)
+    directory = first.column(0)[0].as_py()
+    size, digest = len(directory) + len(data), packed([block(data)])[2]
+    with pytest.raises(BadBundleError, match="malformed"):
+        unpacked(header(chunks=2, size=size, digest=digest), [first, long])
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -223,6 +233,49 @@ def test_an_oversized_bundle_is_refused_while_it_comes(served: tuple[Inbox, Peer
     assert inbox._bundles == {}
 
 
+OTHER_SCHEMA = pa.schema([("number", pa.int64())])
+MALFORMED = {
+    "a header that is none": (b"\xc1", [], SCHEMA),
+    "a long header": (bytes(5_000), [], SCHEMA),
+    "other columns": (header(size=8), [pa.record_batch([pa.array([1])], schema=OTHER_SCHEMA)], OTHER_SCHEMA),
+    "no bytes": (
+        header(size=0),
+        [pa.record_batch([pa.array([None], pa.large_binary())], schema=SCHEMA)],
+        SCHEMA,
+    ),
+    "a directory that is none": (
+        header(size=9),
+        [pa.record_batch([pa.array([b"\xff" * 9], pa.large_binary())], schema=SCHEMA)],
+        SCHEMA,
+    ),
+    "less than announced": (header(size=10), [], SCHEMA),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_bundle_is_refused_and_the_next_one_is_taken(
+    served: tuple[Inbox, Peer], name: str
+) -> None:
+    inbox, peer = served
+    command, batches, schema = MALFORMED[name]
+    data = command if isinstance(command, bytes) else msgspec.msgpack.encode(command)
+    token = [(b"authorization", flight_token(SECRET).encode())]
+    caller = fl.FlightClient(peer.flight)
+    with pytest.raises(fl.FlightError):  # noqa: PT012 - which call is told depends on the network
+        writer, _ = caller.do_put(
+            fl.FlightDescriptor.for_command(data), schema, fl.FlightCallOptions(timeout=30.0, headers=token)
+        )
+        with writer:
+            for batch in batches:
+                writer.write_batch(batch)
+    caller.close()
+    assert inbox._bundles == {}
+    clients = FlightClients(flight_token(SECRET), 30.0)
+    clients.put(peer, [block(b"rows")], header_of(NOW, 0, 1, "sender", peer))
+    clients.close()
+    assert inbox.wait(NOW, 0, [1], {1: Peer("sender", "")}) == [block(b"rows")]
+
+
 # The inbox --------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +321,7 @@ def test_whoever_waits_is_told_when_the_attempt_is_given_up() -> None:
     ("conf", "why"),
     [
         ({"spark.python.worker.killOnIdleTimeout": "true"}, "Spark would end workers that stay"),
+        ({"spark.python.worker.killOnIdleTimeout": "True"}, "Spark would end workers that stay"),
         (
             {"spark.network.crypto.enabled": "true", "spark.driver.host": "10.0.0.1"},
             "the connections between slots are not encrypted",

@@ -193,6 +193,10 @@ class EntryOfBefore(msgspec.Struct, frozen=True, array_like=True):
     stamp: tuple[str, str, int] | None
 
     @property
+    def raw_bytes(self) -> int:
+        return self.length
+
+    @property
     def next_offset(self) -> int:
         return self.base_offset + self.count
 

@@ -62,3 +62,16 @@ def test_a_few_long_keys_among_many_short_ones_are_hashed_right() -> None:
     keys += [rng.randbytes(20_000) for _ in range(5)]
     rng.shuffle(keys)
     assert murmur2_column(pl.Series(keys)).to_list() == [murmur2(key) for key in keys]
+
+
+@pytest.mark.parametrize(
+    "lengths", [*([length] for length in range(1, 14)), [64], [3, 8], [1, 2, 12, 33], [0, 5]]
+)
+def test_keys_of_few_lengths_are_hashed_as_any_other(lengths: list[int]) -> None:
+    rng = random.Random(1)
+    keys = [rng.randbytes(rng.choice(lengths)) for _ in range(500)]
+    expected = [murmur2(key) for key in keys]
+    assert murmur2_column(pl.Series(keys)).to_list() == expected
+    assert murmur2_column(pl.Series(keys)[100:300]).to_list() == expected[100:300]
+    from_arrow = pl.Series(pa.array(keys, pa.binary())[7:400])
+    assert murmur2_column(from_arrow).to_list() == expected[7:400]

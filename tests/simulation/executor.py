@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
 from millstream.commit.epoch import run_epoch
@@ -23,6 +25,7 @@ from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
 from millstream.engine.api import DurableEpoch
 from millstream.engine.local import LocalEngine
+from millstream.errors import MillstreamError
 from millstream.log.embedded.file_log import FileLog
 from millstream.log.embedded.partition import Limits
 from millstream.maintenance.maintenance import Maintenance, MaintenanceReport
@@ -33,6 +36,7 @@ from millstream.state.changelog.follow import NO_LISTENER, RestoreListener
 from millstream.state.local.directory import note_log, open_state_directory
 from millstream.state.snapshots.taking import Outcome
 from millstream.task.metrics import Metrics
+from millstream.threads import end_threads
 from millstream.topology.topology import Topology
 
 __all__ = ["InProcessExecutor"]
@@ -128,6 +132,8 @@ class InProcessExecutor(LocalEngine):
 
     def close(self) -> None:
         """Let the lease go."""
+        with suppress(failpoints.InjectedCrash, OSError, MillstreamError):
+            self.coordinator._settle()  # what a thread beside the epochs died of: this one lives on
         self.coordinator.close()
 
     def __enter__(self) -> Self:
@@ -141,3 +147,5 @@ class InProcessExecutor(LocalEngine):
     ) -> None:
         if kind is None:
             self.close()
+        else:
+            end_threads()  # nothing of a dead process goes on

@@ -92,9 +92,9 @@ STALL_SITES: Final[tuple[Site, ...]] = (
     ("commit.checked", "durable.file_synced"),
     ("commit.checked", "durable.linked"),
     ("commit.manifest_written",),
-    ("commit.manifest_written", "durable.file_synced"),
-    ("commit.witness_written",),
     ("commit.published",),
+    ("commit.published", "durable.file_synced"),
+    ("commit.witness_written",),
     ("commit.ended",),
     ("commit.applied",),
 )

@@ -240,16 +240,20 @@ class FaultyFiles:
             folder.changes.clear()
         self._note("sync_folder", path)
 
-    def side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
+    def begin(self, works: Sequence[Callable[[], None]]) -> Callable[[], None]:
         """One after the other, in any order: whoever dies, dies with some of them done."""
-        failure: Exception | None = None
+        failures: list[Exception] = []
         for work in random.Random(len(self.operations)).sample(works, len(works)):
             try:
                 work()
             except Exception as error:  # noqa: BLE001 - raised below
-                failure = failure or error
-        if failure is not None:
-            raise failure
+                failures.append(error)
+
+        def wait() -> None:
+            if failures:
+                raise failures[0]
+
+        return wait
 
     # The books ----------------------------------------------------------------------------------------
 

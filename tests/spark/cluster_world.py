@@ -1,4 +1,4 @@
-"""The nine stages on a standalone cluster, in a process: `python -m tests.spark.cluster_world DIR`.
+"""The nine stages on a standalone cluster, in a process: `python -m tests.spark.cluster_world DIR ENGINE`.
 
 A process has one SparkContext, so the test that looks at the tables runs this as a child. They are written to
 `stages.json` in the folder.
@@ -70,7 +70,7 @@ class ClusterWorld(World):
 
 
 @contextmanager
-def cluster_world(folder: Path | None = None) -> Iterator[ClusterWorld]:
+def cluster_world(folder: Path | None = None, engine: str = "resident") -> Iterator[ClusterWorld]:
     """Two instances, and changelogs of different length from an earlier life on other disks."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory() as made:
@@ -85,7 +85,7 @@ def cluster_world(folder: Path | None = None) -> Iterator[ClusterWorld]:
         with Cluster(place / "cluster", workers=2) as cluster:
             context = SparkContext(conf=SparkConf().setAll([*cluster.settings().items()]))
             context.setLogLevel("OFF")  # executors that are lost are what it is about
-            lab.spark, lab.engine = context, "resident"
+            lab.spark, lab.engine = context, engine
             settings: dict[str, Any] = {
                 "num_standby_replicas": 1,
                 "acceptable_recovery_lag": 0,
@@ -101,8 +101,8 @@ def cluster_world(folder: Path | None = None) -> Iterator[ClusterWorld]:
                 context.stop()
 
 
-def main(folder: str) -> None:
-    with cluster_world(Path(folder)) as world:
+def main(folder: str, engine: str) -> None:
+    with cluster_world(Path(folder), engine) as world:
 
         def show(stage: Stage) -> None:
             print(stage.table(), end="\n\n", flush=True)
@@ -114,4 +114,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

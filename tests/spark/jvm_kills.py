@@ -60,7 +60,9 @@ def kill_jvm_at(steps: Sequence[str]) -> None:
     spark_engine: Any = engine
     slots: Any = placed_slots
     slots.Slots = killing("slots", slots.Slots)
-    spark_engine.run_epoch_job = killing("epoch", spark_engine.run_epoch_job, lambda *args: args[2].epoch > 2)
+    spark_engine.run_epoch_job = killing(
+        "epoch", spark_engine.run_epoch_job, lambda *args: args[2].job.epoch > 2
+    )
     resident_engine: Any = resident
     resident_engine.SlotPool = killing("slots", resident_engine.SlotPool)
     run_tasks = killing("epoch", lambda *_: None, lambda *args: args[1].epoch > 2)

@@ -17,7 +17,7 @@ from millstream.commit.worker import Worker
 from millstream.engine.program import Program, make_worker
 from millstream.engine.spark.packing import pack, unpack
 from millstream.engine.spark.slots import Slots
-from millstream.engine.spark.stage_function import Failed, Passed, Sent, Stage
+from millstream.engine.spark.stage_function import Failed, Passed, PlacedEpoch, Sent, Stage
 from millstream.errors import MillstreamError
 
 _WORKERS: dict[bytes, Worker] = {}
@@ -64,7 +64,9 @@ class ManySteps:
                 arrived.setdefault(tagged.name, []).append((slot, tagged.sent))
         for number, (name, job) in enumerate(self.jobs.items()):
             slots = {task.task_id: (place + number) % self.slot_count for place, task in enumerate(job.tasks)}
-            step = Stage(job, self.level, slots, self.slot_count, MakeOne(self.programs.value, name))
+            step = Stage(
+                PlacedEpoch(job, slots), self.level, self.slot_count, MakeOne(self.programs.value, name)
+            )
             yield from self._guarded(step, name, slot, [*arrived.get(name, ()), (slot, None)])
 
     @staticmethod

@@ -18,7 +18,9 @@ from typing import Any, Self
 from tests.spark.lab import Lab
 
 LONGEST_S = float(os.environ.get("TEST_PATIENCE_S", "180"))
-_STEP_S = 0.02
+_FIRST_STEP_S = 0.01
+_LONGEST_STEP_S = 0.1
+"""To look at all processes takes milliseconds: who waits for long looks less often."""
 _LOOK_EVERY_S = 0.2
 FAREWELL = re.compile(
     r"Traceback \(most recent call last\):\n(?:  .*\n)*?"
@@ -29,20 +31,21 @@ FAREWELL = re.compile(
 
 def until(condition: Callable[[], bool], what: str, said: Callable[[], str] = str) -> None:
     """Wait for a condition, not for ever. `said` has more to say if it was in vain."""
-    deadline = time.monotonic() + LONGEST_S
+    deadline, step_s = time.monotonic() + LONGEST_S, _FIRST_STEP_S
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for this: {what}\n{said()}"
-        time.sleep(_STEP_S)
+        time.sleep(step_s)
+        step_s = min(1.2 * step_s, _LONGEST_STEP_S)
 
 
 def processes() -> dict[int, tuple[int, str]]:
     """All processes: parent and time of start, by id."""
     found: dict[int, tuple[int, str]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):  # noqa: PTH208 - asked very often
         with suppress(OSError):
-            fields = _fields(int(folder.name))
+            fields = _fields(pid)
             if fields[0] != "Z":
-                found[int(folder.name)] = (int(fields[1]), fields[19])
+                found[pid] = (int(fields[1]), fields[19])
     return found
 
 
@@ -55,8 +58,12 @@ def is_stopped(pid: int) -> bool:
 
 def _fields(pid: int) -> list[str]:
     """What the kernel knows of a process, from its state on."""
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    return stat.rsplit(")", 1)[1].split()
+    file = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    try:
+        stat = os.read(file, 4096)
+    finally:
+        os.close(file)
+    return stat.decode(errors="replace").rsplit(")", 1)[1].split()
 
 
 def descendants(pid: int) -> dict[int, str]:

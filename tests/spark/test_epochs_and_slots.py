@@ -16,7 +16,7 @@ from millstream.commit.plan_changes import PlanChangedError
 from millstream.commit.targets import Targets
 from millstream.engine.spark.engine import SparkEngine
 from millstream.engine.spark.slots import Slots
-from millstream.engine.spark.stage_function import Stage
+from millstream.engine.spark.stage_function import PlacedEpoch, Stage
 from millstream.errors import MillstreamError
 from millstream.log import TopicConfig
 from millstream.task.shuffle_block import shuffle_block_of
@@ -93,7 +93,7 @@ def test_a_slot_that_does_not_exist_is_an_error_and_never_a_lost_row(lab: Lab) -
         worker = engine.make_worker()
     target = next(task for task in job.tasks if task.level == 1)
     topic = next(iter(worker.plan.repartition_topics))
-    step = Stage(job, 0, {task.task_id: 2 for task in job.tasks}, 2, lambda: worker)
+    step = Stage(PlacedEpoch(job, {task.task_id: 2 for task in job.tasks}), 0, 2, lambda: worker)
     block = shuffle_block_of(topic, Partition(target.partition), "0_0", Attempt(1), (), ())
     assert Targets(worker.plan, job.tasks).of(block) == target
     with pytest.raises(MillstreamError, match=r"assigned to slot 2, but there are 2 slots"):

@@ -22,8 +22,9 @@ pytestmark = [
 ]
 
 
-def test_every_cell_of_the_nine_stages_on_a_cluster(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.spark.cluster_world", str(tmp_path)]
+@pytest.mark.parametrize("engine", ["jobs", "resident"])
+def test_every_cell_of_the_nine_stages_on_a_cluster(tmp_path: Path, engine: str) -> None:
+    command = [sys.executable, "-m", "tests.spark.cluster_world", str(tmp_path), engine]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout)

@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import pytest
 from tests.spark.lab import Lab
-from tests.spark.programs import check_exact, two_levels, words
+from tests.spark.programs import check_exact, one_level, two_levels, words
 
 from millstream import Streams
 from millstream.engine.spark import placed_slots
 from millstream.engine.spark.engine import SparkEngine
+from millstream.engine.spark.node import node_name
 from millstream.engine.spark.placed_slots import PlacedSlots
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import MakeWorker
-from millstream.engine.spark.warmup import SlotPlace, ask_slots
+from millstream.engine.spark.warmup import SlotInfo, ask_slots
 from millstream.errors import ConfigError
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -23,8 +24,12 @@ pytestmark = pytest.mark.xdist_group("spark")
 def slots_of(app: Streams) -> PlacedSlots:
     engine = app._loop.engine
     assert isinstance(engine, SparkEngine)
-    assert engine._slots is not None
-    return engine._slots
+    return engine._running().slots
+
+
+def held_by(app: Streams) -> set[tuple[str, str]]:
+    """The tasks whose state slots have found on their instances when they were made."""
+    return {(task, slot.instance) for slot in slots_of(app)._live.values() for task in slot.held}
 
 
 def test_slots_follow_executors_and_those_that_can_t_run_tasks_are_left_out(
@@ -36,7 +41,7 @@ def test_slots_follow_executors_and_those_that_can_t_run_tasks_are_left_out(
     with lab.app(two_levels(), engine="jobs") as app:
         app.run(until="caught-up")
         first = slots_of(app).slots
-        assert slots_of(app).held() == {}, "there was no state when it was made"
+        assert held_by(app) == set(), "there was no state when it was made"
 
         monkeypatch.setattr(placed_slots, "_executors", lambda _: frozenset({"one more"}))
         for number, part in enumerate(parts):
@@ -44,7 +49,7 @@ def test_slots_follow_executors_and_those_that_can_t_run_tasks_are_left_out(
         app.run(until="caught-up")
         second = slots_of(app).slots
         assert second is not first
-        assert slots_of(app).held() == app._loop.engine.instances
+        assert held_by(app) == {*app._loop.engine.instances.items()}
 
         def refused(*_: object) -> None:
             raise ConfigError("no LOCAL_DISK on host mill")
@@ -59,6 +64,18 @@ def test_slots_follow_executors_and_those_that_can_t_run_tasks_are_left_out(
     check_exact(lab, "two_levels", parts)
 
 
+def test_an_application_says_where_its_tasks_run(lab: Lab) -> None:
+    lab.topic("in", words(40, seed=83))
+    with lab.app(one_level(), engine="jobs") as app:
+        app.run(until="caught-up")
+        rows = app.assignment()
+        assert {(row.task, row.role, row.host) for row in rows} == {
+            (task, "active", node_name()) for task in app._loop.engine.instances
+        }
+        assert all(row.version and row.lag == 0 for row in rows)
+        assert app.query_metadata("counts", "river").active_host == node_name()
+
+
 def test_slots_are_made_again_until_each_executor_has_one(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """An executor that has just registered gets no tasks of Spark for a moment."""
     parts = words(60, seed=82)
@@ -68,9 +85,9 @@ def test_slots_are_made_again_until_each_executor_has_one(lab: Lab, monkeypatch:
     with lab.app(two_levels(), engine="jobs") as app:
         app.run(until="caught-up")
         first = slots_of(app).slots
-        assert len({place.executor for place in slots_of(app)._places}) == 1
+        assert len({place.executor for place in slots_of(app)._said}) == 1
 
-        def on_two(slots: Slots, make_worker: MakeWorker) -> list[SlotPlace]:
+        def on_two(slots: Slots, make_worker: MakeWorker) -> list[SlotInfo]:
             places = ask_slots(slots, make_worker)
             return [replace(place, executor=("here", number)) for number, place in enumerate(places)]
 
@@ -80,7 +97,7 @@ def test_slots_are_made_again_until_each_executor_has_one(lab: Lab, monkeypatch:
         app.run(until="caught-up")
         second = slots_of(app).slots
         assert second is not first
-        assert len({place.executor for place in slots_of(app)._places}) == 2
+        assert len({place.executor for place in slots_of(app)._said}) == 2
 
         for number, part in enumerate(parts):
             lab.append("in", part[20:], partition=number)

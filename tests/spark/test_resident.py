@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from tests.spark import test_epochs_and_slots, test_full_disk, test_streams, test_workers
 from tests.spark.lab import Lab
@@ -17,7 +21,9 @@ from tests.spark.programs import check_exact, two_levels, words
 from tests.spark.test_workers import counting, once
 
 from millstream import Streams
+from millstream.engine.spark.resident.connection import flight_token
 from millstream.engine.spark.resident.engine import ResidentSparkEngine
+from millstream.engine.spark.resident.launcher import task_slots
 from millstream.engine.spark.resident.slot_pool import SlotPool
 from millstream.errors import ConfigError
 
@@ -72,18 +78,96 @@ def test_a_slot_that_stands_still_is_killed_and_replaced(lab: Lab) -> None:
     check_exact(lab, "two_levels", parts)
 
 
-def test_slots_hold_no_more_cores_than_they_are_given(lab: Lab, spark: SparkContext) -> None:
+def test_slots_hold_no_more_cores_than_they_are_given_and_all_of_them_are_told(
+    lab: Lab, spark: SparkContext, caplog: pytest.LogCaptureFixture
+) -> None:
     lab.topic("in", parts := words(40, seed=53))
+    warning = "hold all 2 cores of the given Spark session"
+    lab.run(two_levels(), **RESIDENT)
+    assert caplog.text.count(warning) == 1
     with lab.app(two_levels(), **RESIDENT, slots=1) as app:
         app.run(until="caught-up")
+        assert caplog.text.count(warning) == 1
         assert len(slots_of(app)) == 1
         assert spark.parallelize(range(4), 1).sum() == 6, "a job of the user's own finds a core"
     assert spark.parallelize(range(4), 2).sum() == 6, "and all of them after it is closed"
     check_exact(lab, "two_levels", parts)
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, 2),
+        ({"spark.default.parallelism": "1"}, 2),
+        ({"spark.default.parallelism": "200"}, 2),
+        ({"spark.task.cpus": "2"}, 1),
+    ],
+)
+def test_there_is_a_slot_for_each_task_that_spark_can_run_at_once(
+    spark: SparkContext, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], expected: int
+) -> None:
+    conf = spark.getConf().setAll([*settings.items()])
+    monkeypatch.setattr(spark, "getConf", lambda: conf)
+    assert task_slots(spark) == expected
+
+
+def test_secrets_are_in_no_log_and_in_nothing_that_sparks_user_interface_or_the_system_shows(
+    lab: Lab, spark: SparkContext, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lab.topic("in", parts := words(60, seed=56))
+    caplog.set_level(logging.DEBUG, "millstream")
+    caplog.set_level(logging.DEBUG, "pyspark")
+    with lab.app(two_levels(), **RESIDENT) as app:
+        app.run(until="caught-up")
+        pool, before = pool_of(app), slots_of(app)
+        os.kill(before[0], signal.SIGKILL)
+        until(lambda: slots_of(app).get(0, before[0]) != before[0], "the slot is back")
+        shown = "\n".join([*_of_user_interface(spark), *map(repr, _objects_of(app)), *_of_processes()])
+    written = capfd.readouterr()
+    shown += caplog.text + written.out + written.err
+    assert "slot 0" in shown, "what is shown of slots is there"
+    assert "Slot 0 is lost" in caplog.text
+    for secret in (pool._secret, flight_token(pool._secret).encode()):
+        forms = (repr(secret)[2:-1], secret.hex(), base64.b64encode(secret).decode())
+        assert [form for form in forms if form in shown] == []
+    check_exact(lab, "two_levels", parts)
+
+
+def _of_user_interface(spark: SparkContext) -> Iterator[str]:
+    """The texts of its pages: environment, jobs, stages, executors."""
+    status: Any = spark._jsc.sc().statusStore()
+    environment = status.environmentInfo()
+    for properties in ("sparkProperties", "systemProperties", "hadoopProperties", "classpathEntries"):
+        yield getattr(environment, properties)().mkString("\n")
+    jobs = status.jobsList(None)
+    for job in map(jobs.apply, range(jobs.size())):
+        yield from (job.name(), job.description().toString(), job.jobGroup().toString())
+        stages = job.stageIds()
+        for stage in map(stages.apply, range(stages.size())):
+            with suppress(Py4JJavaError):  # Spark has forgotten it: there are later ones
+                data = status.lastStageAttempt(stage)
+                yield from (data.name(), data.description().toString(), data.details())
+
+
+def _objects_of(app: Streams) -> list[object]:
+    engine = app._loop.engine
+    assert isinstance(engine, ResidentSparkEngine)
+    pool = pool_of(app)
+    return [app, engine, engine._slots, pool, pool._launcher, pool._settings, *pool.live().values()]
+
+
+def _of_processes() -> Iterator[str]:
+    """Command lines and environments, as others on the host may see them."""
+    for pid in {os.getpid(), *descendants(os.getpid())}:
+        for name in ("cmdline", "environ"):
+            with suppress(OSError):
+                yield Path(f"/proc/{pid}/{name}").read_text(errors="replace")
+
+
 def test_a_setting_that_ends_slots_is_refused(bare_lab: Lab, spark: SparkContext, monkeypatch: Any) -> None:
-    conf = spark.getConf().set("spark.python.worker.killOnIdleTimeout", "true")
+    conf = spark.getConf().set(
+        "spark.python.worker.killOnIdleTimeout", "True"
+    )  # as PySpark writes the True of Python
     monkeypatch.setattr(spark, "getConf", lambda: conf)
     bare_lab.topic("in", [[]])
     bare_lab.spark = spark

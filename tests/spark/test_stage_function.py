@@ -13,7 +13,7 @@ from tests.simulation.executor import InProcessExecutor
 from millstream import StreamsBuilder, serdes
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.targets import Targets
-from millstream.engine.spark.stage_function import Passed, Sent, Stage
+from millstream.engine.spark.stage_function import Passed, PlacedEpoch, Sent, Stage
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.task.shuffle_block import ShuffleBlock, shuffle_block_of
 from millstream.topology.plan import SubTopology
@@ -68,7 +68,7 @@ def looks_of_an_epoch(folder: Path, partitions: int, monkeypatch: pytest.MonkeyP
             patched.setattr(SubTopology, "source_of", counted)
             CountedTasks.walks = 0
             for level in range(3):
-                step = Stage(job, level, slots, SLOTS, lambda: executor.worker)
+                step = Stage(PlacedEpoch(job, slots), level, SLOTS, lambda: executor.worker)
                 rows = [
                     sent
                     for slot in range(SLOTS)

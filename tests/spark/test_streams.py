@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from tests.spark.lab import Lab
 from tests.spark.processes import Child, descendants, until
 from tests.spark.programs import check_exact, counted, one_level, two_levels, words
@@ -38,7 +38,7 @@ from millstream.commit.lease import acquire
 from millstream.console import line_of
 from millstream.engine.api import EpochFailedError
 from millstream.engine.epoch_result import EpochResult
-from millstream.engine.spark.session import check_context
+from millstream.engine.spark.session import EMBEDDED, SETTINGS, check_context
 from millstream.errors import ConfigError, MillstreamError, ProcessingError, UnknownStoreError
 from millstream.state.errors import StateDirectoryError, StateInUseError
 from millstream.state.local.directory import note_log, noted_log, open_state_directory
@@ -402,6 +402,12 @@ def test_workers_run_the_interpreter_and_the_import_path_of_the_application(spar
     executable, path = spark.parallelize([0], 1).map(environment).first()
     assert executable == sys.executable
     assert set(filter(None, sys.path)) <= path
+
+
+def test_settings_of_our_spark_are_not_those_of_one_that_the_program_makes_later(spark: SparkContext) -> None:
+    ours = {name for name, _ in spark.getConf().getAll()}
+    assert "spark.python.daemon.module" in ours
+    assert {name for name, _ in SparkConf(_jvm=spark._jvm).getAll()} & {*SETTINGS, *EMBEDDED} == set()
 
 
 def test_what_is_no_session_is_refused(lab: Lab) -> None:

@@ -15,9 +15,9 @@ from millstream.failpoints import InjectedCrash
 from millstream.log.errors import DamagedLogError
 from millstream.state.backends import supplier
 from millstream.state.changelog import follow, rows
-from millstream.state.changelog.follow import RESTORING, StorePosition, position_of
+from millstream.state.changelog.follow import EMPTY, RESTORING, StorePosition, position_of
 from millstream.state.errors import ChangelogGapError, StoreAheadError
-from millstream.state.local.task_stores import NewerStores, TaskVersion, versions_on_disk
+from millstream.state.local.task_stores import NewerStores, TaskVersion, positions_on_disk
 from millstream.types import Offset, Partition, Version
 
 ROWS = 5_000
@@ -167,8 +167,8 @@ def test_a_store_with_rows_of_a_newer_version_is_not_taken_for_an_older_one(lmdb
 def test_a_store_in_the_middle_of_a_restore_has_no_version(behind: OneTask) -> None:
     with failpoints.armed("follow.batch_applied"), pytest.raises(InjectedCrash), behind.opened():
         pass
-    found = versions_on_disk(behind.directory, behind.stores, behind.backend)
-    assert found == ({} if behind.backend == "memory" else {"counts": 0})
+    found = positions_on_disk(behind.directory, behind.stores, behind.backend)
+    assert found == ({} if behind.backend == "memory" else {"counts": EMPTY})
 
 
 def test_a_listener_is_told_start_batches_and_end(behind: OneTask, listener: Listener) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from millstream import failpoints
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.state.backends import supplier
 from millstream.state.backends.api import Row
-from millstream.state.local.open_stores import OpenStores
+from millstream.state.local.open_stores import MOST_TASKS, OpenStores, most_tasks
 from millstream.state.local.task_stores import TaskStores
 from millstream.types import Partition, Version
 
@@ -142,3 +143,22 @@ def test_no_more_tasks_than_allowed_have_their_stores_open(tmp_path: Path) -> No
     life.run(1)
     other.run(3)
     assert life.sealed() == other.sealed()
+
+
+def test_so_many_tasks_are_open_as_there_are_descriptors_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    limits = [(1_024, 4_096)]
+
+    def grant(_: int, wanted: tuple[int, int]) -> None:
+        asked.append(wanted)
+        limits.append(wanted)
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", grant)
+    assert most_tasks() == (4_096 - 256) // 8
+    assert asked == [(4_096, 4_096)]
+    limits.append((1 << 20, 1 << 20))
+    assert most_tasks() == MOST_TASKS
+    assert len(asked) == 1
+    limits.append((64, 64))
+    assert most_tasks() == 1

@@ -14,11 +14,11 @@ from millstream import failpoints
 from millstream.failpoints import InjectedCrash
 from millstream.state.backends import Backend, lmdb_tables, memory, rocksdb, supplier
 from millstream.state.backends.folder import FORMAT_FILE
-from millstream.state.changelog.follow import StorePosition, position_of
+from millstream.state.changelog.follow import EMPTY, StorePosition, position_of
 from millstream.state.errors import DamagedStoreError, StoreAheadError, TaskLockedError
 from millstream.state.local import directory
 from millstream.state.local.directory import Checkpoint
-from millstream.state.local.task_stores import TaskVersion, versions_on_disk
+from millstream.state.local.task_stores import TaskVersion, positions_on_disk
 from millstream.types import Offset, Partition, Version
 
 PERSISTENT = pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
@@ -63,8 +63,8 @@ def test_a_crash_between_the_applies_of_two_stores_leaves_both_recoverable(two: 
     with failpoints.armed("commit.store_applied"), pytest.raises(InjectedCrash), two.opened():
         pass
     if two.backend != "memory":
-        found = versions_on_disk(two.directory, two.stores, two.backend)
-        assert found == {"counts": 2, "names": 1}
+        found = positions_on_disk(two.directory, two.stores, two.backend)
+        assert {name: position.version for name, position in found.items()} == {"counts": 2, "names": 1}
     with two.opened() as stores:
         assert two.expected() == rows_of(stores)
         assert {position.version for position in positions_of(stores).values()} == {2}
@@ -210,7 +210,7 @@ def test_after_a_power_cut_stores_are_restored_and_not_believed(two: OneTask, li
     change_behind_our_back(two, "counts", [(b"a", b"torn")])
     (two.directory.path / ".unsynced").write_text("another boot")
     if two.backend != "memory":
-        assert versions_on_disk(two.directory, two.stores, two.backend) == {"counts": 0, "names": 0}
+        assert positions_on_disk(two.directory, two.stores, two.backend) == {"counts": EMPTY, "names": EMPTY}
     with two.opened(listener=listener) as stores:
         assert two.expected() == rows_of(stores)
     assert [told[:3] for told in listener.records() if told[0] == "start"] == [

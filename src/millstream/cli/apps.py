@@ -136,7 +136,7 @@ def lag(app_id: str, log: FileLog, *, is_json: bool) -> None:
 def assignment(app_id: str, log: FileLog, *, is_json: bool) -> None:
     """Show where each task runs and who keeps copies of its state, how far they are, and why there.
 
-    As the application has said last, on the resident engine; others leave that to Spark.
+    As the application has said last, on Spark; without, there is one place only.
 
     \b
     Example:
@@ -144,7 +144,7 @@ def assignment(app_id: str, log: FileLog, *, is_json: bool) -> None:
     """
     rows = [structs.asdict(one) for one in AssignmentFile(find_application(log, app_id).path).read()]
     if not rows:
-        note = "has said nothing of where its tasks run: it has not run on the resident engine."
+        note = "has said nothing of where its tasks run: it has not run on Spark."
         click.echo(f"Application {app_id!r} {note}", err=True)
         return
     columns = ["task", "role", "host", "slot", "version", "position", "lag", "why"]

@@ -82,13 +82,14 @@ class ApplicationStorage:
         for folder in (self.root, self.path.parent, self.path, sealed):
             sync_folder(folder, files=self.files)
 
-    def ensure_epoch(self, epoch: Epoch) -> None:
-        """Make the folder that an epoch's tasks seal in, with a durable name."""
-        folder = self._epoch(epoch)
-        with suppress(FileExistsError):
-            self.files.mkdir(folder)
-        check_private_folder(folder)
-        sync_folder(folder.parent, files=self.files)
+    def ensure_epochs(self, first: Epoch, count: int) -> None:
+        """Make the folders that the tasks of some epochs seal in, with durable names."""
+        for number in range(first, first + count):
+            folder = self._epoch(Epoch(number))
+            with suppress(FileExistsError):
+                self.files.mkdir(folder)
+            check_private_folder(folder)
+        sync_folder(self.root / "sealed" / self.application_id, files=self.files)
 
     def remove_unfinished(self) -> None:
         """Delete the manifests and witnesses that coordinators were just writing when they were killed."""

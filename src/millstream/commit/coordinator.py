@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Final
 
 from msgspec import structs
 
@@ -48,6 +48,9 @@ from millstream.timestamps import TimestampExtractor, fail_on_invalid_timestamp
 from millstream.topology.plan import Plan
 from millstream.topology.stored_types import stored_types
 from millstream.types import Epoch, Partition
+
+_FOLDERS: Final = 16
+"""For so many epochs folders are made at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +102,12 @@ class CommitCoordinator:
         self._lease: Lease | None = None
         self._head: Manifest | None = None
         self._published = Epoch(0)
+        self._settling: Callable[[], None] | None = None
+        """Waits for what was begun when the head was published, and has to end before the next commit."""
         self._unwitnessed: Manifest | None = None
         """The head, while its witness is still to be written."""
-        self._has_folder = Epoch(0)
-        """The epoch whose folder was made ahead of it."""
+        self._has_folders_to = Epoch(0)
+        """The last epoch whose folder was made ahead of it."""
         self._topics = ApplicationTopics(
             storage.application_id, log, plan, default_partitions=self._settings.default_partitions
         )
@@ -209,6 +214,7 @@ class CommitCoordinator:
         failpoints.hit("commit.fenced")
         self.storage.remove_unfinished()  # nobody of an earlier term can finish it any more
         self.publish(self.head)
+        self._settle()
 
     def _fenced(self) -> bool:
         """Commit the empty epoch behind the head; False if somebody else was there first."""
@@ -236,6 +242,8 @@ class CommitCoordinator:
 
     def close(self) -> None:
         """Let the lease go."""
+        with suppress(OSError, MillstreamError):  # whoever comes next completes the head
+            self._settle()
         self._sources.close()
         end_threads()
         if self._lease is not None:
@@ -299,9 +307,11 @@ class CommitCoordinator:
             compacted=self._sources.compacted_where_stores_begin(cut, self.head),
             enforced=self._sources.enforced,
             task_counts={some.sub.number: some.count for some in every},
+            global_topics=frozenset(topic for topic in cut if self.plan.fills_global_store(topic)),
+            global_tasks=frozenset(sub.task_id(0) for sub in self.plan.global_subtopologies),
         )
-        if self._has_folder != job.epoch:
-            self.storage.ensure_epoch(job.epoch)
+        if self._has_folders_to < job.epoch:
+            self._make_folders(job.epoch)
         failpoints.hit("commit.planned")
         return job
 
@@ -341,6 +351,7 @@ class CommitCoordinator:
         return self.head
 
     def _commit(self, manifest: Manifest, writers: Iterable[str]) -> None:
+        self._settle()
         if self._head is not None and self._published != self._head.epoch:
             raise EpochMismatchError(
                 f"epoch {manifest.epoch} can't be committed before epoch {self._head.epoch} is published"
@@ -357,34 +368,48 @@ class CommitCoordinator:
     def publish(self, manifest: Manifest) -> None:
         """Show what the manifest names.
 
-        8. Exactly once, however often this is called: see :mod:`.publisher`. Beside it the witness is
-           written, and the folder of the next epoch made: all of them wait for the disk.
+        8. Exactly once, however often this is called: see :mod:`.publisher`. The witness is written, and
+           folders for later epochs made, beside whatever comes next: the next manifest waits for it.
         """
         sections = [one for task_id in manifest.sealed for one in manifest.tasks[task_id].sections]
         self._topics.create_missing({section.topic for section in sections})
-        publish = partial(self._publisher.publish, manifest)
-        make_folder = partial(self._make_folder, Epoch(manifest.epoch + 1))
         try:
-            self.storage.files.side_by_side([publish, self._write_witness, make_folder])
+            self._publisher.publish(manifest)
         except Exception:
             # Another coordinator may have done it since, and its files, or our unfinished ones, are gone.
             self.lease.verify()
             raise
         self._published = manifest.epoch
         failpoints.hit("commit.published")
+        self._settling = self.storage.files.begin([self._write_witness, self._make_folders_ahead])
 
     # Inside -------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Make sure that the head has its witness."""
+        wait, self._settling = self._settling, None
+        try:
+            if wait is not None:
+                wait()
+            self._write_witness()
+        except Exception:
+            self.lease.verify()
+            raise
 
     def _write_witness(self) -> None:
         if self._unwitnessed is not None:
             self._chain.witness(self._unwitnessed)
             self._unwitnessed = None
 
-    def _make_folder(self, epoch: Epoch) -> None:
-        """Ahead of its plan; what fails here is tried again by it."""
-        with suppress(OSError, MillstreamError):
-            self.storage.ensure_epoch(epoch)
-            self._has_folder = epoch
+    def _make_folders_ahead(self) -> None:
+        """What fails here is tried again by the epoch that needs it."""
+        if self._has_folders_to < self.head.epoch + _FOLDERS // 2:
+            with suppress(OSError, MillstreamError):
+                self._make_folders(Epoch(self.head.epoch + 1))
+
+    def _make_folders(self, first: Epoch) -> None:
+        self.storage.ensure_epochs(first, _FOLDERS)
+        self._has_folders_to = Epoch(first + _FOLDERS - 1)
 
     def _changelog_sizes(self) -> list[int] | None:
         """How much state there is; None if some of it is in sealed files only, which must not go early."""

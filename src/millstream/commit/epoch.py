@@ -15,7 +15,7 @@ other, and nobody else calls a step.
  5  seal                                                              commit.sealing, commit.sealed
  6  report                                                            commit.reported
  7  commit     coordinator.commit: check, and write the manifest      commit.checked, commit.manifest_written
- 8  publish    coordinator.publish, and beside it the witness         commit.witness_written, commit.published
+ 8  publish    coordinator.publish; then, beside the next, witness    commit.published, commit.witness_written
  9  end        listeners                                              commit.ended
 10  apply      engine.apply                                           commit.store_applied, commit.applied
 ==  =========  =====================================================  ========================================

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from millstream.commit.manifest import TaskEntry
@@ -59,24 +59,51 @@ class EpochJob:
     """Groups of partitions that meet and go on, though some of them have no records: see `.task_idling`."""
     task_counts: Mapping[int, int] = field(default_factory=dict)
     """How many tasks each sub-topology has, planned or not."""
+    global_topics: frozenset[str] = frozenset()
+    global_tasks: frozenset[str] = frozenset()
+    """Of global stores: whoever runs a task may have to read all of them."""
 
     def has_task(self, task_id: str) -> bool:
         """Whether the application has such a task, planned or not."""
         number, partition = (int(part) for part in task_id.split("_"))
         return partition < self.task_counts.get(number, 0)
 
-    def share(self, task_ids: Container[str]) -> EpochJob:
-        """The same, with no more than those need who run some of its tasks: entries, and ranges with records.
+    def shares(self, slots: Mapping[str, int]) -> dict[int, EpochJob]:
+        """What each slot needs to run its tasks: these, their entries, and their ranges with records.
 
-        All planned tasks stay: rows may be sent to any of them.
+        `slots` has the slot of each planned task. All shares together cost what the job has, and not that for
+        each slot; but entries and ranges of global stores are in each.
         """
-        others = {task.task_id for task in self.tasks if task.task_id not in task_ids}
+        tasks: dict[int, list[PlannedTask]] = {}
+        for task in self.tasks:
+            tasks.setdefault(slots[task.task_id], []).append(task)
+        for_all = {task_id: self.entries[task_id] for task_id in self.global_tasks & self.entries.keys()}
+        ranges: dict[Partition, dict[str, tuple[Offset, Offset]]] = {}
+        shared: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
+        for topic, parts in self.cut.items():
+            for partition, (start, end) in parts.items():
+                if start < end and topic in self.global_topics:
+                    shared.setdefault(topic, {})[partition] = (start, end)
+                elif start < end:
+                    ranges.setdefault(partition, {})[topic] = (start, end)
+        shares: dict[int, EpochJob] = {}
+        for slot, mine in tasks.items():
+            cut = dict(shared)
+            for partition in {task.partition for task in mine}:
+                for topic, bounds in ranges.get(partition, {}).items():
+                    cut.setdefault(topic, {})[partition] = bounds
+            known = self.entries.keys() & {task.task_id for task in mine}
+            entries = for_all | {task_id: self.entries[task_id] for task_id in known}
+            shares[slot] = replace(self, cut=cut, tasks=tuple(mine), entries=entries)
+        return shares
+
+    def without_empty_ranges(self) -> EpochJob:
+        """The same, for those who read only what there is to be read."""
         cut = {
-            topic: {partition: (start, end) for partition, (start, end) in parts.items() if start < end}
+            topic: {partition: bounds for partition, bounds in parts.items() if bounds[0] < bounds[1]}
             for topic, parts in self.cut.items()
         }
-        entries = {task_id: entry for task_id, entry in self.entries.items() if task_id not in others}
-        return replace(self, cut=cut, entries=entries)
+        return replace(self, cut=cut)
 
     def partitions_of(self, topic: str) -> int:
         """How many partitions a topic has, or will have."""

@@ -74,6 +74,11 @@ class TaskEntry(msgspec.Struct, frozen=True):
     operator_times: Mapping[str, tuple[int, int, int, int]] | msgspec.UnsetType = msgspec.UNSET
     """Per operator of windows, the fields of its `OperatorTimes`; unset if there is none."""
 
+    def __reduce__(self) -> tuple[type[TaskEntry], tuple[Any, ...]]:
+        """Without what is unset: to pickle that, Python goes through all modules that there are."""
+        fields = msgspec.structs.astuple(self)
+        return TaskEntry, fields[:-1] if self.operator_times is msgspec.UNSET else fields
+
 
 class Manifest(msgspec.Struct, frozen=True, dict=True):
     """One commit, with all that is true after it."""

@@ -24,6 +24,11 @@ class Targets:
         """The task that takes a block; None if no task of these does."""
         return self.at(block.topic, block.partition)
 
+    def task_id(self, block: ShuffleBlock) -> str | None:
+        """The task that takes a block, whether it is one of these or not; None if nobody reads it."""
+        reader = self._readers.get(block.topic)
+        return None if reader is None else f"{reader}_{block.partition}"
+
     def at(self, topic: str, partition: Partition) -> PlannedTask | None:
         """The task that reads a partition of a repartition; None if no task of these does."""
         reader = self._readers.get(topic)

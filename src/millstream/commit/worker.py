@@ -38,7 +38,7 @@ from millstream.state.local.task_stores import (
     hold_task_stores,
     open_shared_stores,
     open_task_stores,
-    versions_on_disk,
+    positions_on_disk,
 )
 from millstream.state.snapshots.storage import SnapshotStorage
 from millstream.state.stores.factory import open_store
@@ -485,6 +485,7 @@ def _routed(run: _TaskRun, result: TaskResult) -> tuple[_RowsByPlace, _RowsByPla
 
 
 def _wrong_instance(run: _TaskRun) -> WrongInstance | None:
+    """What to say if the task is expected elsewhere, and would have to read too much to run here."""
     worker, planned = run.worker, run.planned
     here = worker.directory.instance_id
     expected = planned.expected_instance
@@ -492,7 +493,7 @@ def _wrong_instance(run: _TaskRun) -> WrongInstance | None:
         return None
     directory = worker.directory.task(worker.storage.application_id, planned.task_id)
     try:
-        versions = versions_on_disk(
+        here_now = positions_on_disk(
             directory,
             run.sub.stores,
             worker.backend,
@@ -500,8 +501,13 @@ def _wrong_instance(run: _TaskRun) -> WrongInstance | None:
         )
     except TaskLockedError:  # by the cleaner, or a zombie: whoever opens the stores waits for it
         return None
-    is_cold = any(version <= 0 for version in versions.values())
-    return WrongInstance(planned.task_id, here, expected) if is_cold else None
+    missing = sum(
+        max(0, run.entry.changelogs.get(name, 0) - position.offset) for name, position in here_now.items()
+    )
+    is_cold = any(position.version <= 0 for position in here_now.values())
+    if is_cold or missing > worker.config.acceptable_recovery_lag:
+        return WrongInstance(planned.task_id, here, expected)
+    return None
 
 
 def _seal(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from millstream.threads import all_at_once
+from millstream.threads import all_beside
 
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the disk's cache
 
@@ -71,15 +71,19 @@ class FileLayer(Protocol):
     def sync_folder(self, path: Path) -> None:
         """Make the names in a folder durable."""
 
-    def side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
-        """Do several short works that wait for files at the same time: no order among them may be relied on.
+    def begin(self, works: Sequence[Callable[[], None]]) -> Callable[[], None]:
+        """Begin several short works that wait for files. No order among them, or with what follows, holds.
 
-        The first error is raised when all have ended.
+        What it returns waits until all have ended, and raises the first error.
         """
 
 
 class OsFileLayer(FileLayer):
     """The real file system."""
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        """In other processes it is the one of there: who asks for it asks by identity."""
+        return "OS_FILES" if self is OS_FILES else super().__reduce__()
 
     def open(self, path: Path, flags: int) -> int:
         return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
@@ -135,8 +139,8 @@ class OsFileLayer(FileLayer):
         finally:
             os.close(fd)
 
-    def side_by_side(self, works: Sequence[Callable[[], None]]) -> None:
-        all_at_once(works)
+    def begin(self, works: Sequence[Callable[[], None]]) -> Callable[[], None]:
+        return all_beside(works)
 
 
 OS_FILES: Final[FileLayer] = OsFileLayer()

@@ -1,18 +1,18 @@
 """Files that are written one after the other and made durable together.
 
 A sync takes a disk about as long as the work that comes before it, and does not need the processor. So the
-sync of a file goes on beside whatever follows its writing, and the folders, which all files of a group have
-in common, are synced once. Nothing is promised before the end of the `with` block: whoever writes into a
-group must tell nobody of its files until then.
+sync of a large file goes on beside whatever follows its writing, small ones are synced together in the end,
+and the folders, which all files have in common, once. Nothing is promised before the end of the `with` block:
+whoever writes into a group must tell nobody of its files until then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from millstream import failpoints
 from millstream.durable.actions import disk_errors_named, removed_on_error, sync_folder, write_new
@@ -20,6 +20,11 @@ from millstream.durable.layer import OS_FILES, Chunk, FileLayer
 from millstream.threads import beside
 
 __all__ = ["SyncGroup"]
+
+_LARGE_BYTES: Final = 256 << 10
+_FEW_FILES: Final = 8
+_THREADS: Final = 4
+"""That sync files side by side, if there are more than a few."""
 
 
 class SyncGroup:
@@ -44,12 +49,12 @@ class SyncGroup:
         """Create ``path`` with the given content; return its length. FileExistsError if the name is taken.
 
         1. Create the name exclusively and write.
-        2. Begin to sync the file, beside what comes next; where somebody else stands in for the operating
-           system, when the block ends.
+        2. Begin to sync a large file, beside what comes next. Small ones are synced when the block ends: to
+           hand one over to another thread takes as long.
         """
         fd, length = write_new(path, chunks, self._files)
         self._folders[path.parent] = None
-        if self._files is OS_FILES:
+        if self._files is OS_FILES and length >= _LARGE_BYTES:
             self._syncs.append(beside(partial(self._sync, path, fd)))
         else:
             self._written.append((path, fd))
@@ -60,6 +65,18 @@ class SyncGroup:
             self._files.fsync(fd)
         failpoints.hit("durable.file_synced")
 
+    def _sync_each(self, written: Sequence[tuple[Path, int]]) -> None:
+        left = [*written]
+        try:
+            while left:
+                self._sync(*left.pop())
+        finally:
+            self._close(left)
+
+    def _close(self, written: Iterable[tuple[Path, int]]) -> None:
+        for _, fd in written:
+            self._files.close(fd)
+
     def __enter__(self) -> Self:
         return self
 
@@ -68,14 +85,17 @@ class SyncGroup:
     ) -> None:
         """Wait for the syncs of all files, then sync their folders. After an error nothing is promised."""
         failure = error
-        while self._syncs or self._written:
+        shares = _THREADS if len(self._written) > _FEW_FILES else 1
+        works = [partial(self._sync_each, self._written[first::shares]) for first in range(shares)]
+        if failure is not None:
+            self._close(self._written)
+        elif shares == 1:
+            self._syncs += works
+        else:
+            self._syncs.append(self._files.begin(works))
+        for wait in self._syncs:
             try:
-                if self._syncs:
-                    self._syncs.pop()()
-                elif failure is None:
-                    self._sync(*self._written.pop())
-                else:
-                    self._files.close(self._written.pop()[1])
+                wait()
             except BaseException as other:  # noqa: BLE001 - raised below, when all files are closed
                 failure = failure or other
         if failure is None:

@@ -66,7 +66,7 @@ class Engine(TaskRunner[EpochJob, TaskReport, Manifest], Protocol):
     def drain(self, host: str, *, is_over: bool = False) -> None:
         """Let a host give its tasks away, without a break; or, if that is over, have some again."""
         del host, is_over
-        raise ConfigError("Only engine='resident' can drain a host. Remedy: use it, or stop the application.")
+        raise ConfigError("An engine without Spark has one host, which can't be drained. Remedy: stop it.")
 
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """Do some work for a task of an epoch where its state is, beside the epochs."""

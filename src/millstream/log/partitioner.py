@@ -14,13 +14,17 @@ from typing import Final
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 _FEW_ROWS: Final = 64
+_LOOPED_ROWS: Final = 500
+"""A loop over so many keys takes no longer than the expressions for a column, which have a fixed price."""
 _SHORT_KEY_BYTES: Final = 64
+_FEW_LENGTHS: Final = 4
 _REMEMBERED_KEYS: Final = 16_384
 """A few megabytes at most."""
 
@@ -70,12 +74,22 @@ def partitions_for_keys(
     column = keys if isinstance(keys, pl.Series) else pl.Series("key", keys, dtype=pl.Binary)
     if partitions == 1:
         return pl.repeat(0, len(column), dtype=pl.UInt32, eager=True)
+    if len(column) <= _LOOPED_ROWS:
+        places = [null_keys_to if key is None else partition_for_key(key, partitions) for key in column]
+        return pl.Series("h", places, dtype=pl.UInt32)
     hashes = murmur2_column(column)
     return ((hashes & _POSITIVE) % partitions).fill_null(null_keys_to)
 
 
 def murmur2_column(keys: pl.Series) -> pl.Series:
     """Return the murmur2 of each key of a binary column; of a null, null."""
+    lengths = _few_lengths(keys)
+    if len(lengths) == 1:
+        return _hashed(keys, lengths[0])
+    if lengths:
+        sizes, row = keys.bin.size(), pl.int_range(len(keys), eager=True)
+        parts = [(row.filter(sizes == one), _hashed(keys.filter(sizes == one), one)) for one in lengths]
+        return pl.concat([pl.DataFrame({"row": rows, "h": part}) for rows, part in parts]).sort("row")["h"]
     frame = pl.DataFrame({"key": keys}).with_columns(n=pl.col("key").bin.size().cast(pl.UInt32))
     frame = frame.with_columns(h=pl.col("n") ^ _u32(_SEED), row=pl.int_range(pl.len()))
     done = []
@@ -98,6 +112,39 @@ def murmur2_column(keys: pl.Series) -> pl.Series:
     return pl.concat(done).sort("row")["h"] if done else pl.Series("h", [], dtype=pl.UInt32)
 
 
+def _few_lengths(keys: pl.Series) -> list[int]:
+    """The lengths of all keys if these are few and short, so that each of them is worth a pass of its own."""
+    if len(keys) <= _FEW_ROWS or keys.null_count():
+        return []
+    lengths: list[int] = keys.bin.size().unique().to_list()
+    return (
+        lengths
+        if len(lengths) <= _FEW_LENGTHS and 0 < min(lengths) <= max(lengths) <= _SHORT_KEY_BYTES
+        else []
+    )
+
+
+def _hashed(keys: pl.Series, length: int) -> pl.Series:
+    """Return the murmur2 of keys that all have one length: their bytes, one after the other, are words."""
+    words, rest = divmod(length, 4)
+    data = keys.rechunk().to_arrow().cast(pa.binary())
+    if rest:
+        data = pc.binary_join_element_wise(data, pa.scalar(bytes(4 - rest)), pa.scalar(b""))
+    each = words + bool(rest)
+    (start,) = struct.unpack_from("<i", data.buffers()[1], 4 * data.offset)
+    buffers = [None, data.buffers()[2].slice(start)]
+    column = pl.Series(pa.Array.from_buffers(pa.uint32(), each * len(keys), buffers))
+    frame = pl.DataFrame({f"{word}": column.gather_every(each, word) for word in range(each)})
+    frame = frame.with_columns(h=_u32(_SEED ^ length))
+    h, k = pl.col("h"), pl.col("k")
+    for word in range(words):
+        frame = frame.with_columns(k=pl.col(f"{word}") * _u32(_M))
+        frame = frame.with_columns(h=(h * _u32(_M)) ^ ((k ^ _shifted(k, 24)) * _u32(_M)))
+    if rest:
+        frame = frame.with_columns(h=(h ^ pl.col(f"{words}")) * _u32(_M))
+    return _avalanche(frame)["h"]
+
+
 def _mix(frame: pl.DataFrame, word: int) -> pl.DataFrame:
     """Mix the word with that number into the hash of those keys that have it."""
     h, k = pl.col("h"), pl.col("k")
@@ -113,8 +160,13 @@ def _finished(frame: pl.DataFrame) -> pl.DataFrame:
     h, left = pl.col("h"), pl.col("n") % 4
     rest = sum((_byte(left, i) * _u32(256**i) for i in (1, 2)), start=_byte(left, 0))
     frame = frame.with_columns(h=pl.when(left > 0).then((h ^ rest) * _u32(_M)).otherwise(h))
+    return _avalanche(frame).select("row", "h")
+
+
+def _avalanche(frame: pl.DataFrame) -> pl.DataFrame:
+    h = pl.col("h")
     frame = frame.with_columns(h=(h ^ _shifted(h, 13)) * _u32(_M))
-    return frame.select("row", h=h ^ _shifted(h, 15))
+    return frame.with_columns(h=h ^ _shifted(h, 15))
 
 
 def _byte(left: pl.Expr, number: int) -> pl.Expr:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Container
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,26 +26,31 @@ _looked_at: dict[Path, float] = {}
 
 
 def clean_now_and_then(
-    directory: StateDirectory, delay_ms: int, job: EpochJob, *, kept: Container[str] = ()
+    directory: StateDirectory,
+    delay_ms: int,
+    job: EpochJob,
+    is_elsewhere: Callable[[str], bool] | None = None,
 ) -> list[str]:
     """Delete what is not needed here; once a minute at most, or once per delay if that is shorter.
 
-    With a negative delay, only what killed processes left. `kept` are tasks of which copies are kept here.
+    With a negative delay, only what killed processes left. `is_elsewhere` knows the tasks of which nothing
+    has to be here; without it, the job says where those are that it plans.
     """
     folder = directory.path / job.application_id
     now = time.monotonic()
     pause = _LONGEST_PAUSE_S if delay_ms < 0 else min(_LONGEST_PAUSE_S, delay_ms / 1000)
-    if now - _looked_at.get(folder, now - pause) < pause:
+    looked_at = _looked_at.get(folder)
+    if looked_at is not None and now - looked_at < pause:
         return []
     _looked_at[folder] = now
     homes = {planned.task_id: planned.expected_instance for planned in job.tasks}
 
+    def has_moved(task: str) -> bool:
+        return homes.get(task) not in (None, directory.instance_id)
+
     def may_go(task: str) -> bool:
-        if task in kept:
-            return False
-        if task not in homes:
-            return not job.has_task(task)
-        return homes[task] not in (None, directory.instance_id)
+        is_gone = task not in homes and not job.has_task(task)
+        return is_gone or (is_elsewhere or has_moved)(task)
 
     removed: list[str] = []
     try:

@@ -10,12 +10,15 @@ Columns are shared between batches wherever an operator leaves them alone, so ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millstream.processors.columns.column import Column
 from millstream.record import Headers
+
+if TYPE_CHECKING:
+    import polars as pl
 
 T = TypeVar("T")
 
@@ -117,16 +120,23 @@ class Batch:
     def take(self, rows: Sequence[int]) -> Batch:
         """The given rows, in the given order."""
         taken = Column.of(rows)
+        return self._with_rows(taken, lambda column: column.take(taken))
+
+    def kept(self, chosen: pl.Series, rows: Column) -> Batch:
+        """The rows for which `chosen` is true; `rows` are their numbers."""
+        return self._with_rows(rows, lambda column: column.kept(chosen, rows))
+
+    def _with_rows(self, rows: Column, of: Callable[[Column], Column]) -> Batch:
         return Batch(
-            keys=self.keys.take(taken),
-            values=self.values.take(taken),
-            timestamps=self.timestamps.take(taken),
-            headers=_picked(self.headers, taken),
-            origins=self.origins.take(taken),
-            olds=None if self.olds is None else self.olds.take(taken),
-            order=_picked(self.order, taken),
-            ports=_picked(self.ports, taken),
-            latest=_picked(self.latest, taken),
+            keys=of(self.keys),
+            values=of(self.values),
+            timestamps=of(self.timestamps),
+            headers=_picked(self.headers, rows),
+            origins=of(self.origins),
+            olds=None if self.olds is None else of(self.olds),
+            order=_picked(self.order, rows),
+            ports=_picked(self.ports, rows),
+            latest=_picked(self.latest, rows),
         )
 
     def expand(self, parents: Sequence[int], keys: Sequence[Any] | None, values: Sequence[Any]) -> Batch:

@@ -41,7 +41,8 @@ class ShuffleBlock:
 
     def sent(self) -> Sent:
         """Enough to know the rows again, computed from the bytes at hand."""
-        return Sent(hashlib.blake2b(self.payload, digest_size=16).hexdigest(), self.count)
+        # Nobody keeps it, and processors have instructions for this one.
+        return Sent(hashlib.sha256(self.payload).hexdigest(), self.count)
 
     def rows(self, first_offset: int) -> RawBatch:
         """The rows, with offsets that go on from `first_offset`."""

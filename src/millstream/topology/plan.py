@@ -120,6 +120,10 @@ class Plan:
         """Those of global stores first, then the others."""
         return (*self.global_subtopologies, *self.subtopologies)
 
+    def fills_global_store(self, topic: str) -> bool:
+        """Whether a global store reads a topic."""
+        return any(sub.source_of(topic) is not None for sub in self.global_subtopologies)
+
     @cached_property
     def by_number(self) -> Mapping[int, SubTopology]:
         """All sub-topologies, by number."""

@@ -1,8 +1,8 @@
 """Who runs each task.
 
 1. A task stays where it is as long as its slot lives.
-2. One that lost its slot goes to a copy that is caught up, if only because it was a standby. Else to whoever
-   has most of its state; else to the least loaded.
+2. One that lost its slot goes to a copy that is caught up, if only because it was a standby. Else to a copy
+   that is on its way, or to whoever has most of its state; else to the least loaded.
 3. Tasks of each level are evened out over instances by their slots, because a level runs all its tasks at
    once. A task moves to an instance that is caught up; for another one that gets a warm-up first.
 4. Instances that have far more state than others swap a large task for a small one.
@@ -65,18 +65,23 @@ def _place_lost(draft: Draft, lost: Iterable[TaskToPlace]) -> None:
                     draft.load_of(task.level, name) * whole
                     >= per_level[task.level] * inputs.open_weights[name],
                     warm[name],
+                    not inputs.had_copy(task, name),
                     draft.load_of(task.level, name) / inputs.open_weights[name],
                     name,
                 ),
             )
             why = f"its copy is there, {warm[chosen]} records behind"
-        elif held and 2 * min(held.values()) <= task.records:
-            chosen = min(held, key=lambda name: (held[name], name))
-            why = f"most of its state is there, {held[chosen]} of {task.records} records are missing"
+        elif held:
+            best = min(held, key=lambda name: (held[name], not inputs.had_copy(task, name), name))
+            has_most = 2 * held[best] <= task.records
+            if has_most or (inputs.had_copy(task, best) and held[best] < task.records):
+                chosen = best
+                what = "most of its state" if has_most else "its copy"
+                why = f"{what} is there, {held[best]} of {task.records} records are missing"
         if chosen is not None:
             draft.put_on(task, chosen, why)
         else:
-            place = inputs.slots[least.slot(task.level)]
+            place = inputs.slots[least.slot(task.level, inputs.avoided.get(task.task_id))]
             draft.put(task, Replica(place.slot, place.instance, place.host, why))
 
 
@@ -90,8 +95,13 @@ class _LeastLoaded:
             place.slot for name in draft.inputs.open_weights for place in draft.inputs.by_instance[name]
         ]
 
-    def slot(self, level: int) -> int:
-        """The slot for a task of a level."""
+    def slot(self, level: int, avoided: str | None) -> int:
+        """The slot for a task of a level; on another instance than that one, if there is one."""
+        if avoided is not None:
+            slots = self._draft.inputs.slots
+            elsewhere = [slot for slot in self._open if slots[slot].instance != avoided]
+            if elsewhere:
+                return min(elsewhere, key=lambda slot: self._key(level, slot))
         heap = self._heaps.get(level)
         if heap is None:
             heap = self._heaps[level] = [(self._key(level, slot), slot) for slot in self._open]

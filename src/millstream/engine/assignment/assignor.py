@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from millstream.engine.assignment.active import place_actives
 from millstream.engine.assignment.draft import Draft, Inputs
@@ -29,8 +29,11 @@ def assign(
     lags: Lags | None = None,
     before: Assignment = NO_ASSIGNMENT,
     rules: AssignmentRules | None = None,
+    avoided: Mapping[str, str] | None = None,
 ) -> Assignment:
     r"""Where each task runs, and who keeps copies of its state. There must be a slot.
+
+    `avoided` names for some tasks an instance where they can't run now: only if there is no other.
 
     >>> tasks = [TaskToPlace(f"0_{number}", records=10) for number in range(2)]
     >>> here, there = SlotPlace(0, "a", "one"), SlotPlace(1, "b", "two")
@@ -45,7 +48,7 @@ def assign(
     0_1 standby: one -> -
     """
     rules = rules if rules is not None else AssignmentRules()
-    inputs = Inputs.of(tasks, slots, lags if lags is not None else {}, before, rules)
+    inputs = Inputs.of(tasks, slots, lags or {}, before, rules, avoided or {})
     draft = Draft(inputs, warmups_left=rules.max_warmups)
     place_actives(draft)
     place_standbys(draft)

@@ -32,6 +32,8 @@ class Inputs:
     """The slots of each instance, those with the smallest number first."""
     open_weights: Mapping[str, int]
     """How many slots each instance has that may get tasks."""
+    avoided: Mapping[str, str]
+    """An instance where a task can't run now, for those that have one."""
 
     @classmethod
     def of(
@@ -41,6 +43,7 @@ class Inputs:
         lags: Lags,
         before: Assignment,
         rules: AssignmentRules,
+        avoided: Mapping[str, str],
     ) -> Inputs:
         """Sorted out. If all slots are draining none is: somebody has to do the work."""
         found = sorted(slots, key=lambda place: place.slot)
@@ -50,7 +53,8 @@ class Inputs:
         draining = {place.instance for place in found if place.is_draining}
         weights = {name: len(of) for name, of in by_instance.items() if name not in draining}
         weights = weights or {name: len(of) for name, of in by_instance.items()}
-        return cls(tasks, {place.slot: place for place in found}, lags, before, rules, by_instance, weights)
+        by_slot = {place.slot: place for place in found}
+        return cls(tasks, by_slot, lags, before, rules, by_instance, weights, avoided)
 
     def lag(self, task: TaskToPlace, instance: str) -> int:
         """How many records an instance would have to read to run a task."""
@@ -60,12 +64,14 @@ class Inputs:
 
     def is_ready(self, task: TaskToPlace, instance: str) -> bool:
         """Whether an instance may run a task at once."""
-        return self.lag(task, instance) <= self.rules.acceptable_lag
+        return self.avoided.get(task.task_id) != instance and (
+            self.lag(task, instance) <= self.rules.acceptable_lag
+        )
 
     def held(self, task: TaskToPlace) -> dict[str, int]:
         """The instances that may get tasks and have state of this one, with their lags."""
-        found = self.lags.get(task.task_id, {}) if task.has_state and task.records else {}
-        return {name: lag for name, lag in found.items() if name in self.open_weights}
+        found, not_here = self.lags.get(task.task_id, {}), self.avoided.get(task.task_id)
+        return {name: lag for name, lag in found.items() if name in self.open_weights and name != not_here}
 
     def host(self, instance: str) -> str:
         """The host of an instance."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Final
 
 __all__ = [
@@ -125,16 +126,28 @@ class Change:
         return f"{self.task_id} {self.role.value}: {names[0]} -> {names[1]}{why}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Assignment:
     """Where all tasks are, and what is new about it."""
 
     tasks: Mapping[str, TaskPlacement]
     changes: tuple[Change, ...] = ()
 
-    def slots(self) -> dict[str, int]:
+    def slots(self) -> Mapping[str, int]:
         """The slot that runs each task."""
+        return self._slots
+
+    @cached_property
+    def _slots(self) -> dict[str, int]:
         return {task: placement.active.slot for task, placement in self.tasks.items()}
+
+    def by_instance(self) -> dict[str, frozenset[str]]:
+        """The tasks that each instance runs, or keeps copies of."""
+        found: dict[str, set[str]] = {}
+        for task, placement in self.tasks.items():
+            for _, replica in placement.replicas():
+                found.setdefault(replica.instance, set()).add(task)
+        return {instance: frozenset(tasks) for instance, tasks in found.items()}
 
     @property
     def warmups(self) -> int:

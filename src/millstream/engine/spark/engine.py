@@ -3,42 +3,55 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
-from millstream.commit.manifest import TaskEntry
+from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.source_times import TimesRequest, read_times
-from millstream.engine.api import DurableEpoch, Engine, TaskWork
+from millstream.commit.standby import StandbyPosition
+from millstream.commit.standby_slice import follow_for
+from millstream.engine.api import DurableEpoch, TaskWork
 from millstream.engine.program import Program
+from millstream.engine.spark.assigning_engine import AssigningEngine
 from millstream.engine.spark.attached import RUN_AGAIN, AttachedSpark
 from millstream.engine.spark.homes import follow_reports
 from millstream.engine.spark.job import enter_job_group, job_group, run_epoch_job
+from millstream.engine.spark.loss_watch import LossWatch
 from millstream.engine.spark.placed_slots import PlacedSlots
-from millstream.engine.spark.stage_function import MakeWorker
+from millstream.engine.spark.program_broadcast import WorkerBroadcast
+from millstream.engine.spark.session import locality_wait_s
+from millstream.engine.spark.stage_function import MakeWorker, PlacedEpoch
+from millstream.engine.spark.standby_jobs import Slice, StandbyJobs, slice_seconds
 from millstream.errors import MillstreamError
 
 T = TypeVar("T")
 
 _POOL: Final = "millstream-background"
+_OF_SPARK: Final = (Py4JError, PySparkException, OSError, AttributeError)
+"""What calls to a Spark raise that may be gone. A context that was stopped has no object of the JVM."""
+_TRIES_PER_RETRY: Final = 4
+"""Epochs that are given up for a lost executor are as cheap as failed tasks, which Spark runs four times."""
 
 
-class SparkEngine(Engine):
+class SparkEngine(AssigningEngine):
     """Runs tasks as Spark jobs. If `spark` is None, it makes a session and ends it."""
 
     def __init__(self, program: Program, spark: Any) -> None:
+        super().__init__(program, applies_at_once=False)
         self._program = program
         self._application_id = program.application_id
         self._spark = AttachedSpark(program, spark)
-        self._background = f"millstream-{program.application_id}-background"
+        self._background = f"{job_group(program.application_id)}-background"
+        self._standby_group = f"{job_group(program.application_id)}-standbys"
         self._instances: dict[str, str] = {}
-        self._slots: PlacedSlots | None = None
-        self._make_worker: Any = None
+        self._opened: _Opened | None = None
 
     @property
     def instances(self) -> Mapping[str, str]:
@@ -47,7 +60,7 @@ class SparkEngine(Engine):
     @property
     def make_worker(self) -> MakeWorker:
         """Makes the worker of this application in any process of it."""
-        return self._running()[2]
+        return self._running().make_worker
 
     def check(self) -> None:
         self._spark.check()
@@ -59,11 +72,16 @@ class SparkEngine(Engine):
         """Get Spark ready: session, slots, warm workers."""
         self._instances.clear()  # what was known in an earlier term may be wrong
         try:
-            if self._spark.attach() or self._slots is None:
-                context = self._spark.context
-                self._make_worker = self._spark.broadcast()
+            if self._spark.attach() or self._opened is None:
+                self._end_threads()
+                self._opened = None
+                context, make_worker = self._spark.context, self._spark.broadcast()
                 enter_job_group(context, self._application_id, "warm-up")
-                self._slots = PlacedSlots(context, self._make_worker, self._application_id)
+                standbys = StandbyJobs(self._assigner, self._run_slice, self._cancel_slice)
+                slots = PlacedSlots(context, make_worker, self._application_id, standbys.paused)
+                losses = LossWatch(slots.has_lost_executor, self._give_up_epoch)
+                self._opened = _Opened(context, make_worker, slots, standbys, losses)
+            self._assigner.begin_term()
         except Exception as error:
             failure = self._spark.failure_of_start(error)
             if failure is error:
@@ -71,13 +89,23 @@ class SparkEngine(Engine):
             raise failure from None
 
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
-        context, slots, make_worker = self._running()
-        placed, assignment = slots.place(job, self._instances)
-        return run_epoch_job(context, slots.slots, placed, assignment, make_worker)
+        opened, assigner = self._running(), self._assigner
+        slots = opened.slots
+        with opened.standbys.epoch_at_work():
+            assigner.note_tasks(job.tasks, job.entries)
+            live = slots.live()
+            numbers = assigner.update(live).slots()
+            partitions = {task.task_id: slots.partitions[numbers[task.task_id]] for task in job.tasks}
+            stale = {name: assigner.stale_on(name) for name in {slot.instance for slot in live.values()}}
+            placed = PlacedEpoch(assigner.expecting(job), partitions, stale)
+            # Without standbys others would have to restore what the lost executor's successor may still have.
+            with opened.losses.epoch_at_work() if assigner.rules.standbys else nullcontext():
+                return run_epoch_job(opened.context, slots.slots, placed, opened.make_worker)
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
         """A small job, a task per partition, wherever there is room: it needs no state."""
-        context, _, make_worker = self._running()
+        opened = self._running()
+        context, make_worker = opened.context, opened.make_worker
         what = f"Planning the next epoch of application {self._application_id!r}"
         tries = 0
         while True:
@@ -97,30 +125,58 @@ class SparkEngine(Engine):
 
     def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
         what = f"Epoch {job.epoch} of application {job.application_id!r}"
+        if self._running().losses.has_given_up:
+            tries = -(-tries // _TRIES_PER_RETRY)
         self._spark.check_goes_on(what, error, tries)
-        self._running()[1].distrust()
+        self._running().slots.distrust()
 
     def apply(self, epoch: DurableEpoch) -> None:
         """Stores follow the commit when they are opened next: a job of its own would cost more."""
-        intended = self._running()[1].intended(epoch.job.tasks)
+        intended = {task: placed.active.instance for task, placed in self._assigner.now.tasks.items()}
         follow_reports(self._application_id, self._instances, epoch.reports, intended)
+        self._assigner.note_committed(epoch.manifest.sealed, epoch.manifest.tasks, epoch.reports)
+        self._running().standbys.wake()
+
+    def nothing_to_do(self, tasks: Iterable[PlannedTask], head: Manifest) -> None:
+        """Look for executors that have come or gone. What is wrong with Spark is seen by the next epoch."""
+        self._assigner.note_tasks(tasks, head.tasks)
+        with suppress(*_OF_SPARK):
+            self._assigner.update(self._running().slots.live())
+        self._running().standbys.wake()
 
     def prepare(self) -> None:
         self._spark.attach()
 
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         """A job with a single task: background work never takes more than one core from the epochs."""
-        context, slots, make_worker = self._running()
         del job
-        slot = slots.slot_of(planned)
-        context.setLocalProperty("spark.scheduler.pool", _POOL)
-        context.setJobGroup(self._background, f"{work.__name__}, task {planned.task_id}")
-        done: list[T] = context.runJob(slots.slots.rows, _Work(work, planned, entry, make_worker), [slot])
-        return done[0]
+        placed = self._assigner.now.tasks.get(planned.task_id)
+        what = f"{work.__name__}, task {planned.task_id}"
+        run = _Work(work, planned, entry, self.make_worker)
+        return self._run_beside(self._background, what, run, None if placed is None else placed.active.slot)
 
     def cancel_background(self) -> None:
-        with suppress(Py4JError, OSError):  # Spark may be gone
-            self._running()[0].cancelJobGroup(self._background)
+        with suppress(*_OF_SPARK):
+            self._running().context.cancelJobGroup(self._background)
+
+    def _run_slice(self, chosen: Slice) -> dict[str, StandbyPosition]:
+        opened = self._running()
+        seconds = slice_seconds(locality_wait_s(opened.context))
+        work = _Follow(chosen, seconds, opened.make_worker)
+        return self._run_beside(self._standby_group, f"standbys on {chosen.instance}", work, chosen.slot)
+
+    def _cancel_slice(self) -> None:
+        with suppress(*_OF_SPARK):
+            self._running().context.cancelJobGroup(self._standby_group)
+
+    def _run_beside(self, group: str, what: str, work: Callable[[Any], list[T]], slot: int | None) -> T:
+        """A job with a single task, in a slot, or anywhere if it is not there any more."""
+        context, slots = self._running().context, self._running().slots
+        context.setLocalProperty("spark.scheduler.pool", _POOL)
+        context.setJobGroup(group, what)
+        partition = 0 if slot is None else slots.partitions.get(slot, 0)
+        done: list[T] = context.runJob(slots.slots.rows, work, [partition])
+        return done[0]
 
     def cancel(self) -> bool:
         """Whoever waits for a job is in the middle of a call to the JVM: that has to end by itself."""
@@ -128,15 +184,35 @@ class SparkEngine(Engine):
 
     def close(self) -> None:
         """Let go of the slots, and end the Spark that was made here."""
-        slots, self._slots = self._slots, None
-        if slots is not None and self._spark.is_alive():
-            slots.release()
-            self._make_worker.release()
+        self._end_threads()
+        opened, self._opened = self._opened, None
+        if opened is not None and self._spark.is_alive():
+            opened.slots.release()
+            opened.make_worker.release()
         self._spark.detach()
 
-    def _running(self) -> tuple[SparkContext, PlacedSlots, Any]:
-        assert self._slots is not None  # open() comes first
-        return self._spark.context, self._slots, self._make_worker
+    def _give_up_epoch(self) -> None:
+        self._running().context.cancelJobGroup(job_group(self._application_id))
+
+    def _end_threads(self) -> None:
+        if self._opened is not None:
+            self._opened.standbys.close()
+            self._opened.losses.close()
+
+    def _running(self) -> _Opened:
+        assert self._opened is not None  # open() comes first
+        return self._opened
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What goes with one Spark."""
+
+    context: SparkContext
+    make_worker: WorkerBroadcast
+    slots: PlacedSlots
+    standbys: StandbyJobs
+    losses: LossWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +228,23 @@ class _Work(Generic[T]):
         for _ in rows:
             pass
         return [self.work(self.make_worker(), self.planned, self.entry)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Follow:
+    """A slice of standby tasks, as a worker does it; on another instance than theirs it does nothing."""
+
+    of: Slice
+    seconds: float
+    make_worker: MakeWorker
+
+    def __call__(self, rows: Any) -> list[dict[str, StandbyPosition]]:
+        for _ in rows:
+            pass
+        worker = self.make_worker()
+        if worker.directory.instance_id != self.of.instance:
+            return [{}]
+        return [follow_for(worker, self.of.tasks, self.seconds)]
 
 
 @dataclass(frozen=True, slots=True)

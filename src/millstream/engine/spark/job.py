@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark import SparkContext
 
-from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
+from millstream.commit.epoch_job import TaskReport, WrongInstance
 from millstream.engine.spark.slots import Slots
-from millstream.engine.spark.stage_function import Failed, MakeWorker, Passed, Stage
+from millstream.engine.spark.stage_function import Failed, MakeWorker, Passed, PlacedEpoch, Stage
 
 
 def enter_job_group(context: SparkContext, application_id: str, what: str) -> None:
@@ -22,19 +24,16 @@ def job_group(application_id: str) -> str:
 def run_epoch_job(
     context: SparkContext,
     slots: Slots,
-    job: EpochJob,
-    assignment: dict[str, int],
+    placed: PlacedEpoch,
     make_worker: MakeWorker,
 ) -> list[TaskReport | WrongInstance]:
-    """Run all tasks of an epoch and return their reports. An error of the user's program is raised.
-
-    `assignment` has the slot of each task.
-    """
-    sent = job.share(assignment)
+    """Run all tasks of an epoch and return their reports. An error of the user's program is raised."""
+    job = placed.job
+    sent = replace(placed, job=job.without_empty_ranges())
     levels = 1 + max((task.level for task in job.tasks), default=-1)
 
     def stage(level: int) -> Stage:
-        return Stage(sent, level, assignment, slots.count, make_worker)
+        return Stage(sent, level, slots.count, make_worker)
 
     enter_job_group(context, job.application_id, f"epoch {job.epoch}")
     rows = slots.rows.mapPartitions(stage(0))

@@ -1,114 +1,118 @@
-"""The slots of the engine of Spark jobs, where they are, and which task runs in which.
+"""The slots of the engine of Spark jobs, and where they are.
 
 There is one per core. When executors come or go they are made anew, on those that are there then; each says
 on which instance it is and which state is there, and tasks are placed by that. Spark keeps a slot where it
 is for as long as its executor lives.
 
+A slot has a number by which tasks are assigned to it. It keeps the number when the slots are made anew and
+there is one on its instance again: so nothing moves that need not.
+
 An executor that has just registered is not given tasks for a moment, and one whose cores others hold is not
 given any: slots that are made then are all on the others. So they are made again, until each executor has
-one.
+its share.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import count
 from typing import Any, Final
 
 from pyspark import SparkContext
 
-from millstream.commit.epoch_job import EpochJob, PlannedTask
-from millstream.engine.assignment.model import NO_ASSIGNMENT
-from millstream.engine.spark.homes import homes_among, newest_homes
-from millstream.engine.spark.placement import place
+from millstream.engine.assignment.assigner import LiveSlot
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import MakeWorker
-from millstream.engine.spark.warmup import SlotPlace, ask_slots, warm_up
+from millstream.engine.spark.warmup import SlotInfo, ask_slots, warm_up
 from millstream.errors import MillstreamError
 
 _LOGGER = logging.getLogger("millstream")
 _LOOKS_EVERY_S: Final = 1.0
 """How often it is asked which executors there are."""
 _LONGEST_PAUSE_S: Final = 60.0
-"""Between two tries to have a slot on each of them. It begins with a short one, and doubles."""
+"""Between two tries to have enough slots on each of them. It begins with a short one, and doubles."""
 
 
 class PlacedSlots:
-    """The slots of one application, for as long as a Spark lives."""
+    """The slots of one application, for as long as a Spark lives. Used by the thread that runs epochs."""
 
-    def __init__(self, context: SparkContext, make_worker: MakeWorker, application_id: str) -> None:
+    def __init__(
+        self,
+        context: SparkContext,
+        make_worker: MakeWorker,
+        application_id: str,
+        undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._context = context
+        self._undisturbed = undisturbed
+        """Slots are made while it lasts: who holds a core then would have one less."""
         self._make_worker = make_worker
-        self._known: dict[str, PlannedTask] = {}
-        """All tasks that were ever planned: those that are idle keep their slots."""
-        self._placed = NO_ASSIGNMENT
         self._is_stale = False
         self._looked = time.monotonic()
         self._executors = _executors(context)
         self.slots = Slots(context, context.defaultParallelism)
-        self._places = warm_up(context, self.slots, make_worker, application_id)
+        self._generation = 0
+        self.partitions: dict[int, int] = {}
+        """The partition of each slot, by its number. Made anew and never changed: any thread may look."""
+        self._live: dict[int, LiveSlot] = {}
+        self._take(self.slots, warm_up(context, self.slots, make_worker, application_id))
         self._pause_s = _LOOKS_EVERY_S
         self._next_try = self._looked
 
-    def held(self) -> dict[str, str]:
-        """The instance with the newest local state of each task, as the slots said when they were made."""
-        return newest_homes((one.instance, one.held) for one in self._places)
-
     def distrust(self) -> None:
-        """Something went wrong: look at once when tasks are placed next, and make the slots anew."""
+        """Something went wrong: look at once when it is asked next, and make the slots anew."""
         self._is_stale = True
 
-    def place(self, job: EpochJob, homes: Mapping[str, str]) -> tuple[EpochJob, dict[str, int]]:
-        """A slot for each task of an epoch: the one that it had, else one where its state is.
+    def has_lost_executor(self) -> bool:
+        """Whether an executor is gone that was there when the slots were made. Any thread may ask."""
+        return bool(self._executors - _executors(self._context))
 
-        The job that is given back expects each task where its slot is.
-        """
-        if self._follow_executors():
-            self._placed = NO_ASSIGNMENT
-        if any(task.task_id not in self._placed.tasks for task in job.tasks):
-            self._known.update((task.task_id, task) for task in job.tasks)
-            instances = {number: one.instance for number, one in enumerate(self._places)}
-            live = homes_among({*instances.values()}, self.held(), homes)
-            self._placed = place(self._known.values(), instances, self._placed, live)
-        tasks = tuple(self._expected(task) for task in job.tasks)
-        slots = self._placed.slots()
-        return replace(job, tasks=tasks), {task.task_id: slots[task.task_id] for task in tasks}
-
-    def intended(self, tasks: Iterable[PlannedTask]) -> dict[str, str]:
-        """The instances where tasks are meant to run."""
-        return {task.task_id: self._placed.tasks[task.task_id].active.instance for task in tasks}
-
-    def slot_of(self, task: PlannedTask) -> int:
-        """The slot of a task that has run; any other if it has not."""
-        placed = self._placed.tasks.get(task.task_id)
-        return task.number % self.slots.count if placed is None else placed.active.slot
+    def live(self) -> Mapping[int, LiveSlot]:
+        """The slots that are there, by number. They are made anew first, if there is a reason."""
+        self._follow_executors()
+        return self._live
 
     def release(self) -> None:
         """Let go of the slots."""
         self.slots.release()
 
-    def _expected(self, task: PlannedTask) -> PlannedTask:
-        here = self._placed.tasks[task.task_id].active.instance
-        return task if task.expected_instance in (None, here) else replace(task, expected_instance=here)
+    def _take(self, slots: Slots, said: Sequence[SlotInfo]) -> None:
+        self._generation += 1
+        before = {number: slot.instance for number, slot in self._live.items()}
+        self.slots, self._said = slots, said
+        self.partitions = numbered(before, [one.instance for one in said])
+        self._live = {
+            number: LiveSlot(
+                incarnation=f"{self._generation}-{partition}",
+                instance=said[partition].instance,
+                host=said[partition].node,
+                tags=said[partition].tags,
+                held=said[partition].held,
+            )
+            for number, partition in self.partitions.items()
+        }
 
-    def _follow_executors(self) -> bool:
-        """Make the slots anew if executors have come or gone, or have none; whether they were made."""
+    def _follow_executors(self) -> None:
+        """Make the slots anew if executors have come or gone, or have too few."""
         now = time.monotonic()
         if not self._is_stale and now - self._looked < _LOOKS_EVERY_S:
-            return False
+            return
         self._looked = now
         executors = _executors(self._context)
         is_news = self._is_stale or executors != self._executors
-        without = _without_slot(executors, self._places)
-        if not is_news and (not without or now < self._next_try):
-            return False
+        missing = _missing(executors, self._said)
+        if not is_news and (not missing or now < self._next_try):
+            return
         self._pause_s = _LOOKS_EVERY_S if is_news else min(2 * self._pause_s, _LONGEST_PAUSE_S)
         self._next_try = now + self._pause_s
         fresh = Slots(self._context, self._context.defaultParallelism)
         try:
-            places = ask_slots(fresh, self._make_worker)
+            with self._undisturbed():
+                said = ask_slots(fresh, self._make_worker)
         except MillstreamError as error:
             fresh.release()
             if self._is_stale:
@@ -116,19 +120,49 @@ class PlacedSlots:
             self._executors = executors
             if is_news:
                 _LOGGER.warning("An executor that has joined can't run tasks, and is left out: %s", error)
-            return False
-        if not is_news and _without_slot(executors, places) >= without:  # no better than those that there are
+            return
+        if not is_news and _missing(executors, said) >= missing:  # no better than those that there are
             fresh.release()
-            return False
-        self.slots.release()
-        self.slots, self._places, self._executors, self._is_stale = fresh, places, executors, False
-        return True
+            return
+        old, self._executors, self._is_stale = self.slots, executors, False
+        self._take(fresh, said)
+        old.release()
 
 
-def _without_slot(executors: frozenset[str], places: Sequence[SlotPlace]) -> int:
-    """How many executors have no slot, though there are slots enough."""
-    most = min(len(executors) - 1, len(places))  # the driver is among them
-    return max(0, most - len({place.executor for place in places}))
+def numbered(before: Mapping[int, str], instances: Sequence[str]) -> dict[int, int]:
+    """Numbers for the partitions of slots that are made anew, which are on these instances.
+
+    As many as possible are those of before, which had numbers on instances, too.
+
+    >>> numbered({}, ["a", "b"])
+    {0: 0, 1: 1}
+    >>> numbered({0: "a", 1: "b", 2: "b"}, ["b", "a", "c"])
+    {1: 0, 0: 1, 2: 2}
+    """
+    known: dict[str, list[int]] = {}
+    for number, instance in sorted(before.items(), reverse=True):
+        known.setdefault(instance, []).append(number)
+    numbers: dict[int, int] = {}
+    others: list[int] = []
+    for partition, instance in enumerate(instances):
+        if known.get(instance):
+            numbers[known[instance].pop()] = partition
+        else:
+            others.append(partition)
+    free = (number for number in count() if number not in numbers)
+    for partition in others:
+        numbers[next(free)] = partition
+    return numbers
+
+
+def _missing(executors: frozenset[str], said: Sequence[SlotInfo]) -> int:
+    """How many slots executors have less than their even share."""
+    most = min(len(executors) - 1, len(said))  # the driver is among them
+    if most <= 0:
+        return 0
+    share = len(said) // most
+    having = Counter(one.executor for one in said)
+    return share * max(0, most - len(having)) + sum(max(0, share - slots) for slots in having.values())
 
 
 def _executors(context: SparkContext) -> frozenset[str]:

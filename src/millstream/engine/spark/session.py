@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -49,6 +49,17 @@ _FREE = {"spark.locality.wait", "spark.task.reaper.killTimeout"}
 _LOGGER = logging.getLogger("millstream")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _WORKER_PATH = files("millstream.engine.spark") / "worker_path"
+_WORKER_ENVIRONMENT: Final = {
+    # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
+    "POLARS_MAX_THREADS": "1",
+    # The columns of an epoch are as large as those of the one before. Memory that is given back meanwhile is
+    # cleared and mapped again page by page, which takes much of the time of a large epoch. So Polars keeps it
+    # for some seconds, and Python a bounded part of it.
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:10000,muzzy_decay_ms:10000",
+    "MALLOC_MMAP_THRESHOLD_": str(64 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(128 << 20),
+}
+"""Of Python workers, where the program's own environment says nothing else."""
 
 EMBEDDED: dict[str, str] = {
     # Driver and executor are one JVM, which ends itself after sixty lost heartbeats, however idle it is.
@@ -67,6 +78,10 @@ EMBEDDED: dict[str, str] = {
     "spark.ui.retainedTasks": "2000",
 }
 """Settings of the session that is made when none is given."""
+
+
+_NEEDED: Final = frozenset({"spark.app.name", "spark.master"})
+"""No Spark starts without them."""
 
 
 def make_context(
@@ -115,8 +130,7 @@ def _start(application_id: str, settings: Mapping[str, str], *, is_short_run: bo
     # What the program could import, its workers can.
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, [*sys.path, str(_WORKER_PATH)])),
-        # Spark runs as many workers as there are cores: threads of their own only get in each other's way.
-        "POLARS_MAX_THREADS": os.environ.get("POLARS_MAX_THREADS", "1"),
+        **{name: os.environ.get(name, default) for name, default in _WORKER_ENVIRONMENT.items()},
     }
     java = find_java()
     with ensure_java(java) as home, environment_variable("PYSPARK_PYTHON", sys.executable), kept_handlers():
@@ -124,7 +138,17 @@ def _start(application_id: str, settings: Mapping[str, str], *, is_short_run: bo
         archive = archive_options(home, java, given, is_short_run=is_short_run)
         conf.set(_JAVA_OPTIONS, f"{log_settings} {java_options()} {quick} {archive} {given}".strip())
         with _all_or_nothing():
-            return SparkContext(conf=conf, environment=environment)
+            context = SparkContext(conf=conf, environment=environment)
+            _forget_settings(conf)
+            return context
+
+
+def _forget_settings(conf: SparkConf) -> None:
+    """The JVM outlives its Spark, and would give these as defaults to one that the program makes later."""
+    system = SparkContext._jvm.System  # type: ignore[union-attr]  # noqa: SLF001 - it has just been launched
+    for name, _ in conf.getAll():
+        if name not in _NEEDED:
+            system.clearProperty(name)
 
 
 @contextmanager
@@ -210,6 +234,13 @@ def use_our_python(context: SparkContext) -> None:
     if (conf.get("spark.master") or "").startswith("local") and not is_chosen:
         context.pythonExec = sys.executable
         context.environment.setdefault("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+
+
+def locality_wait_s(context: SparkContext) -> float:
+    """How long a task waits for the executor that holds its slot, before it goes elsewhere."""
+    conf: Any = context._jsc.sc().conf()  # noqa: SLF001 - it knows units and defaults
+    name = "spark.locality.wait"
+    return int(conf.getTimeAsMs(name, SETTINGS[name])) / 1000
 
 
 def session_settings() -> dict[str, str]:

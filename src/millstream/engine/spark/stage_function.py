@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark import TaskContext
@@ -38,12 +38,22 @@ MakeWorker = Callable[[], Worker]
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedEpoch:
+    """An epoch, and who takes part."""
+
+    job: EpochJob
+    slots: Mapping[str, int]
+    """The slot of each task."""
+    stale: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The tasks whose state is on each instance, though neither they nor copies of them are."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
     """The tasks of one level. Spark calls it once per slot."""
 
-    job: EpochJob
+    placed: PlacedEpoch
     level: int
-    slots: dict[str, int]
     slot_count: int
     make_worker: MakeWorker
 
@@ -62,10 +72,11 @@ class Stage:
         except MillstreamError as error:
             yield slot, Failed("", error)
             return
-        targets = Targets(worker.plan, self.job.tasks)
+        job, slots = self.placed.job, self.placed.slots
+        targets = Targets(worker.plan, job.tasks)
         taken = targets.by_task(blocks)
-        for task in self.job.tasks:
-            if task.level != self.level or self.slots[task.task_id] != slot:
+        for task in job.tasks:
+            if task.level != self.level or slots[task.task_id] != slot:
                 continue
             if task.has_input or task.task_id in taken:
                 yield from self._run(worker, task, slot, taken.get(task.task_id, []), targets)
@@ -80,11 +91,13 @@ class Stage:
     ) -> Iterator[tuple[int, Sent]]:
         attempt = Attempt(_attempt())
         try:
-            report, out = run_task(worker, self.job, task, mine, attempt)
+            report, out = run_task(worker, self.placed.job, task, mine, attempt)
         except MillstreamError as error:
             yield slot, Failed(task.task_id, error)
             return
-        clean_now_and_then(worker.directory, worker.config.state_cleanup_delay_ms, self.job)
+        directory, delay_ms = worker.directory, worker.config.state_cleanup_delay_ms
+        stale = self.placed.stale.get(directory.instance_id, frozenset())
+        clean_now_and_then(directory, delay_ms, self.placed.job, stale.__contains__)
         yield slot, Passed(report)
         for block in out:
             target = targets.of(block)
@@ -92,7 +105,7 @@ class Stage:
                 yield self._checked(target), block
 
     def _checked(self, target: PlannedTask) -> int:
-        slot = self.slots[target.task_id]
+        slot = self.placed.slots[target.task_id]
         if not 0 <= slot < self.slot_count:
             raise MillstreamError(
                 f"task {target.task_id} is assigned to slot {slot}, but there are {self.slot_count} slots"

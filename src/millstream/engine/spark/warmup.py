@@ -15,27 +15,32 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from millstream.engine.spark.failures import not_ready
-from millstream.engine.spark.homes import held_state
+from millstream.engine.spark.homes import held_checkpoints
+from millstream.engine.spark.node import node_name, tags_here
 from millstream.engine.spark.session import is_alive
 from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import MakeWorker
 from millstream.errors import MillstreamError
+from millstream.state.local.directory import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class SlotPlace:
-    """Where a slot is."""
+class SlotInfo:
+    """A slot as it says of itself."""
 
     instance: str
     executor: tuple[str, int]
     """Its host and the process that forks its workers: each executor has its own."""
-    held: Mapping[str, int]
-    """The tasks whose state is there, and its versions."""
+    node: str
+    """The host as standbys see it."""
+    tags: Mapping[str, str]
+    held: Mapping[str, Checkpoint]
+    """The tasks whose state is there, and where their stores stand."""
 
 
 def warm_up(
     context: SparkContext, slots: Slots, make_worker: MakeWorker, application_id: str
-) -> list[SlotPlace]:
+) -> list[SlotInfo]:
     """Make a worker wherever there is a slot. What is wrong with such a place is raised as it was there."""
     try:
         return ask_slots(slots, make_worker)
@@ -45,27 +50,28 @@ def warm_up(
         raise not_ready(application_id, error) from error
 
 
-def ask_slots(slots: Slots, make_worker: MakeWorker) -> list[SlotPlace]:
+def ask_slots(slots: Slots, make_worker: MakeWorker) -> list[SlotInfo]:
     """Where each slot is. The first job on the slots' rows: it puts them in place."""
-    places: list[SlotPlace] = []
+    said: list[SlotInfo] = []
     for answer in slots.rows.mapPartitions(_Warm(make_worker)).collect():
         if isinstance(answer, MillstreamError):
             raise answer
-        places.append(answer)
-    return places
+        said.append(answer)
+    return said
 
 
 @dataclass(frozen=True, slots=True)
 class _Warm:
     make_worker: MakeWorker
 
-    def __call__(self, rows: Iterator[object]) -> list[SlotPlace | MillstreamError]:
+    def __call__(self, rows: Iterator[object]) -> list[SlotInfo | MillstreamError]:
         """Tell our own errors and don't raise them: Spark would try again, and then bury them."""
         for _ in rows:
             pass
         try:
             worker = self.make_worker()
             executor = (socket.gethostname(), os.getppid())
-            return [SlotPlace(worker.directory.instance_id, executor, held_state(worker))]
+            instance, held = worker.directory.instance_id, held_checkpoints(worker)
+            return [SlotInfo(instance, executor, node_name(), tags_here(), held)]
         except MillstreamError as error:
             return [error]

@@ -29,10 +29,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -49,6 +49,7 @@ from millstream.durable import (
     read_bounded,
     sync_folder,
 )
+from millstream.errors import MillstreamError
 from millstream.log.api import (
     AppendResult,
     Beyond,
@@ -72,18 +73,16 @@ from millstream.log.embedded.high_watermark import NAME as WATERMARK
 from millstream.log.embedded.index import PartitionInfo
 from millstream.log.embedded.index_memory import IndexMemory
 from millstream.log.embedded.log_cleaner import LogCleaner
-from millstream.log.embedded.partition import Limits, PartitionFiles
+from millstream.log.embedded.partition import Limits, PartitionFiles, PendingEntries
 from millstream.log.embedded.reader import PartitionReader
 from millstream.log.embedded.sealed import check_sealed
 from millstream.log.embedded.topics import Topic, TopicFolder, check_topic
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
-from millstream.threads import all_at_once
 from millstream.types import Offset, Partition
 
-T = TypeVar("T")
-
-_FEW_WORKS: Final = 2
-_MOST_AT_ONCE: Final = 8
+_MOST_AT_ONCE: Final = 64
+"""Into so many partitions at most is published at once: each has a lock and a file open."""
+_THREADS: Final = 4
 MARKER: Final = "millstream-log"
 TOPICS: Final = "topics"
 _MARKER: Final = FrameKind(b"MSLG", version=1, max_bytes=4096)
@@ -195,28 +194,38 @@ class FileLog(SealedLog):
         A crash in the middle leaves some partitions published and others not; doing it again completes it.
         """
         wanted = list(ranges)
-        for _, sealed in wanted:
-            check_sealed(self.root, sealed, self._files)
+        check_sealed(self.root, [sealed for _, sealed in wanted], self._files)
         by_partition: dict[TopicPartition, list[SealedRange]] = {}
         for place, sealed in wanted:
             by_partition.setdefault(place, []).append(sealed)
-        results = dict(zip(by_partition, map(iter, self._publish_each(by_partition)), strict=True))
+        results: dict[TopicPartition, Iterator[PublishResult]] = {}
+        places = sorted(by_partition)
+        for first in range(0, len(places), _MOST_AT_ONCE):
+            some = places[first : first + _MOST_AT_ONCE]
+            results.update(self._published({place: by_partition[place] for place in some}))
         return [next(results[place]) for place, _ in wanted]
 
-    def _publish_each(
+    def _published(
         self, by_partition: Mapping[TopicPartition, Sequence[SealedRange]]
-    ) -> list[list[PublishResult]]:
+    ) -> dict[TopicPartition, Iterator[PublishResult]]:
         """Publish into several partitions at once: a disk syncs many files in hardly more time than one.
 
-        One after the other where somebody else stands in for the operating system, and counts.
+        All of their locks are held meanwhile; who comes from elsewhere asks for them in the same order.
         """
-        works = [partial(self._writable(place).publish, rows) for place, rows in by_partition.items()]
-        if len(works) < _FEW_WORKS or self._files is not OS_FILES:
-            return [work() for work in works]
-        count = min(len(works), _MOST_AT_ONCE)
-        shares = [partial(_each_of, works[first::count]) for first in range(count)]
-        done = [iter(share) for share in all_at_once(shares)]
-        return [next(done[number % count]) for number in range(len(works))]
+        with ExitStack() as locks:
+            pending = {
+                place: locks.enter_context(self._writable(place).publishing(rows))
+                for place, rows in by_partition.items()
+            }
+            failures: list[Exception] = []
+            synced: list[PendingEntries] = []
+            works = [partial(_sync, one, synced, failures) for one in pending.values()]
+            self._files.begin([partial(_each_of, works[first::_THREADS]) for first in range(_THREADS)])()
+            for one in synced:
+                one.acknowledge()
+            if failures:
+                raise failures[0]
+        return {place: iter(one.results) for place, one in pending.items()}
 
     def delete_before(self, topic_partition: TopicPartition, offset: Offset) -> None:
         """Remove the records before ``offset`` for good. Reading them is an error from then on."""
@@ -422,5 +431,15 @@ class FileLog(SealedLog):
         self._is_checked = True
 
 
-def _each_of(works: Iterable[Callable[[], T]]) -> list[T]:
-    return [work() for work in works]
+def _sync(entries: PendingEntries, synced: list[PendingEntries], failures: list[Exception]) -> None:
+    try:
+        entries.sync()
+    except (OSError, MillstreamError) as error:
+        failures.append(error)
+    else:
+        synced.append(entries)
+
+
+def _each_of(works: Iterable[Callable[[], None]]) -> None:
+    for work in works:
+        work()

@@ -52,12 +52,17 @@ def write_watermark(folder: Path, mark: Watermark, files: FileLayer, *, durably:
 
 
 def read_watermark(folder: Path, files: FileLayer) -> Watermark | None:
-    """Return the watermark; ``None`` if the file is missing or damaged.
+    """Return the watermark; ``None`` if the file is missing or damaged."""
+    return read_watermark_file(folder / NAME, files)
+
+
+def read_watermark_file(path: Path, files: FileLayer) -> Watermark | None:
+    """The same, for whoever asks so often that it keeps the path.
 
     Reading may meet a write in progress and see half of each; so a bad checksum is read again, a bounded
     number of times.
     """
-    with suppress(FileNotFoundError), opened(folder / NAME, os.O_RDONLY, files=files) as fd:
+    with suppress(FileNotFoundError), opened(path, os.O_RDONLY, files=files) as fd:
         for _ in range(_READ_ATTEMPTS):
             mark = _unpack(files.pread(fd, _BODY.size + _CHECKSUM.size + 1, 0))
             if mark is not None:

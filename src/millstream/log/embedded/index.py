@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -95,6 +95,11 @@ class SegmentIndex:
         with ReadBuffer(self.path, self._files) as window:
             size = window.size(at_least=end or 0)
             new = list(scan(window, self.end, size if end is None else end, self.next_offset))
+        self.add(new)
+        return new
+
+    def add(self, new: Sequence[Located]) -> None:
+        """Know of entries behind the last one."""
         self._held += new
         self.count += len(new)
         for located in new:
@@ -102,7 +107,6 @@ class SegmentIndex:
             self.bytes += located.entry.length
             self.raw_bytes += located.entry.raw_bytes
             self.max_timestamp = max(self.max_timestamp, located.entry.max_timestamp)
-        return new
 
     @property
     def dirty_from(self) -> int:
@@ -171,6 +175,13 @@ class PartitionIndex:
                 f"{self._info.topic_partition} says {mark.next_offset}. Likely cause: files of different "
                 "times were put together. Remedy: restore the partition's folder as a whole from one backup."
             )
+        self.mark = mark
+
+    def appended(self, entries: Sequence[Located], mark: Watermark) -> None:
+        """Know what was written here just now, behind all that was known."""
+        self.active.add(entries)
+        for located in entries:
+            self._add(located)
         self.mark = mark
 
     def segments(self, start: int) -> Iterator[SegmentIndex]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +38,7 @@ from millstream.durable import (
     sync_folder,
     write_all,
 )
+from millstream.errors import MillstreamError
 from millstream.log.api import (
     AppendResult,
     Compacted,
@@ -48,7 +49,13 @@ from millstream.log.api import (
     TopicConfig,
 )
 from millstream.log.blocks import encode_blocks, summary
-from millstream.log.embedded.high_watermark import Watermark, read_watermark, write_watermark
+from millstream.log.embedded.high_watermark import NAME as WATERMARK
+from millstream.log.embedded.high_watermark import (
+    Watermark,
+    read_watermark,
+    read_watermark_file,
+    write_watermark,
+)
 from millstream.log.embedded.index import PartitionIndex, PartitionInfo, current_segments, replaced_segments
 from millstream.log.embedded.index_memory import IndexMemory
 from millstream.log.embedded.recovery import is_unclean, recover
@@ -57,8 +64,10 @@ from millstream.log.embedded.segment import (
     HEADER,
     MAX_ENTRY_DATA_BYTES,
     Entry,
+    Located,
     SegmentHeader,
     SegmentName,
+    located_behind,
     read_header,
     sealed_entry,
     segment_name,
@@ -76,6 +85,20 @@ class Limits:
     segment_bytes: int = 64 << 20
     segment_entries: int = 4096
     lock_timeout_ms: int = 30_000
+
+
+def _nothing() -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PendingEntries:
+    """Entries that are written at the end of a partition, and that nobody sees yet."""
+
+    results: Sequence[PublishResult]
+    sync: Callable[[], None] = _nothing
+    """Step 3 of appending: make them durable, or cut them off. In any thread."""
+    acknowledge: Callable[[], None] = _nothing
+    """Step 4: move the watermark over them."""
 
 
 class PartitionFiles:
@@ -97,17 +120,18 @@ class PartitionFiles:
         self._memory = memory
         self._index = PartitionIndex(info, files)
         self._mutex = threading.RLock()
+        self._lock_path = info.folder / LOCK
+        self._watermark_path = info.folder / WATERMARK
         self._compacted: tuple[tuple[SegmentName, ...], Compacted] = (), Compacted(Offset(0), Offset(0))
 
     @contextmanager
     def index(self) -> Iterator[PartitionIndex]:
         """Give the index as it is now, for the length of a ``with`` block. It must not leave the block."""
-        folder = self.info.folder
         with self._mutex:
-            mark = read_watermark(folder, self.files)
+            mark = read_watermark_file(self._watermark_path, self.files)
             if mark is None or (self._index.mark is None and self._needs_recovery(mark)):
                 with self._locked():
-                    mark = recover(folder, self.files)
+                    mark = recover(self.info.folder, self.files)
             self._refresh_index(mark)
             try:
                 yield self._index
@@ -126,9 +150,12 @@ class PartitionFiles:
 
     def bounds(self) -> tuple[Offset, Offset]:
         """Return the first offset and the next one."""
-        with self.index() as index:
-            assert index.mark is not None
-            return Offset(index.mark.start_offset), Offset(index.mark.next_offset)
+        mark = None if self._index.mark is None else read_watermark_file(self._watermark_path, self.files)
+        if mark is None:  # the first look; or it is damaged
+            with self.index() as index:
+                mark = index.mark
+                assert mark is not None
+        return Offset(mark.start_offset), Offset(mark.next_offset)
 
     def append(self, records: pa.RecordBatch) -> AppendResult:
         """Append records at the end, all or nothing; durable when it returns."""
@@ -148,11 +175,13 @@ class PartitionFiles:
             self._commit(mark, [(entry, chunks)])
             return AppendResult(Offset(mark.next_offset), count)
 
-    def publish(self, ranges: Sequence[SealedRange]) -> list[PublishResult]:
+    @contextmanager
+    def publishing(self, ranges: Sequence[SealedRange]) -> Iterator[PendingEntries]:
         """Give sealed rows the next offsets, without copying; skip what is there already.
 
-        The lock is held from the look at the last epoch to the acknowledgement: a publisher that slept in
-        between does not exist.
+        They are written now; whoever publishes syncs and acknowledges them within the ``with`` block. The
+        lock is held from the look at the last epoch to the acknowledgement: a publisher that slept in between
+        does not exist.
         """
         now = self._now_ms()
         results: list[PublishResult] = []
@@ -172,8 +201,10 @@ class PartitionFiles:
                 results.append(PublishResult(True, offset))
                 offset = Offset(offset + sealed.count)
             if entries:
-                self._commit(mark, entries)
-        return results
+                with self._written(mark, entries) as pending:
+                    yield replace(pending, results=results)
+            else:
+                yield PendingEntries(results)
 
     def delete_before(self, offset: Offset) -> None:
         """Let the partition begin at ``offset``.
@@ -276,25 +307,25 @@ class PartitionFiles:
     @contextmanager
     def _writing(self) -> Iterator[Watermark]:
         """Hold the lock with everything known and in order; give the watermark. Step 1 of appending."""
-        folder = self.info.folder
         with self._mutex, self._locked():
             failpoints.hit("log.locked")
-            mark = read_watermark(folder, self.files)
+            mark = read_watermark_file(self._watermark_path, self.files)
             if mark is None or self._needs_recovery(mark):
-                mark = recover(folder, self.files)
+                mark = recover(self.info.folder, self.files)
             self._refresh_index(mark)
             yield mark
             self._memory.used(self, self._index.held)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        folder = self.info.folder
-        if not folder.is_dir():
-            raise DamagedLogError(
-                f"{folder} is missing, but topic {self.info.topic_partition.topic!r} exists. Likely cause: "
-                "it was deleted by hand. Remedy: restore the folder from a backup."
-            )
-        with held_lock(folder / LOCK, timeout_ms=self.limits.lock_timeout_ms):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(held_lock(self._lock_path, timeout_ms=self.limits.lock_timeout_ms))
+            except FileNotFoundError:
+                raise DamagedLogError(
+                    f"{self.info.folder} is missing, but topic {self.info.topic_partition.topic!r} exists. "
+                    "Likely cause: it was deleted by hand. Remedy: restore the folder from a backup."
+                ) from None
             yield
 
     def _needs_recovery(self, mark: Watermark) -> bool:
@@ -309,26 +340,51 @@ class PartitionFiles:
 
     def _commit(self, mark: Watermark, entries: list[tuple[Entry, list[Chunk]]]) -> None:
         """Steps 2 to 4 of appending."""
+        with self._written(mark, entries) as pending:
+            pending.sync()
+            pending.acknowledge()
+
+    @contextmanager
+    def _written(self, mark: Watermark, entries: list[tuple[Entry, list[Chunk]]]) -> Iterator[PendingEntries]:
+        """Step 2 of appending: write. What is to be done about it comes within the ``with`` block."""
         if self._is_full():
             mark = self._roll(mark)
         chunks: list[Chunk] = []
+        written: list[Located] = []
+        end = mark.length
         for entry, blocks in entries:
-            chunks += [ENTRY.encode(self._timed(entry)), *blocks]
-        path = self.info.folder / segment_name(mark.segment_base)
-        with disk_errors_named(path), opened(path, os.O_RDWR, files=self.files) as fd:
+            timed = self._timed(entry)
+            frame = ENTRY.encode(timed)
+            written.append(located := located_behind(timed, end + len(frame)))
+            end = located.end
+            chunks += [frame, *blocks]
+        path = self._index.active.path
+        moved = replace(mark, length=end, next_offset=entries[-1][0].next_offset)
+
+        def sync() -> None:
             try:
-                # 2
-                end = write_all(fd, chunks, mark.length, files=self.files)
-                failpoints.hit("log.frame_written")
-                # 3
-                self.files.fsync(fd)
-            except OSError:
+                with disk_errors_named(path):
+                    self.files.fsync(fd)
+            except (OSError, MillstreamError):
                 self._truncate_tail(fd, mark)
                 raise
             failpoints.hit("log.frame_synced")
-            # 4
-            self._acknowledge(fd, mark, replace(mark, length=end, next_offset=entries[-1][0].next_offset))
-        failpoints.hit("log.watermark_written")
+
+        def acknowledge() -> None:
+            with disk_errors_named(path):
+                self._acknowledge(fd, mark, moved)
+            self._index.appended(written, moved)
+            failpoints.hit("log.watermark_written")
+
+        with disk_errors_named(path), opened(path, os.O_RDWR, files=self.files) as fd:
+            # 2
+            try:
+                write_all(fd, chunks, mark.length, files=self.files)
+            except OSError:
+                self._truncate_tail(fd, mark)
+                raise
+            failpoints.hit("log.frame_written")
+            yield PendingEntries((), sync, acknowledge)
 
     def _acknowledge(self, fd: int, mark: Watermark, moved: Watermark) -> None:
         """Move the watermark. If that fails, what its file holds decides: what it covers must stay."""

@@ -45,8 +45,10 @@ def is_unclean(folder: Path, mark: Watermark, *, first_look: bool) -> bool:
 
     At the first look also whether it left a segment that it only began.
     """
-    active = folder / segment_name(mark.segment_base)
-    if not active.exists() or active.stat().st_size != mark.length:
+    try:
+        if (folder / segment_name(mark.segment_base)).stat().st_size != mark.length:
+            return True
+    except FileNotFoundError:
         return True
     if mark.next_offset != mark.segment_base and (folder / segment_name(mark.next_offset)).exists():
         return True

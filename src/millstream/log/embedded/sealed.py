@@ -7,6 +7,9 @@ records themselves are checked when they are read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from millstream.durable import FileLayer
@@ -17,18 +20,31 @@ from millstream.log.embedded.segment import Located, ReadBuffer, block_headers, 
 from millstream.log.errors import DamagedLogError, InvalidPublicationError
 
 
-def check_sealed(root: Path, sealed: SealedRange, files: FileLayer) -> None:
-    """Refuse a range that is not there as stated."""
+def check_sealed(root: Path, ranges: Iterable[SealedRange], files: FileLayer) -> None:
+    """Refuse ranges that are not there as stated. Those of one file are best asked one after the other."""
+    for file, of_file in groupby(ranges, attrgetter("file")):
+        _check_file(root, file, list(of_file), files)
+
+
+def _check_file(root: Path, file: str, ranges: Sequence[SealedRange], files: FileLayer) -> None:
+    try:
+        opened = ReadBuffer(sealed_path(root, file), files, window_bytes=64)
+    except FileNotFoundError:
+        raise _invalid(ranges[0], "there is no such file") from None
+    except DamagedLogError as error:
+        raise _invalid(ranges[0], str(error)) from error
+    with opened as window:
+        size = window.size()
+        for sealed in ranges:
+            _check_range(sealed, window, size)
+
+
+def _check_range(sealed: SealedRange, window: ReadBuffer, size: int) -> None:
+    if not 0 <= sealed.start < sealed.start + sealed.length <= size:
+        raise _invalid(sealed, f"the file has {size} bytes")
     located = Located(sealed_entry(sealed, 0, 0), sealed.start, 0)
     try:
-        path = sealed_path(root, sealed.file)
-        with ReadBuffer(path, files, window_bytes=64) as window:
-            size = window.size()
-            if not 0 <= sealed.start < sealed.start + sealed.length <= size:
-                raise _invalid(sealed, f"the file has {size} bytes")
-            found = summary(header for _, header, _ in block_headers(window, located))
-    except FileNotFoundError:
-        raise _invalid(sealed, "there is no such file") from None
+        found = summary(header for _, header, _ in block_headers(window, located))
     except DamagedLogError as error:
         raise _invalid(sealed, str(error)) from error
     if found != (sealed.count, sealed.min_timestamp, sealed.max_timestamp):

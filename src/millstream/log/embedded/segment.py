@@ -104,6 +104,13 @@ class Located:
     end: int
 
 
+def located_behind(entry: Entry, frame_end: int) -> Located:
+    """Where the blocks of an entry are whose own bytes end here."""
+    if entry.file is None:
+        return Located(entry, frame_end, frame_end + entry.length)
+    return Located(entry, entry.start, frame_end)
+
+
 class SegmentName(NamedTuple):
     """What a segment's file name says: its first offset and, if it was rewritten, its end and how often."""
 
@@ -266,6 +273,4 @@ def _located(entry: Entry, frame_end: int, where: str) -> Located:
             f"{where} claims {entry.count} records in {entry.length} bytes, {entry.raw_bytes} uncompressed. "
             "Likely cause: a fault of the disk. Remedy: restore the file from a backup."
         )
-    if entry.file is None:
-        return Located(entry, frame_end, frame_end + entry.length)
-    return Located(entry, entry.start, frame_end)
+    return located_behind(entry, frame_end)

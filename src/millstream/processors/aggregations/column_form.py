@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from millstream.processors.aggregations.hash_groups import ArrowFunction
 else:
     from millstream.processors.columns import lazy_polars as pl
 
@@ -27,6 +29,8 @@ class ColumnForm:
     """Whether it can give the aggregate after every row."""
     shown_as: Callable[[Any], Any] | None = None
     """What Python is shown of an aggregate, if not what the column has."""
+    arrow_function: ArrowFunction | None = None
+    """What Arrow calls the same, where its result depends on nothing but the values of the group."""
     state: tuple[str, ...] = ()
     """Columns besides `new` that the aggregate consists of."""
 
@@ -55,6 +59,12 @@ class ColumnForm:
 
     def grouped(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows of each key folded, with the number of the last of them."""
+        if self.arrow_function is not None:
+            # Only tasks need Polars: programs that are built, and not run, do without.
+            from millstream.processors.aggregations.hash_groups import are_many_groups, grouped_by_arrow  # noqa: PLC0415
+
+            if are_many_groups(frame["key"]):
+                return grouped_by_arrow(frame, self.arrow_function)
         return frame.group_by("key").agg(
             row=pl.col("row").last(), time=pl.col("time").max(), new=self.whole(pl.col("value"))
         )

@@ -29,6 +29,7 @@ class CountColumns(SumColumns):
     """A sum of ones, whatever the values are."""
 
     looks_at_values = False
+    arrow_function = "count_all"
 
     def whole(self, value: pl.Expr) -> pl.Expr:
         """See `ColumnForm.whole`."""

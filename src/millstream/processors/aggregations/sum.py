@@ -17,6 +17,8 @@ from millstream.processors.aggregations.column_form import ColumnForm, first_of_
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from millstream.processors.aggregations.hash_groups import ArrowFunction
 else:
     from millstream.processors.columns import lazy_polars as pl
 
@@ -46,7 +48,9 @@ def _merged(total: Any, partial: int) -> int:
 
 
 class SumColumns(ColumnForm):
-    """Whole numbers in any order, doubles in order."""
+    """Whole numbers in any order, doubles in order: these are not grouped."""
+
+    arrow_function: ArrowFunction | None = "sum"
 
     def check(self, values: pl.Series) -> None:
         """See `ColumnForm.check`."""

@@ -227,7 +227,10 @@ class Column(Sequence[Any]):
     def take(self, rows: Column) -> Column:
         """The given rows, in the given order."""
         if self.in_arrow:
-            taken = self.series().gather(rows.series() if rows.in_arrow else list(rows.rows()))
+            series = self.series()
+            if series.null_count() == len(series):  # keys of a topic without any
+                return Column.of_series(series.clear(len(rows)), self.shown_as)
+            taken = series.gather(rows.series() if rows.in_arrow else list(rows.rows()))
             return Column.of_series(taken, self.shown_as)
         own = self._rows
         assert own is not None  # it has one of the three
@@ -237,6 +240,12 @@ class Column(Sequence[Any]):
             if own.start == 0:
                 return rows  # row numbers are their own rows
         return Column([own[row] for row in rows.rows()])
+
+    def kept(self, chosen: pl.Series, rows: Column) -> Column:
+        """The rows for which `chosen` is true; `rows` are their numbers."""
+        if not self.in_arrow:
+            return self.take(rows)
+        return Column.of_series(self.series().filter(chosen), self.shown_as)
 
     def at(self, rows: Sequence[int]) -> Column:
         """The given rows: a slice of it, or as `take` gives them."""

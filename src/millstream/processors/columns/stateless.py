@@ -135,4 +135,6 @@ def _kept(batch: Batch, verdicts: Column, *, wanted: bool) -> Batch:
         return batch.take(list(compress(range(len(batch)), [bool(one) is wanted for one in verdicts])))
     verdict = verdicts.series().cast(pl.Boolean).fill_null(value=False)
     chosen = verdict if wanted else ~verdict
-    return batch if chosen.all() else batch.take(Column.of_series(chosen.arg_true().cast(pl.Int64)))
+    if chosen.all():
+        return batch
+    return batch.kept(chosen, Column.of_series(chosen.arg_true().cast(pl.Int64)))

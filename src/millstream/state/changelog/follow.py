@@ -79,8 +79,8 @@ class Target:
     """Where a store that holds nothing begins to read."""
     compacted_before: Offset = _START
     """How far the log was compacted when the store began: what is missing up to there, it never had."""
-    batch_rows: int | None = None
-    """How many rows are applied at once; None: as many as ever. Beside other work small steps are taken."""
+    batch_bytes: int | None = None
+    """How much is applied at once; None: as much as ever. Beside other work small steps are taken."""
     writes_of: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
     """From rows of the log to rows of keys and values as the store has them; None: they are."""
 
@@ -128,12 +128,11 @@ class _NoListener:
 NO_LISTENER: Final = _NoListener()
 
 
-class CountedRestores(RestoreListener):
-    """Counts the records of changelogs that were read, and tells another listener."""
+class ToldRestores(RestoreListener):
+    """Tells another listener."""
 
     def __init__(self, other: RestoreListener) -> None:
         self._other = other
-        self.records = 0
 
     def on_start(self, progress: Progress) -> None:
         self._other.on_start(progress)
@@ -142,12 +141,26 @@ class CountedRestores(RestoreListener):
         self._other.on_batch(progress)
 
     def on_end(self, progress: Progress) -> None:
-        self._count(progress)
         self._other.on_end(progress)
 
     def on_suspended(self, progress: Progress) -> None:
-        self._count(progress)
         self._other.on_suspended(progress)
+
+
+class CountedRestores(ToldRestores):
+    """Counts the records of changelogs that were read."""
+
+    def __init__(self, other: RestoreListener) -> None:
+        super().__init__(other)
+        self.records = 0
+
+    def on_end(self, progress: Progress) -> None:
+        self._count(progress)
+        super().on_end(progress)
+
+    def on_suspended(self, progress: Progress) -> None:
+        self._count(progress)
+        super().on_suspended(progress)
 
     def _count(self, progress: Progress) -> None:
         if progress.snapshot is None:  # its files are copied, not read as records
@@ -325,6 +338,7 @@ def _read(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[pa.Rec
         return
     pending: list[pa.RecordBatch] = []
     rows = size = 0
+    most = target.batch_bytes or BATCH_BYTES
     position = start
     try:
         for batch in log.read(target.changelog, start, end):
@@ -332,7 +346,7 @@ def _read(log: Log, target: Target, start: Offset) -> Iterator[tuple[list[pa.Rec
             rows += len(batch)
             size += batch.records.nbytes
             position = batch.next_offset
-            if rows >= (target.batch_rows or BATCH_ROWS) or size >= BATCH_BYTES:
+            if rows >= BATCH_ROWS or size >= most:
                 yield pending, position, size
                 pending, rows, size = [], 0, 0
     except OffsetOutOfRangeError as error:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import islice
-from operator import lt
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.log.blocks import record_batch
 from millstream.state.specs import StoreKind
@@ -21,7 +20,7 @@ from millstream.state.stores.overlay import Entry
 from millstream.state.stores.written_columns import WrittenColumns
 
 _TIMESTAMP: Final = struct.Struct(">q")
-_MANY: Final = 100_000
+_MANY: Final = 20_000
 """From so many rows on it pays to sort columns and not objects."""
 _TIMESTAMPED: Final = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW})
 
@@ -69,11 +68,15 @@ def last_of_each_key(parts: Sequence[pa.RecordBatch]) -> list[Entry]:
     [(b'a', b'2'), (b'b', None)]
     """
     rows = pa.Table.from_batches(parts).select([0, 1])
-    if len(parts) > 1 and len(rows) >= _MANY:
-        rows = sorted_as_columns(rows)
-    keys = rows.column(0).to_pylist()
-    entries = zip(keys, rows.column(1).to_pylist(), strict=True)
-    return list(entries) if all(map(lt, keys, islice(keys, 1, None))) else sorted(dict(entries).items())
+    is_sorted = len(parts) == 1 and _are_ascending(parts[0].column(0))
+    if not is_sorted and len(rows) >= _MANY:
+        rows, is_sorted = sorted_as_columns(rows), True
+    entries = zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True)
+    return list(entries) if is_sorted else sorted(dict(entries).items())
+
+
+def _are_ascending(keys: pa.Array) -> bool:
+    return len(keys) < 2 or pc.all(pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))).as_py() is True  # noqa: PLR2004
 
 
 def sorted_as_columns(rows: pa.Table) -> pa.Table:

@@ -87,7 +87,7 @@ class HotCells(CommittedReader):
         self._young_bytes = self._old_bytes = 0
 
     def _note(self, cells: dict[bytes, bytes | None]) -> None:
-        added = sum(_CELL_BYTES + len(key) + len(value or b"") for key, value in cells.items())
+        added = _CELL_BYTES * len(cells) + sum(map(len, cells)) + sum(map(len, filter(None, cells.values())))
         self._young.update(cells)
         self._young_bytes += added  # a key that was there already counts twice, until it is old
         self._budget.used += added

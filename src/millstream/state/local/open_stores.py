@@ -10,9 +10,10 @@ committed versions only, and what an epoch that was given up has made is never a
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,8 +24,11 @@ from millstream.state.local.task_stores import NewerStores, TaskStores, TaskVers
 from millstream.state.stores.overlay import CommittedReader, Entry
 from millstream.types import Version
 
-MOST_TASKS: Final = 256
+MOST_TASKS: Final = 1_024
 """So many tasks have their stores open at once; those that were not used for longest are closed."""
+_SPARE_DESCRIPTORS: Final = 256
+_TASK_DESCRIPTORS: Final = 8
+"""For connections and the log; and for the stores of a task, about."""
 _LONGEST_WAIT_S: Final = 600.0
 """For a snapshot that copies the stores of a task in this process, also very large ones."""
 
@@ -38,6 +42,20 @@ class Sealed:
     before: tuple[Version, str]
     """Version and digest of what it was made on top of."""
     changes: Mapping[str, Sequence[Entry]]
+
+
+def most_tasks() -> int:
+    """For how many tasks this process has descriptors, after it has asked for as many as it may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _SPARE_DESCRIPTORS + _TASK_DESCRIPTORS * MOST_TASKS
+    if resource.RLIM_INFINITY != soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(OSError, ValueError):  # some systems have a lower bound of their own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MOST_TASKS
+    return max(1, min(MOST_TASKS, (soft - _SPARE_DESCRIPTORS) // _TASK_DESCRIPTORS))
 
 
 class OpenStores:

@@ -23,6 +23,7 @@ from millstream.state.backends import supplier
 from millstream.state.backends.api import Backend, BackendSupplier, ReadOnly
 from millstream.state.backends.base import closed_on_error
 from millstream.state.changelog.follow import (
+    EMPTY,
     NO_LISTENER,
     RESTORING,
     RestoreListener,
@@ -94,9 +95,7 @@ class TaskStores:
         listener: RestoreListener,
         backends: dict[str, Backend],
         resources: ExitStack,
-        batch_rows: int | None = None,
     ) -> None:
-        self._batch_rows = batch_rows
         self.backends = backends
         self.version = version
         self._directory = directory
@@ -144,7 +143,14 @@ class TaskStores:
         with disk_errors_named(self._directory.path):
             self._directory.write_checkpoint(Checkpoint(wanted.version, dict(wanted.positions)))
 
-    def follow(self, wanted: TaskVersion, *, local_changes: LocalChanges, is_known: IsKnown) -> None:
+    def follow(
+        self,
+        wanted: TaskVersion,
+        *,
+        local_changes: LocalChanges,
+        is_known: IsKnown,
+        batch_bytes: int | None = None,
+    ) -> None:
         """Bring the stores to a later version by their changelogs, as whoever opens them does."""
         self._forget_cells()
         scratch = self._directory.path / SORTING_FOLDER
@@ -152,7 +158,7 @@ class TaskStores:
             _bring_to_version(
                 spec,
                 wanted,
-                replace(_target(spec, wanted, scratch), batch_rows=self._batch_rows),
+                replace(_target(spec, wanted, scratch), batch_bytes=batch_bytes),
                 self._log if _has_rows(spec, wanted) else None,
                 local_changes,
                 self._listener,
@@ -195,9 +201,15 @@ def hold_task_stores(
     snapshots: SnapshotStorage | None = None,
     newer: NewerStores = NewerStores.REFUSE,
     rocksdb_config_setter: object = None,
-    batch_rows: int | None = None,
+    batch_bytes: int | None = None,
+    in_slices: bool = False,
 ) -> TaskStores:
-    """Open all stores at the wanted version, until they are closed."""
+    """Open all stores at the wanted version, until they are closed.
+
+    `in_slices`: a store that is interrupted on its way goes on from there when it is opened again, whatever
+    that costs.
+    """
+    scratch = None if in_slices else directory.path / SORTING_FOLDER
     with ExitStack() as resources:
         resources.enter_context(directory.lock(timeout_ms=lock_timeout_ms))
         _forget_what_a_power_cut_may_have_torn(directory)
@@ -206,7 +218,7 @@ def hold_task_stores(
         for name, spec in stores.items():
             chosen = supplier_of(spec, default_backend, rocksdb_config_setter)
             store = StoreOnDisk(directory, chosen, name, SEGMENT_BYTES if spec.is_segmented else 0)
-            target = replace(_target(spec, wanted, directory.path / SORTING_FOLDER), batch_rows=batch_rows)
+            target = replace(_target(spec, wanted, scratch), batch_bytes=batch_bytes)
             changelog = log if _has_rows(spec, wanted) else None
             restorer = None
             if snapshots is not None and wanted.version > 0:
@@ -224,7 +236,7 @@ def hold_task_stores(
                 if newer is NewerStores.REFUSE
                 else _checkpoint(stores, opened)
             )
-        return TaskStores(directory, stores, wanted, log, listener, opened, resources.pop_all(), batch_rows)
+        return TaskStores(directory, stores, wanted, log, listener, opened, resources.pop_all())
 
 
 @contextmanager
@@ -356,31 +368,32 @@ def _checkpoint(stores: Mapping[str, StoreBuilder], opened: Mapping[str, Backend
     return Checkpoint(version, {name: positions[name].offset for name in stores if stores[name].logging})
 
 
-def versions_on_disk(
+def positions_on_disk(
     directory: TaskDirectory,
     stores: Mapping[str, StoreBuilder],
     default_backend: str | BackendSupplier,
     *,
     rocksdb_config_setter: object = None,
-) -> dict[str, Version]:
-    """The version of each store that is kept on disk: 0 if it is not there, half restored, or lost.
+) -> dict[str, StorePosition]:
+    """Where each store stands that is kept on disk: at version 0 if it is not there, half restored, or lost.
 
     Lost is what is damaged, and what a power cut may have torn: that is not even opened.
     """
-    found: dict[str, Version] = {}
+    found: dict[str, StorePosition] = {}
     with directory.lock(timeout_ms=0):
         is_lost = directory.lost_in_a_power_cut()
         for name, spec in stores.items():
             chosen = supplier_of(spec, default_backend, rocksdb_config_setter)
             if not chosen.persistent:
                 continue
-            found[name] = Version(0)
+            found[name] = EMPTY
             if not is_lost and directory.store_path(chosen.name, name).is_dir():
                 with (
                     suppress(DamagedStoreError),
                     chosen.open(directory.store_path(chosen.name, name)) as backend,
                 ):
-                    found[name] = Version(max(0, position_of(backend, name).version))
+                    here = position_of(backend, name)
+                    found[name] = EMPTY if here.version == RESTORING else here
     return found
 
 
@@ -476,7 +489,7 @@ def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
     return spec.logging and (spec.source_topic is None or spec.name in wanted.origins)
 
 
-def _target(spec: StoreBuilder, wanted: TaskVersion, scratch: Path) -> Target:
+def _target(spec: StoreBuilder, wanted: TaskVersion, scratch: Path | None) -> Target:
     offset = wanted.positions.get(spec.name, Offset(0)) if spec.logging else Offset(0)
     position = StorePosition(wanted.version, offset, wanted.sealed_digest)
     origin = wanted.origins.get(spec.name)

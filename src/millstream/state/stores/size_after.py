@@ -28,9 +28,7 @@ def size_after(committed: CommittedReader, written: Sequence[Entry]) -> StoreSiz
     else:
         some = written[::stride]
         keys = [key for key, _ in some]
-        stay = sum(value is not None for _, value in some)
-    there = 0
-    if size.approximate_entries:
-        there = sum(value is not None for value in committed.get_many(keys))
+        stay = len(some) - [value for _, value in some].count(None)
+    there = len(keys) - committed.get_many(keys).count(None) if size.approximate_entries else 0
     added = round((stay - there) * len(written) / len(keys))
     return StoreSize(max(0, size.approximate_entries + added), size.bytes)

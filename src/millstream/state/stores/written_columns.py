@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import overload
 
 import pyarrow as pa
@@ -51,6 +51,9 @@ class WrittenColumns(Sequence[Entry]):
 
     def __len__(self) -> int:
         return len(self.key_column)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries())
 
     @overload
     def __getitem__(self, place: int) -> Entry: ...

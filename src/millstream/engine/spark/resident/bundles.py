@@ -109,7 +109,8 @@ def unpacked(header: BundleHeader, chunks: Iterable[pa.RecordBatch]) -> list[Shu
     for chunk in chunks:
         data = chunk.column(0)[0].as_buffer() if len(chunk) == 1 and chunk.schema.equals(SCHEMA) else None
         received += 0 if data is None else data.size
-        if data is None or len(parts) >= header.chunks or received > header.size:
+        is_long = data is not None and bool(parts) and data.size > CHUNK_BYTES  # the first is the directory
+        if data is None or is_long or len(parts) >= header.chunks or received > header.size:
             raise BadBundleError(f"a bundle is larger than announced, {header.size} bytes, or malformed")
         parts.append(data)
     if len(parts) != header.chunks or received != header.size:

@@ -41,6 +41,10 @@ class ConnectionLostError(MillstreamError):
     """The other side is gone, refuses us, or does not keep to the protocol."""
 
 
+class PeerStalledError(ConnectionLostError):
+    """The other side takes nothing any more, though it is there: it stands still."""
+
+
 class Connection:
     """Messages to and from one authenticated peer. Several threads may send; one receives."""
 
@@ -66,6 +70,14 @@ class Connection:
         data = pickled(message)
         with self._sending:
             _send_frame(self._peer, data)
+
+    def ping(self, message: object) -> None:
+        """Send a message that says nothing, unless one is on its way: who gets that hears enough."""
+        if self._sending.acquire(blocking=False):
+            try:
+                _send_frame(self._peer, pickled(message))
+            finally:
+                self._sending.release()
 
     def receive(self) -> Any:
         """The next message. Raises if there will be none."""
@@ -175,6 +187,8 @@ def _send_frame(peer: socket.socket | TlsSocket, data: bytes) -> None:
         raise MillstreamError(f"a message of {len(data)} bytes is longer than {MAX_FRAME_BYTES}")
     try:
         peer.sendall(_LENGTH.pack(len(data)) + data)
+    except (BlockingIOError, TimeoutError) as error:
+        raise PeerStalledError(f"the other side takes nothing any more: {error}") from error
     except OSError as error:
         raise ConnectionLostError(f"the other side is gone: {error}") from error
 

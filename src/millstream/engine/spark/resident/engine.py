@@ -18,17 +18,16 @@ from pyspark import InheritableThread
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.source_times import TimesRequest
-from millstream.engine.api import DurableEpoch, Engine, TaskWork
-from millstream.engine.assignment.view import AssignedTask, Rebalance
+from millstream.engine.api import DurableEpoch, TaskWork
 from millstream.engine.program import Program
+from millstream.engine.spark.assigning_engine import AssigningEngine
 from millstream.engine.spark.attached import RUN_AGAIN, AttachedSpark
 from millstream.engine.spark.failures import not_ready
 from millstream.engine.spark.resident.flight import PeerLostError
-from millstream.engine.spark.resident.launcher import SparkLauncher
+from millstream.engine.spark.resident.launcher import SparkLauncher, task_slots
 from millstream.engine.spark.resident.settings import (
     check_settings,
     pool_settings,
-    slot_assigner,
     slot_settings,
 )
 from millstream.engine.spark.resident.slot import SlotError
@@ -47,10 +46,11 @@ _TRIES_PER_RETRY: Final = 4
 """Lost slots are as cheap as failed tasks, which Spark runs four times before it gives a job up."""
 
 
-class ResidentSparkEngine(Engine):
+class ResidentSparkEngine(AssigningEngine):
     """Runs tasks in slots that stay. If `spark` is None, it makes a session and ends it."""
 
     def __init__(self, program: Program, spark: Any) -> None:
+        super().__init__(program, applies_at_once=True)
         self._program = program
         self._application_id = program.application_id
         self._config = program.config
@@ -77,8 +77,7 @@ class ResidentSparkEngine(Engine):
             if self._spark.attach() or self._slots is None:
                 self._make_worker = self._spark.broadcast()
                 pool = self._new_pool()
-                assigner = slot_assigner(self._config, self._program.topology.plan())
-                self._slots = SlotTasks(self._application_id, pool, self._attempts, assigner)
+                self._slots = SlotTasks(self._application_id, pool, self._attempts, self._assigner)
                 pool.open(InheritableThread)
             self._slots.begin_term()
         except Exception as error:
@@ -104,7 +103,7 @@ class ResidentSparkEngine(Engine):
             settings=slot_settings(config),
             tls=tls,
         )
-        cores = self._spark.context.defaultParallelism
+        cores = task_slots(self._spark.context)
         if self._spark.is_given and launcher.wanted() >= cores:
             _LOGGER.warning(
                 "The slots of application %r hold all %d cores of the given Spark session for as long as it "
@@ -141,16 +140,6 @@ class ResidentSparkEngine(Engine):
 
     def prepare(self) -> None:
         self._spark.attach()
-
-    def assigned(self) -> Sequence[AssignedTask]:
-        return () if self._slots is None else self._slots.assigner.assigned()
-
-    def take_rebalances(self) -> Sequence[Rebalance]:
-        return () if self._slots is None else self._slots.assigner.take_rebalances()
-
-    def drain(self, host: str, *, is_over: bool = False) -> None:
-        assigner = self._running().assigner
-        (assigner.undrain if is_over else assigner.drain)(host)
 
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         del job

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
 from millstream.engine.spark.attached import AttachedSpark
 from millstream.engine.spark.failures import shortened
@@ -17,6 +18,21 @@ from millstream.engine.spark.stage_function import MakeWorker
 
 _NO_PYTHON: Final = "PythonException"
 """A slot tells its errors to the coordinator. One that comes through Spark kept it from becoming one."""
+
+
+def task_slots(context: SparkContext) -> int:
+    """How many tasks Spark can run at once on the executors that have registered by now.
+
+    That is its default parallelism, unless settings say otherwise: then the cores are counted.
+    """
+    conf = context.getConf()
+    cores_per_task = int(conf.get("spark.task.cpus", "1"))
+    if conf.get("spark.default.parallelism") is None and cores_per_task == 1:
+        return int(context.defaultParallelism)
+    status: Any = context._jsc.sc().statusStore()  # noqa: SLF001 - PySpark does not show it
+    executors = status.executorList(True)
+    cores = sum(executors.apply(number).totalCores() for number in range(executors.size()))
+    return int(cores) // cores_per_task
 
 
 class SparkLauncher(Launcher):
@@ -68,7 +84,7 @@ class SparkLauncher(Launcher):
 
         But for those that are left to other jobs of the application.
         """
-        return self._count or max(1, int(self._spark.context.defaultParallelism) - self._left_free)
+        return self._count or max(1, task_slots(self._spark.context) - self._left_free)
 
     def _group(self, number: int) -> str:
         return f"millstream-{self._application_id}-slot-{number}"

@@ -62,18 +62,27 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class Assigned:
+    """Who runs what from now on. A slot is told when it changes, before the epochs that need it."""
+
+    slot: int
+    slots: Mapping[str, int]
+    """The slot of every task, also of those that are idle."""
+    peers: Mapping[int, Peer]
+    """All slots, by number."""
+    here: frozenset[str] = frozenset()
+    """The tasks that the slot's instance runs, or keeps copies of: in whichever of its slots."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunEpoch:
-    """Run the tasks of a slot; close the stores of all others."""
+    """Run the tasks of a slot."""
 
     of: EpochAttempt
     job: EpochJob
-    slot: int
-    slots: Mapping[str, int]
-    """The slot of every task, also of those that are idle in this epoch."""
-    peers: Mapping[int, Peer]
-    """All slots that take part, by number."""
-    copies: frozenset[str] = frozenset()
-    """Tasks of which copies are kept on the slot's instance, by whichever slot: their state is in use."""
+    """The slot's share of it."""
+    levels: Mapping[int, frozenset[int]]
+    """At which levels each slot has tasks in this epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from millstream.config import StreamsConfig
-from millstream.engine.assignment.model import AssignmentRules
-from millstream.engine.spark.resident.assigner import SlotAssigner
 from millstream.engine.spark.resident.slot import SlotSettings
 from millstream.engine.spark.resident.slot_pool import PoolSettings
 from millstream.engine.spark.resident.tls import TlsFiles, tls_files
 from millstream.errors import ConfigError
-from millstream.state.local.task_stores import supplier_of
-from millstream.topology.plan import Plan, SubTopology
 
 _LONGEST_BEAT_S: Final = 1.0
 _SHORTEST_PATIENCE_S: Final = 2.0
@@ -25,13 +21,13 @@ def check_settings(conf: Any, tls: TlsFiles | None = None) -> None:
     """Refuse settings of Spark that would end slots, or that promise what slots do not keep."""
     if tls is not None:
         tls.check()
-    if conf.get("spark.python.worker.killOnIdleTimeout", "false") == "true":
+    if _is_on(conf, "spark.python.worker.killOnIdleTimeout"):
         raise ConfigError(
             "spark.python.worker.killOnIdleTimeout is 'true': Spark would end workers that stay, as those of "
             "engine='resident' do. Remedy: leave it 'false', or use engine='jobs'."
         )
     host = conf.get("spark.driver.host", "127.0.0.1")
-    encrypted = [name for name in _ENCRYPTED if conf.get(name, "false") == "true"]
+    encrypted = [name for name in _ENCRYPTED if _is_on(conf, name)]
     if encrypted and tls is None and not host.startswith(_LOOPBACK):
         raise ConfigError(
             f"{encrypted[0]} is 'true', but the connections between slots are not encrypted, and would leave "
@@ -40,9 +36,14 @@ def check_settings(conf: Any, tls: TlsFiles | None = None) -> None:
         )
 
 
+def _is_on(conf: Any, name: str) -> bool:
+    """Spark takes "True" for true, too, which is how PySpark writes Python's."""
+    return str(conf.get(name, "false")).strip().lower() == "true"
+
+
 def slot_settings(config: StreamsConfig) -> SlotSettings:
-    """A slot gives up well before the lease of its coordinator has run out."""
-    patience_s = max(_SHORTEST_PATIENCE_S, 0.75 * config.lease_ttl_ms / 1000)
+    """A slot gives up before the lease of its coordinator has run out, which was renewed a while ago."""
+    patience_s = max(_SHORTEST_PATIENCE_S, config.lease_ttl_ms / 2000)
     return SlotSettings(beat_s=_beat_s(config), patience_s=patience_s)
 
 
@@ -55,26 +56,6 @@ def pool_settings(config: StreamsConfig, conf: Any) -> PoolSettings:
         bind=conf.get("spark.driver.bindAddress", host),
         host=host,
         tls=tls_files(config),
-    )
-
-
-def slot_assigner(config: StreamsConfig, plan: Plan) -> SlotAssigner:
-    """Tasks with logged stores on disk may have copies. Global stores are everywhere already."""
-    stateful = {sub.number for level in plan.levels for sub in level if _has_copies(config, sub)}
-    rules = AssignmentRules(
-        standbys=config.num_standby_replicas,
-        acceptable_lag=config.acceptable_recovery_lag,
-        max_warmups=config.max_warmup_replicas,
-        spread_over=tuple(config.rack_aware_assignment_tags),
-    )
-    return SlotAssigner(stateful, rules)
-
-
-def _has_copies(config: StreamsConfig, sub: SubTopology) -> bool:
-    """What is in memory is gone when another slot opens it, so a copy of it would be of no use."""
-    return not sub.is_global and any(
-        spec.logging and supplier_of(spec, config.backend, config.rocksdb_config_setter).persistent
-        for spec in sub.stores.values()
     )
 
 

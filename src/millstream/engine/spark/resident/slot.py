@@ -17,10 +17,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
-from millstream.commit.epoch_job import PlannedTask, TaskReport, WrongInstance
+from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.standby import StandbyPosition
 from millstream.commit.targets import Targets
 from millstream.commit.worker import Worker, apply_commit, run_task, sealing_together
@@ -30,6 +30,7 @@ from millstream.engine.spark.resident.inbox import AbortedError, Inbox
 from millstream.engine.spark.resident.messages import (
     Abort,
     Answered,
+    Assigned,
     Beat,
     Call,
     Committed,
@@ -44,12 +45,24 @@ from millstream.engine.spark.resident.messages import (
 from millstream.engine.spark.resident.standbys import StandbyTasks
 from millstream.errors import MillstreamError
 from millstream.maintenance.state_cleaner import clean_now_and_then
+from millstream.state.errors import TaskLockedError
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.threads import end_threads
 
 _LOGGER = logging.getLogger("millstream")
 _GRACE_S: Final = 1.0
 """How long a slot without a coordinator may take to come to the end of what it does."""
+
+
+_CLEANS_EVERY_S: Final = 30.0
+"""How often a slot without tasks looks for state of tasks that have left its host."""
+_LOCK_WAIT_MS: Final = 200
+"""How long a task waits for its stores before it is looked whether the attempt was given up meanwhile.
+
+Whoever holds them may be in a later attempt already, and wait for stores that are still held here.
+"""
+
+_Command: TypeAlias = Assigned | RunEpoch | Committed | Follow | Call
 
 
 class SlotError(MillstreamError):
@@ -84,13 +97,17 @@ class Slot:
     ) -> None:
         self._incarnation = incarnation
         self._worker = worker
+        lock_timeout_ms = min(worker.lock_timeout_ms, _LOCK_WAIT_MS)
+        self._task_worker = replace(worker, lock_timeout_ms=lock_timeout_ms)
         self._connection = connection
         self._inbox = inbox
         self._clients = clients
         self._settings = settings
-        self._commands: queue.SimpleQueue[RunEpoch | Committed | Follow | Call | Stop] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[_Command | Stop] = queue.SimpleQueue()
         self._heard = time.monotonic()
         self._is_over = threading.Event()
+        self._assigned = Assigned(0, {}, {})
+        self._last_job: EpochJob | None = None
         self._standbys = StandbyTasks(worker, self._tell_positions)
 
     def run(self) -> None:
@@ -102,7 +119,7 @@ class Slot:
         for thread in threads:
             thread.start()
         try:
-            while not isinstance(command := self._commands.get(), Stop):
+            while not isinstance(command := self._next_command(), Stop):
                 self._obey(command)
         except ConnectionLostError:
             _LOGGER.debug("The coordinator is gone", exc_info=True)
@@ -152,8 +169,17 @@ class Slot:
 
     # The thread of tasks -------------------------------------------------------------------------------
 
-    def _obey(self, command: RunEpoch | Committed | Follow | Call) -> None:
-        if isinstance(command, RunEpoch):
+    def _next_command(self) -> _Command | Stop:
+        while True:
+            try:
+                return self._commands.get(timeout=_CLEANS_EVERY_S)
+            except queue.Empty:
+                self._clean()
+
+    def _obey(self, command: _Command) -> None:
+        if isinstance(command, Assigned):
+            self._take_assignment(command)
+        elif isinstance(command, RunEpoch):
             with self._standbys.busy():
                 self._run_epoch(command)
         elif isinstance(command, Committed):
@@ -175,48 +201,45 @@ class Slot:
             self._connection.send(EpochFailed(command.of, portable(error)))
             return
         self._connection.send(EpochDone(command.of, tuple(reports)))
+        self._last_job = command.job
+        self._clean()
+
+    def _take_assignment(self, command: Assigned) -> None:
+        """Tasks that others run from now on: their stores are closed."""
+        self._assigned = command
+        if self._worker.open_stores is not None:
+            here = {task_id for task_id, slot in command.slots.items() if slot == command.slot}
+            self._worker.open_stores.keep_only(here)
+        self._clients.keep_only([peer.flight for peer in command.peers.values()])
 
     def _run_levels(self, command: RunEpoch) -> list[TaskReport | WrongInstance]:
-        job, own = command.job, command.slot
-        mine = [task for task in job.tasks if command.slots[task.task_id] == own]
-        tasks_here = {task for task, slot in command.slots.items() if slot == own}
-        self._standbys.release({task.task_id for task in mine})
-        if self._worker.open_stores is not None:
-            self._worker.open_stores.keep_only(tasks_here)
-        self._clients.keep_only([peer.flight for peer in command.peers.values()])
-        targets = Targets(self._worker.plan, job.tasks)
-        others = levels_of_others(command)
-        with sealing_together(self._worker) as worker:
-            reports = self._run_tasks(command, worker, mine, targets, others)
+        self._standbys.release({task.task_id for task in command.job.tasks})
+        with sealing_together(self._task_worker) as worker:
+            reports = self._run_tasks(command, worker)
         self._inbox.end(command.of)
         return reports
 
-    def _run_tasks(
-        self,
-        command: RunEpoch,
-        worker: Worker,
-        mine: Sequence[PlannedTask],
-        targets: Targets,
-        others: Mapping[int, set[int]],
-    ) -> list[TaskReport | WrongInstance]:
-        own, received = command.slot, 0
+    def _run_tasks(self, command: RunEpoch, worker: Worker) -> list[TaskReport | WrongInstance]:
+        mine, own, assigned, received = command.job.tasks, self._assigned.slot, self._assigned, 0
+        others = {slot: levels for slot, levels in command.levels.items() if slot != own}
+        targets = Targets(worker.plan, mine)
         blocks: list[ShuffleBlock] = []
         reports: list[TaskReport | WrongInstance] = []
         for level in sorted({task.level for task in mine}):
             for before in range(received, level):
                 senders = [slot for slot, levels in others.items() if before in levels]
-                blocks += self._inbox.wait(command.of, before, senders, command.peers)
+                blocks += self._inbox.wait(command.of, before, senders, assigned.peers)
             received = level
             taken = targets.by_task(blocks)
             sent: dict[int, list[ShuffleBlock]] = {}
             for task in mine:
-                if task.level == level:
+                if task.level == level and (task.has_input or task.task_id in taken):
                     report, out = self._run_task(command, worker, task, taken.get(task.task_id, ()))
                     reports.append(report)
                     for block in out:
-                        target = targets.of(block)
+                        target = targets.task_id(block)
                         if target is not None:
-                            sent.setdefault(command.slots[target.task_id], []).append(block)
+                            sent.setdefault(assigned.slots[target], []).append(block)
             blocks += sent.pop(own, [])
             for slot, levels in others.items():
                 if max(levels) > level:  # it waits for a bundle, if only for an empty one
@@ -226,16 +249,28 @@ class Slot:
     def _run_task(
         self, command: RunEpoch, worker: Worker, task: PlannedTask, blocks: Sequence[ShuffleBlock]
     ) -> tuple[TaskReport | WrongInstance, list[ShuffleBlock]]:
-        self._inbox.check(command.of)
-        made = run_task(worker, command.job, task, blocks, command.of.attempt)
-        directory, delay_ms = self._worker.directory, self._worker.config.state_cleanup_delay_ms
-        clean_now_and_then(directory, delay_ms, command.job, kept=command.copies)
-        return made
+        deadline = time.monotonic() + self._worker.lock_timeout_ms / 1000
+        while True:
+            self._inbox.check(command.of)
+            try:
+                return run_task(worker, command.job, task, blocks, command.of.attempt)
+            except TaskLockedError:
+                if time.monotonic() >= deadline:
+                    raise
 
     def _send(self, command: RunEpoch, level: int, slot: int, blocks: Sequence[ShuffleBlock]) -> None:
         self._inbox.check(command.of)
-        peer = command.peers[slot]
-        self._clients.put(peer, blocks, header_of(command.of, level, command.slot, self._incarnation, peer))
+        peer, own = self._assigned.peers[slot], self._assigned.slot
+        self._clients.put(peer, blocks, header_of(command.of, level, own, self._incarnation, peer))
+
+    def _clean(self) -> None:
+        """Delete local state of tasks that are elsewhere, if it is time for that."""
+        if self._last_job is not None:
+            delay_ms = self._worker.config.state_cleanup_delay_ms
+            clean_now_and_then(self._worker.directory, delay_ms, self._last_job, self._is_elsewhere)
+
+    def _is_elsewhere(self, task_id: str) -> bool:
+        return task_id in self._assigned.slots and task_id not in self._assigned.here
 
     def _apply(self, command: Committed) -> None:
         """Step 10, from memory. What fails here is made up for, or told, when the stores are opened next."""
@@ -263,16 +298,6 @@ class Slot:
             answer = Answered(call.number, error=portable(error))
         with suppress(ConnectionLostError):
             self._connection.send(answer)
-
-
-def levels_of_others(command: RunEpoch) -> dict[int, set[int]]:
-    """The levels at which each of the other slots has tasks."""
-    levels: dict[int, set[int]] = {}
-    for task in command.job.tasks:
-        slot = command.slots[task.task_id]
-        if slot != command.slot:
-            levels.setdefault(slot, set()).add(task.level)
-    return levels
 
 
 def portable(error: Exception) -> Exception:

@@ -14,17 +14,17 @@ from pyspark import TaskContext
 from millstream.commit.process import process_started
 from millstream.commit.worker import Worker
 from millstream.engine.spark.homes import held_checkpoints
+from millstream.engine.spark.node import node_name, tags_here
 from millstream.engine.spark.resident.connection import ConnectionLostError, connect, flight_token
 from millstream.engine.spark.resident.flight import FlightClients, FlightServer
 from millstream.engine.spark.resident.inbox import Inbox
 from millstream.engine.spark.resident.messages import Hello, NotReady
-from millstream.engine.spark.resident.node import node_name, tags_here
 from millstream.engine.spark.resident.parent import ended_with_parent
 from millstream.engine.spark.resident.slot import Slot, SlotSettings, portable
 from millstream.engine.spark.resident.tls import TlsFiles
 from millstream.engine.spark.stage_function import MakeWorker
 from millstream.state.local.directory import boot_id
-from millstream.state.local.open_stores import OpenStores
+from millstream.state.local.open_stores import OpenStores, most_tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class SlotFunction:
 
 def resident(worker: Worker) -> Worker:
     """A worker whose stores stay open from epoch to epoch."""
-    return replace(worker, open_stores=OpenStores(), shares_process=True)
+    return replace(worker, open_stores=OpenStores(most_tasks()), shares_process=True)
 
 
 def hello(worker: Worker, flight: str, node: str = "") -> Hello:

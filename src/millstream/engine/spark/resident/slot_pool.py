@@ -23,7 +23,13 @@ from typing import Any, Final, Protocol
 from millstream.commit.epoch_job import TaskReport, WrongInstance
 from millstream.commit.process import process_is_alive
 from millstream.commit.standby import StandbyPosition
-from millstream.engine.spark.resident.connection import Connection, ConnectionLostError, accepted
+from millstream.engine.assignment.assigner import LiveSlot
+from millstream.engine.spark.resident.connection import (
+    Connection,
+    ConnectionLostError,
+    PeerStalledError,
+    accepted,
+)
 from millstream.engine.spark.resident.messages import (
     Abort,
     Answered,
@@ -104,6 +110,13 @@ class Member:
     """How far its copies are, as it has said last."""
 
     @property
+    def slot(self) -> LiveSlot:
+        """The slot as tasks are assigned to it."""
+        hello = self.hello
+        host = hello.node or hello.host
+        return LiveSlot(self.incarnation, hello.instance, host, hello.tags, hello.held, self.followed)
+
+    @property
     def peer(self) -> Peer:
         """The slot as others see it."""
         return Peer(self.incarnation, self.hello.flight)
@@ -120,6 +133,8 @@ class SlotPool:
         self._expected: dict[str, int] = {}
         """Incarnations that may connect, and their slots."""
         self._members: dict[int, Member] = {}
+        self._hanging: list[Member] = []
+        """Fenced on other hosts, where they may hold their stores for a while."""
         self._refusal: Exception | None = None
         """Why no slot starts: the first time one that does not is enough, later all have to say so."""
         self._refusals = 0
@@ -161,6 +176,12 @@ class SlotPool:
         with self._changed:
             return dict(sorted(self._members.items()))
 
+    def take_hanging(self) -> list[Member]:
+        """The slots that were fenced since it was asked last, and may still hold their stores."""
+        with self._changed:
+            hanging, self._hanging = self._hanging, []
+            return hanging
+
     def wait(self, is_enough: Callable[[int, int], bool], timeout_s: float) -> bool:
         """Wait until there are enough slots, of so many that are wanted. Raises why they don't start."""
 
@@ -174,42 +195,42 @@ class SlotPool:
                 raise refusal
             return is_enough(len(self._members), self._wanted)
 
-    def run(self, of: EpochAttempt, commands: Mapping[int, RunEpoch]) -> list[TaskReport | WrongInstance]:
+    def run(
+        self, of: EpochAttempt, commands: Mapping[int, RunEpoch], members: Mapping[int, Member]
+    ) -> list[TaskReport | WrongInstance]:
         """Let slots run an attempt of an epoch. If one fails, or is lost, all are told to give it up."""
         with self._changed:
             self._attempt, self._answers = of, {}
         try:
             for number, command in commands.items():
-                self._send(number, command.peers[number].incarnation, command)
-            return self._collected(of, commands)
+                self._send(number, members[number].incarnation, command)
+            return self._collected(of, {number: members[number].incarnation for number in commands})
         except BaseException:
             self.tell(Abort(of))
             raise
 
-    def _collected(
-        self, of: EpochAttempt, commands: Mapping[int, RunEpoch]
-    ) -> list[TaskReport | WrongInstance]:
+    def _collected(self, of: EpochAttempt, asked: Mapping[int, str]) -> list[TaskReport | WrongInstance]:
+        """The reports of the incarnations of slots that were asked."""
         with self._changed:
             while True:
-                for number, command in commands.items():
+                for number, incarnation in asked.items():
                     member = self._members.get(number)
-                    if member is None or member.incarnation != command.peers[number].incarnation:
+                    if member is None or member.incarnation != incarnation:
                         raise SlotLostError(
                             f"slot {number} was lost in attempt {of.attempt} of epoch {of.epoch}"
                         )
                 for answer in self._answers.values():
                     if isinstance(answer, EpochFailed):
                         raise answer.error
-                if self._answers.keys() == commands.keys():
+                if self._answers.keys() == asked.keys():
                     done = [one for one in self._answers.values() if isinstance(one, EpochDone)]
                     return [report for answer in done for report in answer.reports]
                 self._changed.wait()
 
-    def tell(self, message: object, number: int | None = None) -> None:
-        """Tell all slots, or one, something that needs no answer."""
-        for member in self.live().values():
-            if number in (None, member.number):
-                self._send(member.number, member.incarnation, message)
+    def tell(self, message: object, to: Member | None = None) -> None:
+        """Tell all slots, or one, something that needs no answer. Not its successor, if it was replaced."""
+        for member in self.live().values() if to is None else (to,):
+            self._send(member.number, member.incarnation, message)
 
     def call(self, number: int, work: Callable[..., Any], *arguments: Any, is_beside: bool = False) -> int:
         """Let a slot do some work between the epochs, or beside them; the number of the call."""
@@ -422,17 +443,11 @@ class SlotPool:
 
     def _watch(self) -> None:
         while not self._closing.wait(self._settings.beat_s):
-            self.tell(Ping())
             for member in self.live().values():
+                self._send(member.number, member.incarnation, Ping())
                 silent = time.monotonic() - member.heard
                 if silent > self._settings.timeout_s:
-                    _LOGGER.warning(
-                        "Slot %d (process %d on %s) has said nothing for %.0f s. It is replaced.",
-                        member.number,
-                        member.hello.pid,
-                        member.hello.host,
-                        silent,
-                    )
+                    _tell_replaced(member, f"has said nothing for {silent:.0f} s")
                     self.fence(member)
 
     def fence(self, member: Member) -> None:
@@ -440,6 +455,8 @@ class SlotPool:
         with self._changed:
             self._expected.pop(member.incarnation, None)
         if not _kill_hanging(member):  # Spark may take its time to answer
+            with self._changed:
+                self._hanging.append(member)
             threading.Thread(
                 target=self._launcher.cancel,
                 args=(member.number,),
@@ -463,14 +480,27 @@ class SlotPool:
             member.connection.close()
 
     def _send(self, number: int, incarnation: str, message: object) -> None:
-        """Send to a slot; one that can't be reached is lost."""
+        """Send to a slot; one that can't be reached is lost, and one that stands still is ended."""
         member = self.live().get(number)
         if member is None or member.incarnation != incarnation:
             return
         try:
-            member.connection.send(message)
+            if isinstance(message, Ping):
+                member.connection.ping(message)
+            else:
+                member.connection.send(message)
+        except PeerStalledError:
+            _tell_replaced(member, "takes no message any more")
+            self.fence(member)
         except ConnectionLostError as error:
             self._lose(number, incarnation, str(error))
+
+
+def _tell_replaced(member: Member, why: str) -> None:
+    hello = member.hello
+    _LOGGER.warning(
+        "Slot %d (process %d on %s) %s. It is replaced.", member.number, hello.pid, hello.host, why
+    )
 
 
 def _kill_hanging(member: Member) -> bool:

@@ -9,7 +9,6 @@ import logging
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, TypeVar
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
@@ -17,10 +16,12 @@ from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.reports import EpochMismatchError
 from millstream.commit.source_times import TimesRequest, read_times
 from millstream.engine.api import DurableEpoch, TaskWork
+from millstream.engine.assignment.assigner import SlotAssigner
 from millstream.engine.assignment.model import Assignment
 from millstream.engine.spark.failures import waited_in_vain
 from millstream.engine.spark.homes import follow_reports
-from millstream.engine.spark.resident.assigner import SlotAssigner
+from millstream.engine.spark.resident.assigned_messages import AssignedMessages
+from millstream.engine.spark.resident.follow_messages import FollowMessages
 from millstream.engine.spark.resident.messages import Committed, EpochAttempt, RunEpoch
 from millstream.engine.spark.resident.slot_pool import Member, SlotLostError, SlotPool
 from millstream.types import Attempt
@@ -53,6 +54,8 @@ class SlotTasks:
         self._attempts = attempts
         """Numbers that no other attempt of a term has."""
         self.assigner = SlotAssigner() if assigner is None else assigner
+        self._assigned_messages = AssignedMessages(self.assigner)
+        self._follow_messages = FollowMessages(self.assigner)
         self._last: EpochAttempt | None = None
 
     def begin_term(self) -> None:
@@ -67,11 +70,17 @@ class SlotTasks:
         return self.assigner.now
 
     def assign(self, members: Mapping[int, Member]) -> Assignment:
-        """Where tasks and their copies are with these slots. Slots with copies are told."""
-        made = self.assigner.update(members)
-        for number, message in self.assigner.follow_messages(members).items():
-            self.pool.tell(message, number)
+        """Where tasks and their copies are with these slots. Slots are told what is new to them."""
+        self.assigner.note_hanging((slot.number, slot.hello.instance) for slot in self.pool.take_hanging())
+        made = self.assigner.update({number: member.slot for number, member in members.items()})
+        for number, message in self._assigned_messages.messages(members).items():
+            self.pool.tell(message, members[number])
+        self._tell_of_copies(members)
         return made
+
+    def _tell_of_copies(self, members: Mapping[int, Member]) -> None:
+        for number, message in self._follow_messages.messages(_incarnations(members)).items():
+            self.pool.tell(message, members[number])
 
     def nothing_to_do(self, tasks: Iterable[PlannedTask], head: Manifest) -> None:
         """Between epochs, and before the first: who lost a copy gets another one."""
@@ -84,24 +93,13 @@ class SlotTasks:
         """One attempt of an epoch, in all slots that are there."""
         members = self.pool.live() or self.wait_for_slots()
         of = self._last = EpochAttempt(job.term, Attempt(next(self._attempts)), job.epoch)
-        instances = {number: member.hello.instance for number, member in members.items()}
         self.assigner.note_tasks(job.tasks, job.entries)
         slots = self.assign(members).slots()
-        self.assigner.note_run(members, job.tasks)
-        tasks = tuple(
-            replace(task, expected_instance=instances[slots[task.task_id]])
-            if task.expected_instance not in (None, instances[slots[task.task_id]])
-            else task
-            for task in job.tasks
-        )
-        placed = replace(job, tasks=tasks)
-        peers = {number: member.peer for number, member in members.items()}
-        copies = {name: self.assigner.copies_on(name) for name in {*instances.values()}}
-        commands = {
-            number: RunEpoch(of, placed, number, slots, peers, copies[instances[number]])
-            for number in members
-        }
-        return _of_one_attempt(of, self.pool.run(of, commands))
+        self._follow_messages.note_run(_incarnations(members), job.tasks)
+        shares = self.assigner.expecting(job).shares(slots)
+        levels = {slot: frozenset(task.level for task in share.tasks) for slot, share in shares.items()}
+        commands = {slot: RunEpoch(of, share, levels) for slot, share in shares.items()}
+        return _of_one_attempt(of, self.pool.run(of, commands, members))
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
         """By the slots, in turn: they need no state."""
@@ -123,10 +121,11 @@ class SlotTasks:
             if task.task_id in sealed:
                 entry = epoch.manifest.tasks[task.task_id]
                 committed.setdefault(slots[task.task_id], []).append((task, entry))
+        members = self.pool.live()
         for number, tasks in committed.items():
-            self.pool.tell(Committed(of, tuple(tasks)), number)
-        for number, message in self.assigner.follow_messages(self.pool.live()).items():
-            self.pool.tell(message, number)
+            if number in members:
+                self.pool.tell(Committed(of, tuple(tasks)), members[number])
+        self._tell_of_copies(members)
 
     def run_background(self, work: TaskWork[T], planned: PlannedTask, entry: TaskEntry) -> T:
         """By the slot that has the task's stores open."""
@@ -155,6 +154,10 @@ class SlotTasks:
                 )
         pool.wait(lambda there, wanted: there >= wanted, _OTHERS_S)
         return pool.live()
+
+
+def _incarnations(members: Mapping[int, Member]) -> dict[int, str]:
+    return {number: member.incarnation for number, member in members.items()}
 
 
 def _of_one_attempt(

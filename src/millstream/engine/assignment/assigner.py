@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from millstream.commit.epoch_job import PlannedTask, TaskReport
+from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport
 from millstream.commit.manifest import TaskEntry
+from millstream.commit.standby import StandbyPosition
 from millstream.engine.assignment.assignor import assign
 from millstream.engine.assignment.model import (
     NO_ASSIGNMENT,
     Assignment,
     AssignmentRules,
+    Replica,
+    Role,
     SlotPlace,
     TaskToPlace,
 )
 from millstream.engine.assignment.view import AssignedTask, Rebalance
-from millstream.engine.spark.resident.messages import Follow
-from millstream.engine.spark.resident.slot_pool import Member
+from millstream.state.local.directory import Checkpoint
 from millstream.types import Offset, Version
 
-__all__ = ["SlotAssigner"]
+__all__ = ["Follower", "LiveSlot", "SlotAssigner"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +38,8 @@ R = TypeVar("R")
 _LONGEST_PAUSE_S: Final = 5.0
 _SHARE: Final = 20
 """At most a twentieth of the time goes into assignments that are made because copies have come further."""
+_HANGS_S: Final = 60.0
+"""So long the stores of a slot that hangs on another host are left alone: Spark ends it within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,31 @@ class _Position:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What a slot knows: the tasks that it follows, to which versions, and those that it runs."""
+class LiveSlot:
+    """A slot that is there, as it has said."""
 
-    follows: dict[str, Version]
-    runs: set[str]
+    incarnation: str
+    """Another one whenever a slot is made anew."""
+    instance: str
+    host: str
+    tags: Mapping[str, str]
+    held: Mapping[str, Checkpoint]
+    """The tasks whose state was on its instance when it was made, and where their stores stood."""
+    followed: Mapping[str, StandbyPosition] = field(default_factory=dict)
+    """How far its copies are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """A place where the changelogs of a task are to be followed to its last commit."""
+
+    task: PlannedTask
+    entry: TaskEntry
+    role: Role
+    place: Replica
+    is_behind: bool
+    missing: int
+    """How many records."""
 
 
 def _locked(method: Callable[Concatenate[SlotAssigner, P], R]) -> Callable[Concatenate[SlotAssigner, P], R]:
@@ -70,6 +94,8 @@ class SlotAssigner:
     stateful: Container[int] = frozenset()
     """The sub-topologies whose tasks have stores with a changelog."""
     rules: AssignmentRules = field(default_factory=AssignmentRules)
+    applies_at_once: bool = True
+    """Stores are at a commit soon after it; else they follow it when they are opened for the next epoch."""
     now: Assignment = NO_ASSIGNMENT
     draining: set[str] = field(default_factory=set)
     """Hosts that give their tasks away."""
@@ -78,7 +104,9 @@ class SlotAssigner:
     entries: dict[str, TaskEntry] = field(default_factory=dict)
     """The last commit of each task."""
     _positions: dict[str, dict[str, _Position]] = field(default_factory=dict)
-    """By instance and task."""
+    """By instance and task: what is on its disk."""
+    _ran: dict[str, tuple[str, _Position]] = field(default_factory=dict)
+    """By task: the instance that ran it last, and where its stores are there when they are opened next."""
     _sizes: dict[str, int] = field(default_factory=dict)
     _joined: set[str] = field(default_factory=set)
     """Incarnations whose first words are known."""
@@ -86,11 +114,11 @@ class SlotAssigner:
     _reason: str = ""
     """Of what is on its way."""
     _events: list[Rebalance] = field(default_factory=list)
-    _told: dict[str, _Told] = field(default_factory=dict)
-    """By incarnation."""
     _warmups: int = 0
     _signature: object = None
     _not_before: float = 0.0
+    _hanging: dict[tuple[int, str], tuple[float, frozenset[str]]] = field(default_factory=dict)
+    """Slots that were fenced and may hold stores: until when that is believed, and of which tasks."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     """Users ask from threads of their own."""
 
@@ -99,6 +127,7 @@ class SlotAssigner:
         """What was committed in an earlier term may be known by others only."""
         self.entries.clear()
         self._positions.clear()
+        self._ran.clear()
         self._joined.clear()
 
     @_locked
@@ -115,49 +144,65 @@ class SlotAssigner:
         for report in reports:
             if report.sealed is not None:
                 self._sizes[report.task_id] = report.state_size.bytes
-                entry = entries[report.task_id]
-                here = self._positions.setdefault(report.instance, {})
-                here[report.task_id] = _Position(Version(entry.version), entry.changelogs)
+                now = _position(entries[report.task_id])
+                before = self.entries.get(report.task_id)
+                self._ran[report.task_id] = (report.instance, now)
+                on_disk = now if self.applies_at_once else _position(before)
+                self._positions.setdefault(report.instance, {})[report.task_id] = on_disk
         self.entries.update((task_id, entries[task_id]) for task_id in sealed)
 
     @_locked
-    def update(self, members: Mapping[int, Member]) -> Assignment:
+    def note_hanging(self, places: Iterable[tuple[int, str]]) -> None:
+        """Slots that were fenced, with their instances, and may hold their stores: tasks go elsewhere."""
+        for place in places:
+            tasks = frozenset(
+                task_id
+                for task_id, placed in self.now.tasks.items()
+                if (placed.active.slot, placed.active.instance) == place
+            )
+            self._hanging[place] = (time.monotonic() + _HANGS_S, tasks)
+
+    @_locked
+    def update(self, slots: Mapping[int, LiveSlot]) -> Assignment:
         """The assignment for the slots that are there now.
 
         If only copies have come further it is made again now and then: with many tasks it takes its time.
         """
-        self._note_members(members)
-        incarnations = tuple(member.incarnation for member in members.values())
+        self._note_slots(slots)
+        incarnations = tuple(slot.incarnation for slot in slots.values())
         signature = (incarnations, len(self.tasks), frozenset(self.draining))
         if signature == self._signature and time.monotonic() < self._not_before:
             return self.now
         began = time.thread_time()
         places = [
-            SlotPlace(
-                number,
-                member.hello.instance,
-                host := member.hello.node or member.hello.host,
-                member.hello.tags,
-                is_draining=host in self.draining,
-            )
-            for number, member in members.items()
+            SlotPlace(number, slot.instance, slot.host, slot.tags, is_draining=slot.host in self.draining)
+            for number, slot in slots.items()
         ]
         tasks = [*map(self._to_place, self.tasks.values())]
-        self.now = assign(tasks, places, self.lags(), self.now, self.rules)
+        self.now = assign(tasks, places, self.lags(), self.now, self.rules, self._avoided(slots))
         self._warmups = self.now.warmups
         self._note_changes({place.host for place in places})
         took = min(_LONGEST_PAUSE_S, _SHARE * (time.thread_time() - began))
         self._signature, self._not_before = signature, time.monotonic() + took
         return self.now
 
-    def copies_on(self, instance: str) -> frozenset[str]:
-        """The tasks that an instance keeps copies of."""
-        if not (self.rules.standbys or self._warmups):
-            return frozenset()
+    def _avoided(self, slots: Collection[int]) -> dict[str, str]:
+        """Where tasks can't run, for a process that hangs holds their stores: until its slot is replaced."""
+        now = time.monotonic()
+        self._hanging = {
+            place: (until, tasks)
+            for place, (until, tasks) in self._hanging.items()
+            if now < until and place[0] not in slots
+        }
+        return {task: place[1] for place, (_, tasks) in self._hanging.items() for task in tasks}
+
+    @_locked
+    def stale_on(self, instance: str) -> frozenset[str]:
+        """The tasks whose state is on an instance, though neither they nor copies of them are."""
         return frozenset(
             task_id
-            for task_id, placed in self.now.tasks.items()
-            if any(copy.instance == instance for copy in placed.copies())
+            for task_id in self._positions.get(instance, {}).keys() & self.now.tasks.keys()
+            if all(replica.instance != instance for _, replica in self.now.tasks[task_id].replicas())
         )
 
     @_locked
@@ -221,60 +266,59 @@ class SlotAssigner:
         """Per task and instance, how many records are missing there."""
         found: dict[str, dict[str, int]] = {}
         for instance, held in self._positions.items():
-            for task_id, position in held.items():
+            for task_id in held:
                 entry = self.entries.get(task_id)
                 if entry is not None:
-                    found.setdefault(task_id, {})[instance] = _missing(entry, position)
+                    found.setdefault(task_id, {})[instance] = _missing(entry, self._at(task_id, instance))
         return found
 
     def version(self, task_id: str, instance: str) -> Version | None:
         """The version of a task's state on an instance; None if there is none that is known."""
-        position = self._positions.get(instance, {}).get(task_id)
+        position = self._at(task_id, instance)
         return None if position is None else position.version
 
     def offset(self, task_id: str, instance: str) -> int:
         """How many records of the changelogs of a task are on an instance."""
-        position = self._positions.get(instance, {}).get(task_id)
+        position = self._at(task_id, instance)
         return 0 if position is None else sum(position.offsets.values())
 
-    @_locked
-    def follow_messages(self, members: Mapping[int, Member]) -> dict[int, Follow]:
-        """What each slot has to be told about its copies, and about tasks that it runs no more."""
-        if not (self.rules.standbys or self._warmups or self._told):
-            return {}
-        wanted: dict[int, dict[str, Version]] = {}
-        runs: dict[int, set[str]] = {}
-        for task_id, placed in self.now.tasks.items():
-            runs.setdefault(placed.active.slot, set()).add(task_id)
-            entry = self.entries.get(task_id)
-            if entry is None:
-                continue
-            followers = placed.copies()
-            if self._is_behind(task_id, placed.active.instance):
-                followers = (*followers, placed.active)  # it need not wait for its next record
-            for one in followers:
-                wanted.setdefault(one.slot, {})[task_id] = Version(entry.version)
-        messages: dict[int, Follow] = {}
-        told: dict[str, _Told] = {}
-        for number, member in members.items():
-            now = told[member.incarnation] = _Told(wanted.get(number, {}), runs.get(number, set()))
-            had = self._told.get(member.incarnation, _Told({}, set()))
-            gone = had.runs - now.runs
-            if now.follows != had.follows or gone:
-                fresh = [task for task, version in now.follows.items() if had.follows.get(task) != version]
-                pairs = tuple((self.tasks[task_id], self.entries[task_id]) for task_id in fresh)
-                messages[number] = Follow(frozenset(now.follows), pairs, frozenset(gone))
-        self._told = told
-        return messages
+    def _at(self, task_id: str, instance: str) -> _Position | None:
+        """Where the state of a task is on an instance: for whoever runs it, when it is opened next."""
+        ran, placed = self._ran.get(task_id), self.now.tasks.get(task_id)
+        if ran is not None and placed is not None and ran[0] == instance == placed.active.instance:
+            return ran[1]
+        return self._positions.get(instance, {}).get(task_id)
 
     @_locked
-    def note_run(self, members: Mapping[int, Member], tasks: Iterable[PlannedTask]) -> None:
-        """Tasks that an epoch runs: whoever runs one follows it no more."""
-        slots = self.now.slots()
-        for task in tasks:
-            told = self._told.get(members[slots[task.task_id]].incarnation)
-            if told is not None:
-                told.follows.pop(task.task_id, None)
+    def expecting(self, job: EpochJob) -> EpochJob:
+        """The job, with each task expected where its slot is, if it was expected anywhere."""
+
+        def expected(task: PlannedTask) -> PlannedTask:
+            here = self.now.tasks[task.task_id].active.instance
+            return task if task.expected_instance in (None, here) else replace(task, expected_instance=here)
+
+        return replace(job, tasks=tuple(map(expected, job.tasks)))
+
+    @property
+    def keeps_copies(self) -> bool:
+        """Whether anybody follows tasks that others run."""
+        return bool(self.rules.standbys or self._warmups)
+
+    @_locked
+    def followers(self) -> list[Follower]:
+        """All copies, and those tasks that miss something where they are to run: they need not wait for it.
+
+        None if no copies are kept.
+        """
+        found: list[Follower] = []
+        for task_id, placed in self.now.tasks.items() if self.keeps_copies else ():
+            entry = self.entries.get(task_id)
+            for role, one in placed.replicas() if entry is not None else ():
+                is_behind = self._is_behind(task_id, one.instance)
+                if entry is not None and (is_behind or role is not Role.ACTIVE):
+                    missing = _missing(entry, self._at(task_id, one.instance))
+                    found.append(Follower(self.tasks[task_id], entry, role, one, is_behind, missing))
+        return found
 
     def _is_behind(self, task_id: str, instance: str) -> bool:
         """Whether an instance misses something of the last commit of a task with state."""
@@ -289,17 +333,22 @@ class SlotAssigner:
         size = self._sizes.get(task.task_id, 0) if has_state else 0
         return TaskToPlace(task.task_id, task.level, has_state, records, size)
 
-    def _note_members(self, members: Mapping[int, Member]) -> None:
-        for member in members.values():
-            here = self._positions.setdefault(member.hello.instance, {})
-            if member.incarnation not in self._joined:
-                self._joined.add(member.incarnation)
-                for task_id, checkpoint in member.hello.held.items():
+    @_locked
+    def note_followed(self, instance: str, positions: Mapping[str, StandbyPosition]) -> None:
+        """How far copies on an instance are."""
+        here = self._positions.setdefault(instance, {})
+        for task_id, position in positions.items():
+            self._advance(here, task_id, _Position(position.version, position.offsets))
+
+    def _note_slots(self, slots: Mapping[int, LiveSlot]) -> None:
+        for slot in slots.values():
+            here = self._positions.setdefault(slot.instance, {})
+            if slot.incarnation not in self._joined:
+                self._joined.add(slot.incarnation)
+                for task_id, checkpoint in slot.held.items():
                     self._advance(here, task_id, _Position(checkpoint.version, checkpoint.positions))
-            for task_id, position in member.followed.items():
-                self._advance(here, task_id, _Position(position.version, position.offsets))
-        live = {member.hello.instance for member in members.values()}
-        for instance in self._positions.keys() - live:
+            self.note_followed(slot.instance, slot.followed)
+        for instance in self._positions.keys() - {slot.instance for slot in slots.values()}:
             del self._positions[instance]
 
     @staticmethod
@@ -325,7 +374,15 @@ def _order(task_id: str) -> tuple[int, ...]:
     return tuple(int(part) for part in task_id.split("_"))
 
 
-def _missing(entry: TaskEntry, position: _Position) -> int:
+def _position(entry: TaskEntry | None) -> _Position:
+    return _Position(Version(0), {}) if entry is None else _Position(Version(entry.version), entry.changelogs)
+
+
+def _missing(entry: TaskEntry, position: _Position | None) -> int:
+    if position is None:
+        return sum(entry.changelogs.values())
     if position.version == Version(entry.version):
         return 0
+    if not entry.changelogs:
+        return 1  # nobody can read what is missing: it is better at home
     return sum(max(0, end - position.offsets.get(store, 0)) for store, end in entry.changelogs.items())
