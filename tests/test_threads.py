@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from millstream.threads import at_low_priority, with_timeout
+from millstream.threads import at_low_priority, short_turns, with_timeout
 
 
 class Storage:
@@ -78,3 +78,12 @@ def test_the_error_of_a_long_work_is_raised_to_whom_waits() -> None:
 
     with pytest.raises(PermissionError, match="the disk is not yours"):
         at_low_priority(work)
+
+
+def test_turns_are_short_until_the_last_of_several_works_has_ended() -> None:
+    before = sys.getswitchinterval()
+    with short_turns:
+        with short_turns:
+            assert sys.getswitchinterval() < before
+        assert sys.getswitchinterval() < before
+    assert sys.getswitchinterval() == before

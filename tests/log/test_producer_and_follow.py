@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.errors import ConfigError, InvalidTimestampError
+from millstream.durable.layer import OsFileLayer
+from millstream.errors import ConfigError, InvalidTimestampError, MillstreamError
+from millstream.failpoints import armed
 from millstream.log import FileLog, Producer, TopicConfig, TopicPartition, open_log
+from millstream.log.api import AppendResult
 from millstream.log.partitioner import partition_for_key
 from millstream.types import Offset, Partition
 
@@ -32,6 +38,56 @@ def test_each_key_goes_to_its_partition_in_the_order_sent(
     for where in events:
         expected = [i for i, key in enumerate(keys) if partition_for_key(key, 3) == where.partition]
         assert kit.rows(log, where) == [(keys[i], b"%d" % i, i, (("n", b"%d" % i),)) for i in expected]
+
+
+def test_a_flush_is_shown_in_no_partition_before_it_is_durable_in_all(
+    log: FileLog, events: list[TopicPartition]
+) -> None:
+    producer = Producer(log, "events")
+    seen: list[list[int]] = []
+
+    def look() -> None:
+        seen.append([log.latest(where) for where in events])
+
+    with armed("log.frame_synced", look):
+        for where in events:
+            producer.send(b"key", b"value", partition=where.partition)
+        producer.flush()
+    assert seen == [[0, 0, 0]] * 3
+    assert [log.latest(where) for where in events] == [1, 1, 1]
+
+
+def test_of_several_appends_those_that_can_be_made_are_made(
+    kit: Kit, log: FileLog, events: list[TopicPartition]
+) -> None:
+    log.append_all({where: kit.batch("a") for where in events})
+    (segment,) = (kit.root / "topics" / "events" / "1").glob("*.segment")
+    full = _FullDisk(segment)
+    with pytest.raises(MillstreamError, match="No space left"):
+        FileLog(kit.root, files=full).append_all({where: kit.batch("b", "c") for where in events})
+    assert [kit.values(log, where) for where in events] == [[b"a", b"b", b"c"], [b"a"], [b"a", b"b", b"c"]]
+    assert log.append_all({events[1]: kit.batch("b"), events[2]: kit.batch()}) == {
+        events[1]: AppendResult(Offset(1), 1),
+        events[2]: AppendResult(Offset(3), 0),
+    }
+
+
+class _FullDisk(OsFileLayer):
+    """Has no room for one of the files."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptors: set[int] = set()
+
+    def open(self, path: Path, flags: int) -> int:
+        fd = super().open(path, flags)
+        (self._descriptors.add if path == self._path else self._descriptors.discard)(fd)
+        return fd
+
+    def fsync(self, fd: int) -> None:
+        if fd in self._descriptors:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        super().fsync(fd)
 
 
 def test_records_without_a_key_stick_to_a_partition_per_flush(

@@ -252,6 +252,14 @@ class Log(Protocol):
     def append(self, topic_partition: TopicPartition, records: pa.RecordBatch) -> AppendResult:
         """Append records at the end, all or nothing. Durable when it returns."""
 
+    def append_all(
+        self, batches: Mapping[TopicPartition, pa.RecordBatch]
+    ) -> Mapping[TopicPartition, AppendResult]:
+        """Append to several partitions, each all or nothing, and show the records of all of them together.
+
+        If some fail, the others have been appended to.
+        """
+
     def earliest(self, topic_partition: TopicPartition) -> Offset:
         """Return the first offset that can be read (or, of an empty partition, the next one)."""
 

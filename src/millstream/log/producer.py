@@ -122,8 +122,8 @@ class Producer:
 
     def _append(self, batch: pa.RecordBatch, chosen: pl.Series | None) -> None:
         self._partitions = self._log.config(self._topic).partitions  # it may have been given more
-        for number, part in by_partition(batch, self._partitions, self._sticky, chosen):
-            self._log.append(TopicPartition(self._topic, Partition(number)), part)
+        parts = by_partition(batch, self._partitions, self._sticky, chosen)
+        self._log.append_all({TopicPartition(self._topic, number): part for number, part in parts})
         self._sticky = (self._sticky + 1) % self._partitions
 
     def __enter__(self) -> Self:

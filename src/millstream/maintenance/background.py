@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from millstream.commit.manifest_retention import Urgency
+from millstream.threads import short_turns
 
 _LOGGER = logging.getLogger("millstream")
 _RESTS_TIMES: Final = 4
@@ -130,7 +131,8 @@ class BackgroundScheduler:
         began = self._clock()
         least = _RESTS_S
         try:
-            self._work()
+            with short_turns:
+                self._work()
             self._has_failed = False
         except Exception as error:  # noqa: BLE001 - told, not raised: nobody waits for this thread
             if not self._is_cancelled:

@@ -29,10 +29,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -80,8 +80,10 @@ from millstream.log.embedded.topics import Topic, TopicFolder, check_topic
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.types import Offset, Partition
 
+R = TypeVar("R")
+
 _MOST_AT_ONCE: Final = 64
-"""Into so many partitions at most is published at once: each has a lock and a file open."""
+"""Into so many partitions at most is written at once: each has a lock and a file open."""
 _THREADS: Final = 4
 MARKER: Final = "millstream-log"
 TOPICS: Final = "topics"
@@ -183,7 +185,18 @@ class FileLog(SealedLog):
     # Writing ------------------------------------------------------------------------------------------
 
     def append(self, topic_partition: TopicPartition, records: pa.RecordBatch) -> AppendResult:
-        return self._writable(topic_partition).append(records)
+        return self.append_all({topic_partition: records})[topic_partition]
+
+    def append_all(
+        self, batches: Mapping[TopicPartition, pa.RecordBatch]
+    ) -> dict[TopicPartition, AppendResult]:
+        results: dict[TopicPartition, AppendResult] = {}
+        for some in _at_most(_MOST_AT_ONCE, sorted(batches)):
+            done = self._written_together(
+                {place: self._writable(place).appending(batches[place]) for place in some}
+            )
+            results.update({place: result for place, (result,) in done.items()})
+        return results
 
     def publish_sealed(self, topic_partition: TopicPartition, sealed: SealedRange) -> PublishResult:
         return self.publish_all([(topic_partition, sealed)])[0]
@@ -199,33 +212,35 @@ class FileLog(SealedLog):
         for place, sealed in wanted:
             by_partition.setdefault(place, []).append(sealed)
         results: dict[TopicPartition, Iterator[PublishResult]] = {}
-        places = sorted(by_partition)
-        for first in range(0, len(places), _MOST_AT_ONCE):
-            some = places[first : first + _MOST_AT_ONCE]
-            results.update(self._published({place: by_partition[place] for place in some}))
+        for some in _at_most(_MOST_AT_ONCE, sorted(by_partition)):
+            done = self._written_together(
+                {place: self._writable(place).publishing(by_partition[place]) for place in some}
+            )
+            results.update({place: iter(one) for place, one in done.items()})
         return [next(results[place]) for place, _ in wanted]
 
-    def _published(
-        self, by_partition: Mapping[TopicPartition, Sequence[SealedRange]]
-    ) -> dict[TopicPartition, Iterator[PublishResult]]:
-        """Publish into several partitions at once: a disk syncs many files in hardly more time than one.
+    def _written_together(
+        self, writing: Mapping[TopicPartition, AbstractContextManager[PendingEntries[R]]]
+    ) -> dict[TopicPartition, Sequence[R]]:
+        """Write into several partitions at once: a disk syncs many files in hardly more time than one.
 
-        All of their locks are held meanwhile; who comes from elsewhere asks for them in the same order.
+        And whoever waits for records finds them in all partitions, not in the first. All of their locks are
+        held meanwhile; who comes from elsewhere asks for them in the same order.
         """
         with ExitStack() as locks:
-            pending = {
-                place: locks.enter_context(self._writable(place).publishing(rows))
-                for place, rows in by_partition.items()
-            }
+            pending = {place: locks.enter_context(one) for place, one in writing.items()}
             failures: list[Exception] = []
-            synced: list[PendingEntries] = []
+            synced: list[PendingEntries[R]] = []
             works = [partial(_sync, one, synced, failures) for one in pending.values()]
-            self._files.begin([partial(_each_of, works[first::_THREADS]) for first in range(_THREADS)])()
+            if len(works) == 1:
+                works[0]()
+            else:
+                self._files.begin([partial(_each_of, works[first::_THREADS]) for first in range(_THREADS)])()
             for one in synced:
                 one.acknowledge()
             if failures:
                 raise failures[0]
-        return {place: iter(one.results) for place, one in pending.items()}
+        return {place: one.results for place, one in pending.items()}
 
     def delete_before(self, topic_partition: TopicPartition, offset: Offset) -> None:
         """Remove the records before ``offset`` for good. Reading them is an error from then on."""
@@ -431,7 +446,12 @@ class FileLog(SealedLog):
         self._is_checked = True
 
 
-def _sync(entries: PendingEntries, synced: list[PendingEntries], failures: list[Exception]) -> None:
+def _at_most(count: int, places: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
+    for first in range(0, len(places), count):
+        yield places[first : first + count]
+
+
+def _sync(entries: PendingEntries[R], synced: list[PendingEntries[R]], failures: list[Exception]) -> None:
     try:
         entries.sync()
     except (OSError, MillstreamError) as error:

@@ -130,6 +130,12 @@ class SegmentIndex:
         last = bisect_right(entries, end - 1, key=lambda at: at.entry.base_offset)
         return [located for located in entries[first:last] if located.entry.next_offset > start]
 
+    def known(self, offset: int) -> Located | None:
+        """Return the entry that holds an offset, if it is in memory."""
+        if not self._held_from <= offset < self.next_offset:
+            return None
+        return self._held[bisect_right(self._held, offset, key=lambda at: at.entry.base_offset) - 1]
+
     def forget_entries(self) -> None:
         """Hold no entry in memory but those that are read from now on."""
         self._held, self._held_from = [], self.next_offset
@@ -183,6 +189,10 @@ class PartitionIndex:
         for located in entries:
             self._add(located)
         self.mark = mark
+
+    def known(self, offset: int) -> Located | None:
+        """Return the entry of an offset without a look at the files; None if it is not in memory."""
+        return None if self._active is None else self._active.known(offset)
 
     def segments(self, start: int) -> Iterator[SegmentIndex]:
         """Yield the segments that hold offsets from ``start`` on, in order, the active one last."""

@@ -41,7 +41,7 @@ from millstream.log.embedded.compaction import (
 )
 from millstream.log.embedded.index import SegmentIndex
 from millstream.log.embedded.partition import PartitionFiles
-from millstream.log.embedded.reader import PartitionReader, Stored
+from millstream.log.embedded.reader import PartitionReader, Stored, joined
 from millstream.log.embedded.segment import ENTRY, HEADER, Entry, SegmentName
 
 LOCK: Final = "maintenance"
@@ -55,6 +55,8 @@ _SEGMENTS_OF_RETENTION: Final = 8
 """Into so many segments at least the bytes are cut that a topic retains: only whole ones are let go."""
 BLOCK_ROWS: Final = 50_000
 BLOCK_BYTES: Final = 4 << 20
+_JOINED_BYTES: Final = 256 << 10
+"""Blocks are looked at together until they have so many bytes."""
 _BUCKET_MS: Final = 3_600_000
 """Tombstones go by the time of their entry, so while they stay, each hour has entries of its own."""
 
@@ -155,7 +157,7 @@ class LogCleaner:
             start = segment.base if is_new else segment.dirty_from
             if start < reach:
                 is_new = True
-                for stored in self._reader.stored(start, reach):
+                for stored in self._stored(start, reach):
                     last.add(stored.records.column(0), stored.offsets())
             covered.append(segment)
             compacted_to = reach
@@ -224,12 +226,35 @@ class LogCleaner:
         yield from writer.entry()
 
     def _rewritten(self, writer: _Writer, start: int, end: int, rule: Rule) -> Iterator[Chunk]:
-        for stored in self._reader.stored(start, end):
+        for stored in self._stored(start, end, writer.clean_to):
             kept = rule.kept(stored)
             bucket = self._bucket(stored.append_time)
             if not writer.has_room(kept, stored, bucket):
                 yield from writer.entry()
             writer.add(kept, stored, bucket)
+
+    def _stored(self, start: int, end: int, clean_to: int = sys.maxsize) -> Iterator[Stored]:
+        """Give the records of a range, many small blocks of one bucket together.
+
+        What is done for a block takes far longer than what is done for its rows. What was compacted up to
+        ``clean_to`` is not joined with what comes behind it.
+        """
+        parts: list[Stored] = []
+        size = 0
+        for stored in self._reader.stored(start, end):
+            added = stored.records.nbytes
+            if parts and (
+                size + added > _JOINED_BYTES
+                or stored.next_offset - parts[0].base_offset > MAX_SPAN
+                or parts[0].base_offset < clean_to <= parts[-1].next_offset
+                or self._bucket(parts[-1].append_time) != self._bucket(stored.append_time)
+            ):
+                yield joined(parts)
+                parts, size = [], 0
+            parts.append(stored)
+            size += added
+        if parts:
+            yield joined(parts)
 
     def _bucket(self, append_time: int) -> int:
         """Records of one bucket may share an entry, which has one append time."""
@@ -242,7 +267,7 @@ class _Writer:
     """Collects records for the next entry."""
 
     def __init__(self, base: int, clean_to: int, *, is_append_time: bool, compress: bool) -> None:
-        self._clean_to = clean_to
+        self.clean_to = clean_to
         self._is_append_time = is_append_time
         self._compress = compress
         self.deletes_gone_to = 0
@@ -261,7 +286,7 @@ class _Writer:
 
         What is compacted and what is not have entries of their own: by these dirty bytes are counted.
         """
-        if self._base < self._clean_to <= self._reached or self._bucket not in (None, bucket):
+        if self._base < self.clean_to <= self._reached or self._bucket not in (None, bucket):
             return False
         is_small = (
             self._rows + kept.records.num_rows <= BLOCK_ROWS

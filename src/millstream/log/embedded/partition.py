@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
 from msgspec.structs import replace as replace_fields
@@ -75,6 +75,8 @@ from millstream.log.embedded.segment import (
 from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError, RecordTooLargeError
 from millstream.types import Offset
 
+R = TypeVar("R")
+
 LOCK: Final = "lock"
 
 
@@ -91,10 +93,10 @@ def _nothing() -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class PendingEntries:
+class PendingEntries(Generic[R]):
     """Entries that are written at the end of a partition, and that nobody sees yet."""
 
-    results: Sequence[PublishResult]
+    results: Sequence[R]
     sync: Callable[[], None] = _nothing
     """Step 3 of appending: make them durable, or cut them off. In any thread."""
     acknowledge: Callable[[], None] = _nothing
@@ -138,6 +140,11 @@ class PartitionFiles:
             finally:
                 self._memory.used(self, self._index.held)
 
+    def known(self, offset: Offset) -> Located | None:
+        """Return the entry of an offset that was asked for just now; None if nothing is known of it."""
+        with self._mutex:
+            return self._index.known(offset)
+
     def forget_entries(self) -> bool:
         """Hold no index entries in memory, unless somebody is at them just now; return whether."""
         if not self._mutex.acquire(blocking=False):
@@ -157,10 +164,15 @@ class PartitionFiles:
                 assert mark is not None
         return Offset(mark.start_offset), Offset(mark.next_offset)
 
-    def append(self, records: pa.RecordBatch) -> AppendResult:
-        """Append records at the end, all or nothing; durable when it returns."""
+    @contextmanager
+    def appending(self, records: pa.RecordBatch) -> Iterator[PendingEntries[AppendResult]]:
+        """Append records at the end, all or nothing.
+
+        They are written now; whoever appends syncs and acknowledges them within the ``with`` block.
+        """
         if not records.num_rows:
-            return AppendResult(self.bounds()[1], 0)
+            yield PendingEntries([AppendResult(self.bounds()[1], 0)])
+            return
         now = self._now_ms()
         chunks, headers = encode_blocks(records, now)
         length = sum(header.length for header in headers)
@@ -172,11 +184,12 @@ class PartitionFiles:
         count, low, high = summary(headers)
         with self._writing() as mark:
             entry = Entry(mark.next_offset, count, None, 0, length, low, high, now, None)
-            self._commit(mark, [(entry, chunks)])
-            return AppendResult(Offset(mark.next_offset), count)
+            results = [AppendResult(Offset(mark.next_offset), count)]
+            with self._written(mark, [(entry, chunks)], results) as pending:
+                yield pending
 
     @contextmanager
-    def publishing(self, ranges: Sequence[SealedRange]) -> Iterator[PendingEntries]:
+    def publishing(self, ranges: Sequence[SealedRange]) -> Iterator[PendingEntries[PublishResult]]:
         """Give sealed rows the next offsets, without copying; skip what is there already.
 
         They are written now; whoever publishes syncs and acknowledges them within the ``with`` block. The
@@ -201,8 +214,8 @@ class PartitionFiles:
                 results.append(PublishResult(True, offset))
                 offset = Offset(offset + sealed.count)
             if entries:
-                with self._written(mark, entries) as pending:
-                    yield replace(pending, results=results)
+                with self._written(mark, entries, results) as pending:
+                    yield pending
             else:
                 yield PendingEntries(results)
 
@@ -338,14 +351,10 @@ class PartitionFiles:
             # Others rolled on and deleted that segment after we read the watermark.
             self._index.refresh(read_watermark(self.info.folder, self.files) or mark)
 
-    def _commit(self, mark: Watermark, entries: list[tuple[Entry, list[Chunk]]]) -> None:
-        """Steps 2 to 4 of appending."""
-        with self._written(mark, entries) as pending:
-            pending.sync()
-            pending.acknowledge()
-
     @contextmanager
-    def _written(self, mark: Watermark, entries: list[tuple[Entry, list[Chunk]]]) -> Iterator[PendingEntries]:
+    def _written(
+        self, mark: Watermark, entries: list[tuple[Entry, list[Chunk]]], results: Sequence[R]
+    ) -> Iterator[PendingEntries[R]]:
         """Step 2 of appending: write. What is to be done about it comes within the ``with`` block."""
         if self._is_full():
             mark = self._roll(mark)
@@ -384,7 +393,7 @@ class PartitionFiles:
                 self._truncate_tail(fd, mark)
                 raise
             failpoints.hit("log.frame_written")
-            yield PendingEntries((), sync, acknowledge)
+            yield PendingEntries(results, sync, acknowledge)
 
     def _acknowledge(self, fd: int, mark: Watermark, moved: Watermark) -> None:
         """Move the watermark. If that fails, what its file holds decides: what it covers must stay."""

@@ -9,7 +9,7 @@ they were rewritten are the exception: they are copied, and count as many bytes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -65,6 +65,18 @@ class Stored:
         if self.sparse_offsets is not None:
             return self.sparse_offsets
         return pl.int_range(self.base_offset, self.base_offset + self.records.num_rows, eager=True).to_arrow()
+
+
+def joined(parts: Sequence[Stored]) -> Stored:
+    """Records of blocks that stand one behind the other, as those of one block of the last one's time."""
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return first
+    records = pa.concat_batches([part.records for part in parts])
+    offsets: pa.Array | None = None
+    if any(part.sparse_offsets is not None for part in parts):
+        offsets = pa.concat_arrays([part.offsets() for part in parts])
+    return Stored(records, first.base_offset, offsets, last.append_time, last.next_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +181,10 @@ class PartitionReader:
     @_again_if_replaced
     def append_time(self, offset: Offset) -> int:
         """Return when a record was appended or published."""
-        following = Offset(offset + 1)
-        return self._entries(offset, following, is_checked=False)[0][1].entry.append_time
+        located = self._partition.known(offset)
+        if located is None:
+            located = self._entries(offset, Offset(offset + 1), is_checked=False)[0][1]
+        return located.entry.append_time
 
     @_again_if_replaced
     def end_within(self, start: Offset, end: Offset, max_bytes: int) -> Offset:
@@ -283,11 +297,10 @@ class PartitionReader:
             yield self._batch(base, reached, parts)
 
     def _batch(self, base: Offset, end: Offset, parts: list[Stored]) -> LogRecordBatch:
-        records = parts[0].records if len(parts) == 1 else pa.concat_batches([part.records for part in parts])
-        if all(part.sparse_offsets is None for part in parts):
-            return LogRecordBatch(self._topic_partition, base, records)
-        offsets = pa.concat_arrays([part.offsets() for part in parts])
-        return LogRecordBatch(self._topic_partition, base, records, offsets, end)
+        stored = joined(parts)
+        if stored.sparse_offsets is None:
+            return LogRecordBatch(self._topic_partition, base, stored.records)
+        return LogRecordBatch(self._topic_partition, base, stored.records, stored.sparse_offsets, end)
 
     def _timed(self, part: Stored) -> Stored:
         """Return the records with the topic's kind of timestamp."""
