@@ -527,7 +527,10 @@ class Streams(KafkaNames):
                         return
                     self._read_frames(until)
                     with restores_told(self._state_folder, self._restore_listeners):
-                        self._run_epochs(until, deadline)
+                        try:
+                            self._run_epochs(until, deadline)
+                        finally:
+                            self._loop.pause()
             except Exception as error:
                 if self._is_given_up():
                     _LOGGER.debug("Application %r was given up", self.app_id, exc_info=True)

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import count
 from typing import TypeVar
 
+from millstream.commit.epoch import RunningTasks
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.reports import EpochMismatchError
@@ -98,8 +99,16 @@ class SlotsInThreads(Engine):
             self.pool.open()
         self.tasks.begin_term()
 
-    def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
+    def run_tasks(self, job: EpochJob) -> Sequence[TaskReport | WrongInstance]:
         return self.tasks.run_tasks(job)
+
+    def begin_next(
+        self, epoch: DurableEpoch, plan: Callable[[], EpochJob | None]
+    ) -> tuple[EpochJob, RunningTasks[TaskReport]] | None:
+        return self.tasks.begin_next(epoch, plan)
+
+    def cancel_next(self) -> None:
+        self.tasks.cancel_next()
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
         return self.tasks.read_times(requests)

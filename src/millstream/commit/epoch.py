@@ -19,14 +19,19 @@ other, and nobody else calls a step.
  9  end        listeners                                              commit.ended
 10  apply      engine.apply                                           commit.store_applied, commit.applied
 ==  =========  =====================================================  ========================================
+
+Where records are waiting, steps 2 to 6 of the next epoch may begin before step 8 (:class:`EpochAhead`). Its
+step 7 never does.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from time import perf_counter
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from millstream import failpoints
 from millstream.commit.epoch_job import WrongInstance
@@ -36,11 +41,12 @@ R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
 M = TypeVar("M")
 
-_NO_HEARTBEAT = nullcontext()
+_LOGGER: Final = logging.getLogger("millstream")
+_NO_HEARTBEAT: Final = nullcontext()
 
 
 class CommittedEpoch(NamedTuple, Generic[J, R, M]):
-    """An epoch that is committed and published."""
+    """An epoch that is committed and, but for those who begin the next one ahead, published."""
 
     job: J
     reports: Sequence[R]
@@ -48,6 +54,10 @@ class CommittedEpoch(NamedTuple, Generic[J, R, M]):
     manifest: M
     stages: Mapping[str, float]
     """How many seconds the coordinator spent on plan, job and commit, and publish."""
+
+
+RunningTasks: TypeAlias = Callable[[], Sequence[R | WrongInstance]]
+"""Tasks of an epoch that have begun: waits for them, and gives their answers."""
 
 
 class Coordinator(Protocol[J, R_contra, M]):
@@ -89,6 +99,73 @@ class TaskRunner(Protocol[J, R, M]):
         """Step 10: bring local stores to the commit, now or when they are opened next."""
 
 
+class AheadRunner(TaskRunner[J, R, M], Protocol):
+    """An engine that may begin an epoch while the one before it is published."""
+
+    def begin_next(
+        self, epoch: CommittedEpoch[J, R, M], plan: Callable[[], J | None]
+    ) -> tuple[J, RunningTasks[R]] | None:
+        """Begin steps 3 to 6 of the next epoch while this one, which is committed, is published.
+
+        A store that has to be restored for it waits until that is done. None: not here, or not now.
+        """
+        del epoch, plan
+        return None
+
+    def cancel_next(self) -> None:
+        """Give up the epoch that :meth:`begin_next` has begun."""
+        return
+
+
+class _BegunEpoch(NamedTuple, Generic[J, R]):
+    job: J
+    tasks: RunningTasks[R]
+    began: float
+    planned: float
+
+
+class EpochAhead(Generic[J, R, M]):
+    """The next epoch of an application, whose tasks may have begun while the one before it is published.
+
+    Used by the thread that runs epochs. `has_next` says whether there will be one, and at once.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator[J, R, M],
+        engine: AheadRunner[J, R, M],
+        has_next: Callable[[], bool],
+    ) -> None:
+        self._coordinator = coordinator
+        self._engine = engine
+        self._has_next = has_next
+        self._begun: _BegunEpoch[J, R] | None = None
+
+    def begin(self, epoch: CommittedEpoch[J, R, M]) -> None:
+        """Begin it, if there is one. What fails here fails again, and is told, when its turn has come."""
+        if not self._has_next():
+            return
+        began = perf_counter()
+        plan = partial(self._coordinator.plan_epoch, tick=False, instances=self._engine.instances)
+        try:
+            begun = self._engine.begin_next(epoch, plan)
+        except Exception:
+            _LOGGER.debug("The next epoch could not begin ahead of its turn", exc_info=True)
+            return
+        if begun is not None:
+            self._begun = _BegunEpoch(*begun, began, perf_counter())
+
+    def take(self) -> _BegunEpoch[J, R] | None:
+        """The epoch, if it has begun: its turn has come."""
+        begun, self._begun = self._begun, None
+        return begun
+
+    def cancel(self) -> None:
+        """Give it up, if it has begun."""
+        if self.take() is not None:
+            self._engine.cancel_next()
+
+
 def run_epoch(
     coordinator: Coordinator[J, R, M],
     engine: TaskRunner[J, R, M],
@@ -96,6 +173,7 @@ def run_epoch(
     tick: bool = False,
     listeners: Iterable[Callable[[CommittedEpoch[J, R, M]], None]] = (),
     heartbeat: Callable[[], AbstractContextManager[None]] | None = None,
+    ahead: EpochAhead[J, R, M] | None = None,
 ) -> CommittedEpoch[J, R, M] | None:
     """Run one epoch; None if there is nothing to do.
 
@@ -110,37 +188,55 @@ def run_epoch(
     8. Publish: topics show what the manifest names.
     9. Tell the listeners. From here on the next epoch may be planned.
     10. Apply: local stores follow their changelogs to the commit.
+
+    `ahead` has the epoch if 2 to 6 have begun while the one before it was published, and begins the next one.
     """
     began = perf_counter()
     coordinator.resume()  # 1.
-    job = coordinator.plan_epoch(tick=tick, instances=engine.instances)  # 2.
-    if job is None:
-        return None
-    planned = perf_counter()
+    begun = None if ahead is None else ahead.take()
+    if begun is not None:
+        job, tasks, began, planned = begun
+    else:
+        made = coordinator.plan_epoch(tick=tick, instances=engine.instances)  # 2.
+        if made is None:
+            return None
+        job, tasks, planned = made, partial(engine.run_tasks, made), perf_counter()
     tries = 0
     while True:
         try:
             with _NO_HEARTBEAT if heartbeat is None else heartbeat():
-                answers = engine.run_tasks(job)  # 3. 4. 5. 6.
+                answers = tasks()  # 3. 4. 5. 6.
             manifest = coordinator.commit(job, answers)  # 7.
             break
         except Exception as error:  # noqa: BLE001 - raised again, unless it may be run again
             tries += 1
             job = _job_to_run_again(coordinator, engine, job, error, tries)
+            tasks = partial(engine.run_tasks, job)
     committed = perf_counter()
-    coordinator.publish(manifest)  # 8.
+    reports = [answer for answer in answers if not isinstance(answer, WrongInstance)]
+    if ahead is not None:
+        ahead.begin(CommittedEpoch(job, reports, manifest, {}))
+    _publish(coordinator, manifest, ahead)  # 8.
     stages = {
         "plan": planned - began,
         "job and commit": committed - planned,
         "publish": perf_counter() - committed,
     }
-    reports = [answer for answer in answers if not isinstance(answer, WrongInstance)]
     epoch = CommittedEpoch(job, reports, manifest, stages)
     for listener in listeners:  # 9.
         listener(epoch)
     failpoints.hit("commit.ended")
     engine.apply(epoch)  # 10.
     return epoch
+
+
+def _publish(coordinator: Coordinator[J, R, M], manifest: M, ahead: EpochAhead[J, R, M] | None) -> None:
+    try:
+        coordinator.publish(manifest)
+    except BaseException:
+        if ahead is not None:
+            ahead.cancel()
+        raise
 
 
 def _job_to_run_again(

@@ -29,7 +29,7 @@ from millstream.log.api import Log, TopicPartition
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, CountedRestores, RestoreListener
 from millstream.state.changelog.rows import changelog_rows, changelog_topic, entries_of
-from millstream.state.errors import TaskLockedError, ZombieTaskError
+from millstream.state.errors import TaskLockedError, UnpublishedVersionError, ZombieTaskError
 from millstream.state.local.directory import StateDirectory
 from millstream.state.local.open_stores import OpenStores, Sealed
 from millstream.state.local.task_stores import (
@@ -80,6 +80,8 @@ class Worker:
     """The stores that stay open from epoch to epoch; None: each epoch opens and closes them."""
     seals: SyncGroup | None = None
     """What tasks seal is made durable together: see `sealing_together`; None: each file by itself."""
+    awaits_publication: bool = False
+    """The last commit may not be published yet: stores that have to read it are refused until it is."""
 
     def subtopology(self, number: int) -> SubTopology:
         """The sub-topology of a number."""
@@ -393,6 +395,8 @@ class StoreOpening:
     def __call__(self, open_stores: Callable[..., T], **how: Any) -> T:
         """Open them in one of the ways of `millstream.state.local.task_stores`."""
         worker = self.worker
+        if worker.awaits_publication:
+            self._check_published()
         return open_stores(
             worker.directory.task(worker.storage.application_id, self.planned.task_id),
             self.sub.stores,
@@ -407,6 +411,21 @@ class StoreOpening:
             rocksdb_config_setter=worker.config.rocksdb_config_setter,
             **how,
         )
+
+    def _check_published(self) -> None:
+        wanted = self.wanted
+        for name, spec in self.sub.stores.items():
+            if not spec.logging or spec.source_topic is not None:
+                continue
+            topic = changelog_topic(wanted.application_id, name)
+            changelog = TopicPartition(topic, self.planned.partition)
+            end = wanted.positions.get(name, Offset(0))
+            if end and self.worker.log.latest(changelog) < end:
+                raise UnpublishedVersionError(
+                    f"Store {name!r} of task {self.planned.task_id} has to be at version {wanted.version}, "
+                    f"but {changelog} does not have all of it yet. Likely cause: the epoch is committed and "
+                    "just being published. Remedy: wait for that."
+                )
 
 
 def _version_of(worker: Worker, planned: PlannedTask, entry: TaskEntry | None) -> TaskVersion:

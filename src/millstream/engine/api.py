@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from millstream.commit.epoch import CommittedEpoch, TaskRunner
+from millstream.commit.epoch import AheadRunner, CommittedEpoch
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.source_times import TimesRequest
@@ -30,7 +30,7 @@ class EpochFailedError(MillstreamError):
     """An epoch could not be run, though the user's program is not to blame. Nothing of it is visible."""
 
 
-class Engine(TaskRunner[EpochJob, TaskReport, Manifest], Protocol):
+class Engine(AheadRunner[EpochJob, TaskReport, Manifest], Protocol):
     """Runs the tasks of one application."""
 
     def check(self) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from millstream.clock import now_ms
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
-from millstream.commit.epoch import run_epoch
+from millstream.commit.epoch import EpochAhead, run_epoch
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.planned_tasks import planned_task
 from millstream.commit.publisher import EmbeddedPublisher
@@ -77,9 +77,14 @@ class EpochLoop:
             ),
             read_times=engine.read_times,
         )
+        self._left_records = False
+        """The cut of the epoch at work has left some, whatever that of the next one does."""
         self.rebalance_listeners: list[Callable[[Rebalance], None]] = []
         self._assignment_file = AssignmentFile(storage.path)
         self._ticks = Ticks(plan, config.tick_ms)
+        # Whether the clock shall tick, or more has come, is known when an epoch is published and has ended.
+        self._may_begin_ahead = not (self._ticks.may_be_wanted or plan.reads_what_it_writes)
+        self._ahead = EpochAhead(self.coordinator, engine, self._has_next)
         folder = state_dir_if_known(absolute_state_dir(config.state_dir))
         notes = None if folder is None else RestoreNotes(folder / storage.application_id, what="loading-")
         self._loading = GlobalLoading(plan, self.coordinator, notes or NO_LISTENER)
@@ -120,6 +125,7 @@ class EpochLoop:
         began = time.monotonic()
         latency_ms: int | None = None
         result: EpochResult | None = None
+        self._left_records = False
 
         def measure(epoch: DurableEpoch) -> None:
             nonlocal latency_ms
@@ -128,8 +134,9 @@ class EpochLoop:
 
         def tell(epoch: DurableEpoch) -> None:
             nonlocal result
-            seconds = time.monotonic() - began
-            result = result_of(epoch, seconds=seconds, has_backlog=self.has_backlog, latency_ms=latency_ms)
+            seconds = max(time.monotonic() - began, sum(epoch.stages.values()))
+            has_backlog = self.has_backlog or self._left_records
+            result = result_of(epoch, seconds=seconds, has_backlog=has_backlog, latency_ms=latency_ms)
             for listener in self._listeners:
                 listener(result)
 
@@ -147,6 +154,7 @@ class EpochLoop:
                 tell,
             ),
             heartbeat=self._kept_alive,
+            ahead=self._ahead,
         )
         if epoch is None:
             self._maintenance.nothing_to_do()
@@ -170,6 +178,10 @@ class EpochLoop:
             if coordinator.wait_for_records(min(left, _SLICE_S)):
                 return
 
+    def pause(self) -> None:
+        """No epoch will follow for a while: give up the next one, if it has begun."""
+        self._ahead.cancel()
+
     def release(self) -> None:
         """Release the lease; the engine stays, for the next `open`."""
         self._end(None)
@@ -180,11 +192,17 @@ class EpochLoop:
         self.engine.close()
 
     def _end(self, longest_wait_s: float | None) -> None:
+        self.pause()
         self._maintenance.wait(longest_wait_s)
         self.coordinator.close()
         snapshots, self._snapshots = self._snapshots, None
         if snapshots is not None:
             snapshots.finish()
+
+    def _has_next(self) -> bool:
+        """Whether an epoch follows the one that is committed just now: records are waiting that it left."""
+        self._left_records = self.has_backlog
+        return self._left_records and self._may_begin_ahead
 
     def _pinned(self) -> PinnedEpochs:
         """The epochs that snapshots need. First those at work: when they are done, they are listed."""

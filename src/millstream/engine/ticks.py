@@ -20,7 +20,7 @@ class Ticks:
     def __init__(self, plan: Plan, tick_ms: int) -> None:
         self._tick_ms = tick_ms
         self._next = 0
-        self._may_want = any(sub.may_schedule for sub in plan.subtopologies)
+        self.may_be_wanted = any(sub.may_schedule for sub in plan.subtopologies)
         self._opened = False
         self._wanting: set[str] = set()
 
@@ -34,7 +34,7 @@ class Ticks:
 
     @property
     def _is_wanted(self) -> bool:
-        return self._may_want and (not self._opened or bool(self._wanting))
+        return self.may_be_wanted and (not self._opened or bool(self._wanting))
 
     def epoch_ended(self, epoch: DurableEpoch) -> None:
         """Learn from an epoch which tasks want ticks. One that did not run has not changed its mind."""

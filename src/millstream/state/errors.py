@@ -48,6 +48,10 @@ class ChangelogCompactedError(StoreError):
     """The changelog was compacted beyond the version that was asked for: a later one can be had."""
 
 
+class UnpublishedVersionError(StoreError):
+    """The version that a store has to get to is committed, and the changelog is yet to show all of it."""
+
+
 class ZombieTaskError(StoreError):
     """An attempt of the past came late: its task has committed since, and what it would need is collected."""
 

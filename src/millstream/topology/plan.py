@@ -130,6 +130,16 @@ class Plan:
         return {sub.number: sub for sub in self.all_subtopologies}
 
     @cached_property
+    def reads_what_it_writes(self) -> bool:
+        """Whether a topic that is written is a source, too. It may be if rows say where they go."""
+        sinks = (sink for sub in self.all_subtopologies for sink in sub.sinks)
+        topics = {sink.topic for sink in sinks} - self.repartition_topics.keys()
+        return any(
+            topic is None or any(sub.source_of(topic) is not None for sub in self.all_subtopologies)
+            for topic in topics
+        )
+
+    @cached_property
     def repartition_readers(self) -> Mapping[str, int]:
         """The number of the one sub-topology that reads each repartition."""
         return {

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, TypeVar
 
 from pyspark import InheritableThread
 
+from millstream.commit.epoch import RunningTasks
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.source_times import TimesRequest
@@ -34,14 +35,21 @@ from millstream.engine.spark.resident.slot import SlotError
 from millstream.engine.spark.resident.slot_pool import SlotLostError, SlotPool
 from millstream.engine.spark.resident.slot_tasks import SlotTasks
 from millstream.engine.spark.resident.tls import tls_files
-from millstream.state.errors import StoreInUseError, TaskLockedError
+from millstream.state.errors import StoreInUseError, TaskLockedError, UnpublishedVersionError
 
 _LOGGER = logging.getLogger("millstream")
 
 T = TypeVar("T")
 
 _LOSSES: Final = (SlotLostError, PeerLostError)
-_RUN_AGAIN: Final = (*RUN_AGAIN, *_LOSSES, SlotError, TaskLockedError, StoreInUseError)
+_RUN_AGAIN: Final = (
+    *RUN_AGAIN,
+    *_LOSSES,
+    SlotError,
+    TaskLockedError,
+    StoreInUseError,
+    UnpublishedVersionError,
+)
 _TRIES_PER_RETRY: Final = 4
 """Lost slots are as cheap as failed tasks, which Spark runs four times before it gives a job up."""
 
@@ -113,8 +121,17 @@ class ResidentSparkEngine(AssigningEngine):
             )
         return SlotPool(launcher, pool_settings(config, conf))
 
-    def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
+    def run_tasks(self, job: EpochJob) -> Sequence[TaskReport | WrongInstance]:
         return self._running().run_tasks(job)
+
+    def begin_next(
+        self, epoch: DurableEpoch, plan: Callable[[], EpochJob | None]
+    ) -> tuple[EpochJob, RunningTasks[TaskReport]] | None:
+        return self._running().begin_next(epoch, plan)
+
+    def cancel_next(self) -> None:
+        if self._slots is not None:
+            self._slots.cancel_next()
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
         what = f"Planning the next epoch of application {self._application_id!r}"

@@ -83,6 +83,8 @@ class RunEpoch:
     """The slot's share of it."""
     levels: Mapping[int, frozenset[int]]
     """At which levels each slot has tasks in this epoch."""
+    is_ahead: bool = False
+    """The epoch before it may not be published yet: a store that has to be restored waits for that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from millstream.engine.spark.resident.messages import (
 from millstream.engine.spark.resident.standbys import StandbyTasks
 from millstream.errors import MillstreamError
 from millstream.maintenance.state_cleaner import clean_now_and_then
-from millstream.state.errors import TaskLockedError
+from millstream.state.errors import TaskLockedError, UnpublishedVersionError
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.threads import end_threads
 
@@ -61,6 +61,8 @@ _LOCK_WAIT_MS: Final = 200
 
 Whoever holds them may be in a later attempt already, and wait for stores that are still held here.
 """
+_PUBLICATION_LOOKS_S: Final = 0.002
+"""How often a task looks whether the epoch before its own is published, if it needs that."""
 
 _Command: TypeAlias = Assigned | RunEpoch | Committed | Follow | Call
 
@@ -214,7 +216,7 @@ class Slot:
 
     def _run_levels(self, command: RunEpoch) -> list[TaskReport | WrongInstance]:
         self._standbys.release({task.task_id for task in command.job.tasks})
-        with sealing_together(self._task_worker) as worker:
+        with sealing_together(replace(self._task_worker, awaits_publication=command.is_ahead)) as worker:
             reports = self._run_tasks(command, worker)
         self._inbox.end(command.of)
         return reports
@@ -257,6 +259,10 @@ class Slot:
             except TaskLockedError:
                 if time.monotonic() >= deadline:
                     raise
+            except UnpublishedVersionError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PUBLICATION_LOOKS_S)
 
     def _send(self, command: RunEpoch, level: int, slot: int, blocks: Sequence[ShuffleBlock]) -> None:
         self._inbox.check(command.of)

@@ -198,16 +198,34 @@ class SlotPool:
     def run(
         self, of: EpochAttempt, commands: Mapping[int, RunEpoch], members: Mapping[int, Member]
     ) -> list[TaskReport | WrongInstance]:
-        """Let slots run an attempt of an epoch. If one fails, or is lost, all are told to give it up."""
+        """Let slots run an attempt of an epoch."""
+        return self.begin(of, commands, members)()
+
+    def begin(
+        self, of: EpochAttempt, commands: Mapping[int, RunEpoch], members: Mapping[int, Member]
+    ) -> Callable[[], list[TaskReport | WrongInstance]]:
+        """Let slots begin an attempt of an epoch. Returns what waits for their reports.
+
+        If one fails, or is lost, all are told to give it up.
+        """
+        asked = {number: members[number].incarnation for number in commands}
         with self._changed:
             self._attempt, self._answers = of, {}
+
+        def collected() -> list[TaskReport | WrongInstance]:
+            try:
+                return self._collected(of, asked)
+            except BaseException:
+                self.tell(Abort(of))
+                raise
+
         try:
             for number, command in commands.items():
-                self._send(number, members[number].incarnation, command)
-            return self._collected(of, {number: members[number].incarnation for number in commands})
+                self._send(number, asked[number], command)
         except BaseException:
             self.tell(Abort(of))
             raise
+        return collected
 
     def _collected(self, of: EpochAttempt, asked: Mapping[int, str]) -> list[TaskReport | WrongInstance]:
         """The reports of the incarnations of slots that were asked."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from millstream.commit.epoch import RunningTasks
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.reports import EpochMismatchError
@@ -22,9 +23,9 @@ from millstream.engine.spark.failures import waited_in_vain
 from millstream.engine.spark.homes import follow_reports
 from millstream.engine.spark.resident.assigned_messages import AssignedMessages
 from millstream.engine.spark.resident.follow_messages import FollowMessages
-from millstream.engine.spark.resident.messages import Committed, EpochAttempt, RunEpoch
+from millstream.engine.spark.resident.messages import Abort, Committed, EpochAttempt, RunEpoch
 from millstream.engine.spark.resident.slot_pool import Member, SlotLostError, SlotPool
-from millstream.types import Attempt
+from millstream.types import Attempt, Epoch
 
 _LOGGER = logging.getLogger("millstream")
 
@@ -57,6 +58,10 @@ class SlotTasks:
         self._assigned_messages = AssignedMessages(self.assigner)
         self._follow_messages = FollowMessages(self.assigner)
         self._last: EpochAttempt | None = None
+        self._asked: dict[int, str] = {}
+        """The incarnations of the slots that were there in the last attempt."""
+        self._told_of = Epoch(0)
+        """The last epoch of whose commit slots were told."""
 
     def begin_term(self) -> None:
         """Wait for slots. Where state is, the slots say; what was known in an earlier term may be wrong."""
@@ -89,17 +94,48 @@ class SlotTasks:
             self.assigner.note_tasks(tasks, head.tasks)
             self.assign(members)
 
-    def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
+    def run_tasks(self, job: EpochJob) -> Sequence[TaskReport | WrongInstance]:
         """One attempt of an epoch, in all slots that are there."""
         members = self.pool.live() or self.wait_for_slots()
-        of = self._last = EpochAttempt(job.term, Attempt(next(self._attempts)), job.epoch)
         self.assigner.note_tasks(job.tasks, job.entries)
-        slots = self.assign(members).slots()
-        self._follow_messages.note_run(_incarnations(members), job.tasks)
-        shares = self.assigner.expecting(job).shares(slots)
+        self.assign(members)
+        return self._begin(job, members, is_ahead=False)()
+
+    def begin_next(
+        self, epoch: DurableEpoch, plan: Callable[[], EpochJob | None]
+    ) -> tuple[EpochJob, RunningTasks[TaskReport]] | None:
+        """The first attempt of the next epoch, if all stays where it is.
+
+        Else slots would be told of copies to be made of what is not published yet.
+        """
+        members = self.pool.live()
+        if _incarnations(members) != self._asked:
+            return None
+        self._tell_committed(epoch, members)
+        before = self.assigner.now
+        if self.assigner.update({number: member.slot for number, member in members.items()}) != before:
+            return None
+        job = plan()
+        if job is None or not all(task.task_id in self.assigner.now.tasks for task in job.tasks):
+            return None
+        return job, self._begin(job, members, is_ahead=True)
+
+    def cancel_next(self) -> None:
+        """Let the slots give up what they have begun."""
+        if self._last is not None:
+            self.pool.tell(Abort(self._last))
+
+    def _begin(
+        self, job: EpochJob, members: Mapping[int, Member], *, is_ahead: bool
+    ) -> RunningTasks[TaskReport]:
+        of = self._last = EpochAttempt(job.term, Attempt(next(self._attempts)), job.epoch)
+        self._asked = _incarnations(members)
+        self._follow_messages.note_run(self._asked, job.tasks)
+        shares = self.assigner.expecting(job).shares(self.assigner.now.slots())
         levels = {slot: frozenset(task.level for task in share.tasks) for slot, share in shares.items()}
-        commands = {slot: RunEpoch(of, share, levels) for slot, share in shares.items()}
-        return _of_one_attempt(of, self.pool.run(of, commands, members))
+        commands = {slot: RunEpoch(of, share, levels, is_ahead) for slot, share in shares.items()}
+        reports = self.pool.begin(of, commands, members)
+        return lambda: _of_one_attempt(of, reports())
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
         """By the slots, in turn: they need no state."""
@@ -111,6 +147,13 @@ class SlotTasks:
 
     def apply(self, epoch: DurableEpoch) -> None:
         """Slots apply what they have sealed, from memory, while the next epoch is planned."""
+        members = self.pool.live()
+        if self._told_of != epoch.manifest.epoch:
+            self._tell_committed(epoch, members)
+        self._tell_of_copies(members)
+
+    def _tell_committed(self, epoch: DurableEpoch, members: Mapping[int, Member]) -> None:
+        self._told_of = epoch.manifest.epoch
         follow_reports(self._application_id, self.instances, epoch.reports, {})
         self.assigner.note_committed(epoch.manifest.sealed, epoch.manifest.tasks, epoch.reports)
         of = self._last
@@ -121,11 +164,9 @@ class SlotTasks:
             if task.task_id in sealed:
                 entry = epoch.manifest.tasks[task.task_id]
                 committed.setdefault(slots[task.task_id], []).append((task, entry))
-        members = self.pool.live()
         for number, tasks in committed.items():
             if number in members:
                 self.pool.tell(Committed(of, tuple(tasks)), members[number])
-        self._tell_of_copies(members)
 
     def run_background(self, work: TaskWork[T], planned: PlannedTask, entry: TaskEntry) -> T:
         """By the slot that has the task's stores open."""
