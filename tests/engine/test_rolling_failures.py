@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -64,9 +64,9 @@ class FakePool:
         if isinstance(message, Follow) and to is not None:
             self.told.append((to.number, message))
 
-    def run(
+    def begin(
         self, of: EpochAttempt, commands: Mapping[int, RunEpoch], members: Mapping[int, Member]
-    ) -> list[TaskReport | WrongInstance]:
+    ) -> Callable[[], list[TaskReport | WrongInstance]]:
         assert commands.keys() <= members.keys() == self.members.keys()
         if self.to_lose:
             self.lose(self.to_lose)
@@ -78,7 +78,7 @@ class FakePool:
             for task in command.job.tasks:
                 assert task.expected_instance in (None, here)
                 reports.append(self.slots.report(command.job, task, here, of.attempt))
-        return reports
+        return lambda: reports
 
     def join(self, host: str) -> None:
         """A host comes, perhaps again, with what lies on its disk."""

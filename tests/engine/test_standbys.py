@@ -194,15 +194,15 @@ def test_an_epoch_waits_for_slots_with_tasks_of_it_and_not_for_others(
     with running_on(lab, one_level(), TWO_HOSTS, num_standby_replicas=1) as app:
         app.run()
         asked: list[list[int]] = []
-        run = app.engine.pool.run
+        begin = app.engine.pool.begin
 
         def noted(
             of: EpochAttempt, commands: Mapping[int, RunEpoch], members: Mapping[int, Member]
-        ) -> list[TaskReport | WrongInstance]:
+        ) -> Callable[[], list[TaskReport | WrongInstance]]:
             asked.append([*commands])
-            return run(of, commands, members)
+            return begin(of, commands, members)
 
-        monkeypatch.setattr(app.engine.pool, "run", noted)
+        monkeypatch.setattr(app.engine.pool, "begin", noted)
         lab.append("in", [("river", "river")], partition=0)
         app.run()
         assert asked == [[app.engine.tasks.assignment.tasks["0_0"].active.slot]]

@@ -123,7 +123,7 @@ class Member:
 
 
 class SlotPool:
-    """All slots of one application. `open`, then `run` attempts of epochs, then `close`."""
+    """All slots of one application. `open`, then `begin` attempts of epochs, then `close`."""
 
     def __init__(self, launcher: Launcher, settings: PoolSettings) -> None:
         self._launcher = launcher
@@ -194,12 +194,6 @@ class SlotPool:
                 refusal, self._refusal = self._refusal, None
                 raise refusal
             return is_enough(len(self._members), self._wanted)
-
-    def run(
-        self, of: EpochAttempt, commands: Mapping[int, RunEpoch], members: Mapping[int, Member]
-    ) -> list[TaskReport | WrongInstance]:
-        """Let slots run an attempt of an epoch."""
-        return self.begin(of, commands, members)()
 
     def begin(
         self, of: EpochAttempt, commands: Mapping[int, RunEpoch], members: Mapping[int, Member]

@@ -104,12 +104,12 @@ class SlotTasks:
     def begin_next(
         self, epoch: DurableEpoch, plan: Callable[[], EpochJob | None]
     ) -> tuple[EpochJob, RunningTasks[TaskReport]] | None:
-        """The first attempt of the next epoch, if all stays where it is.
+        """The first attempt of the next epoch, if all stays where it is, and nobody follows.
 
-        Else slots would be told of copies to be made of what is not published yet.
+        Copies can't follow what is not published yet, and slots are told of it between two epochs.
         """
         members = self.pool.live()
-        if _incarnations(members) != self._asked:
+        if self.assigner.keeps_copies or _incarnations(members) != self._asked:
             return None
         self._tell_committed(epoch, members)
         before = self.assigner.now
