@@ -77,8 +77,7 @@ class App:
         self.now += passed
         if crash_at is not None:
             with self.open() as app, armed(f"commit.{crash_at}"), pytest.raises(InjectedCrash):
-                app.run_epoch(tick=True)
-                app.coordinator.close()  # at the latest here it is known what befell the thread of the witness
+                run_and_settle(app)
             self.log = FileLog(self.folder / "log", files=FastFiles())
         with self.open() as app:
             app.run_epoch(tick=True)
@@ -97,6 +96,12 @@ class App:
             name, start, end = serdes.string.deserialize(key or b"").split()
             found.append((name, int(start), int(end), serdes.int64.deserialize(value or b"")))
         return found
+
+
+def run_and_settle(app: InProcessExecutor) -> None:
+    """At the latest in the end it is known what befell the thread of the witness."""
+    app.run_epoch(tick=True)
+    app.coordinator.close()
 
 
 def test_a_topic_that_has_gone_quiet_closes_its_windows_after_a_restart(tmp_path: Path) -> None:
