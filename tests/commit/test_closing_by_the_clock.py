@@ -76,9 +76,9 @@ class App:
         """Let time go by, and run an epoch; if it crashes, once more at the same time."""
         self.now += passed
         if crash_at is not None:
-            with self.open() as app, armed(f"commit.{crash_at}"), pytest.raises(InjectedCrash):
+            with self.open() as app, armed(f"commit.{crash_at}"), pytest.raises(InjectedCrash):  # noqa: PT012
                 app.run_epoch(tick=True)
-                app.coordinator.close()  # at the latest here it is known what befell the thread of the witness
+                app.coordinator.close()  # here it is known at the latest what befell the witness' thread
             self.log = FileLog(self.folder / "log", files=FastFiles())
         with self.open() as app:
             app.run_epoch(tick=True)
