@@ -9,7 +9,7 @@ import pytest
 from tests.spark.lab import Lab
 from tests.spark.programs import one_level, words
 
-from millstream import StreamsConfig
+from millstream import Store, StreamsBuilder, StreamsConfig, Topology, serdes
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import Manifest, ManifestChain, TaskEntry
@@ -28,12 +28,13 @@ LONG_S = 3600.0
 class Hosts:
     """An application that has run on one host, and the changelogs of its tasks."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, topology: Topology) -> None:
         self.folder = folder
+        self.topology = topology
         self.lab = Lab(folder / "lab", None)
         self.lab.engine = "local"
         self.lab.topic("in", words(600, seed=5, partitions=2))
-        self.lab.run(one_level(), max_records_per_epoch=20)
+        self.lab.run(topology, max_records_per_epoch=20)
         self.storage = ApplicationStorage(self.lab.folder / "log", "app")
 
     def head(self) -> Manifest:
@@ -49,7 +50,7 @@ class Hosts:
 
     def worker(self, host: str) -> Worker:
         config = StreamsConfig(state_dir=self.folder / host)
-        return make_worker(Program.of(one_level(), self.storage, self.lab.log.address, config))
+        return make_worker(Program.of(self.topology, self.storage, self.lab.log.address, config))
 
     def rows(self, host: str, task: str) -> list[tuple[bytes, bytes]]:
         with supplier("lmdb").open(self.folder / host / "app" / task / "lmdb" / "counts") as backend:
@@ -58,7 +59,7 @@ class Hosts:
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Hosts:
-    return Hosts(tmp_path)
+    return Hosts(tmp_path, one_level())
 
 
 def test_slices_add_up_to_the_bytes_of_the_task_and_nothing_is_read_twice(
@@ -84,6 +85,36 @@ def test_slices_add_up_to_the_bytes_of_the_task_and_nothing_is_read_twice(
         checkpoint = worker.directory.task("app", planned.task_id).read_checkpoint()
         assert checkpoint is not None
         assert checkpoint == Checkpoint(Version(entry.version), entry.changelogs)
+
+
+def test_a_slice_that_was_interrupted_says_where_each_store_of_the_task_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of those that it did not come to, or that needed nothing."""
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", key=serdes.string, value=serdes.string).group_by_key()
+    for name in ("first", "second"):
+        grouped.count(store=Store(name, caching=False))
+    hosts = Hosts(tmp_path, builder.build())
+    monkeypatch.setattr(reader, "_SMALL_ROWS", 0)  # each epoch is a step
+    worker, tasks = hosts.worker("copy"), hosts.tasks()[:1]
+    planned, entry = tasks[0]
+    ends = entry.changelogs
+    found = [follow_for(worker, tasks, 0.0, step_bytes=1)["0_0"]]
+    while found[-1].version == 0:
+        found.append(follow_for(worker, tasks, 0.0, step_bytes=1)["0_0"])
+    whole = [one.offsets for one in found]
+    assert all(offsets.keys() == {"first", "second"} for offsets in whole)
+    assert 0 < whole[0]["first"] < ends["first"]
+    assert whole[0]["second"] == 0
+    assert any(
+        offsets["first"] == ends["first"] and 0 < offsets["second"] < ends["second"] for offsets in whole
+    )
+    assert [sum(offsets.values()) for offsets in whole] == sorted(
+        {sum(offsets.values()) for offsets in whole}
+    )
+    assert whole[-1] == ends
+    assert planned.task_id == "0_0"
 
 
 def test_a_task_that_somebody_has_is_left_out_and_the_others_go_on(hosts: Hosts) -> None:

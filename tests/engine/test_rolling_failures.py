@@ -60,6 +60,9 @@ class FakePool:
     def take_hanging(self) -> list[Member]:
         return []
 
+    def take_deleted(self) -> list[tuple[str, frozenset[str]]]:
+        return []
+
     def tell(self, message: object, to: Member | None = None) -> None:
         if isinstance(message, Follow) and to is not None:
             self.told.append((to.number, message))

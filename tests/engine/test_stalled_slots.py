@@ -130,6 +130,20 @@ def test_the_job_of_a_slot_that_takes_no_message_elsewhere_is_cancelled(
         assert sleeper.poll() is None, "a process id means nothing on another host"
 
 
+def test_a_slot_that_two_threads_find_silent_is_fenced_once(sleeper: subprocess.Popen[bytes]) -> None:
+    """The watch, and whoever has something to say to it. The second one must not cancel its successor."""
+    with (
+        pool_of(1, timeout_s=60.0, beat_s=60.0) as (pool, launcher),
+        closing(joined(pool, launcher, 0, sleeper.pid, "elsewhere")),
+    ):
+        member = pool.live()[0]
+        pool.fence(member)
+        pool.fence(member)
+        assert pool.take_hanging() == [member]
+        until(lambda: not any(thread.name.endswith("-cancel") for thread in threading.enumerate()))
+        assert launcher.cancelled == [0]
+
+
 def test_tasks_of_a_slot_that_hangs_on_another_host_go_to_other_hosts_first(lab: Lab) -> None:
     """Whoever hangs there may hold their stores, so another slot of that host would wait for it."""
     parts = words(200, seed=21)

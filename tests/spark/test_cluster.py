@@ -39,7 +39,7 @@ ROUNDS = 30
 """Epochs in which nothing may move."""
 ENGINES = ["jobs", "resident"] if SOAK else ["resident"]
 EXECUTOR_CORES = [CORES, 1] if SOAK else [CORES]
-KILLS = {"jobs": 25, "resident": 50} if SOAK else {"jobs": 1, "resident": 2}
+KILLS = {"jobs": 50, "resident": 50} if SOAK else {"jobs": 1, "resident": 3}
 BEHIND = re.compile(r"(\d+) (?:records behind|records were missing|of \d+ records are missing)")
 """How an assignment says that a copy takes over."""
 
@@ -84,7 +84,7 @@ class Running:
         print(f"seed {seed}, engine {engine}")
         self.lab = lab
         self.program = program
-        self.parts = words(2_000 * max(10, 2 * max(KILLS.values())), seed=seed, partitions=PARTITIONS)
+        self.parts = words(PARTITIONS * 1_000 * max(5, *KILLS.values()), seed=seed, partitions=PARTITIONS)
         self.fed = [0] * PARTITIONS
         lab.topic("in", [[] for _ in range(PARTITIONS)])
         given: dict[str, Any] = {"engine": engine, "state_dir": STATE_DIR, "default_partitions": PARTITIONS}
@@ -96,6 +96,7 @@ class Running:
         for number, part in enumerate(self.parts):
             first = self.fed[number]
             more = part[first : first + count]
+            assert len(more) == count, "there are no more words"
             self.lab.append("in", more, partition=number)
             self.fed[number] += len(more)
         return sum(self.fed)
@@ -293,8 +294,9 @@ def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch
             copies = {one.task: one.instance for one in before if one.role == "standby" and one.task in lost}
             assert copies
             told, noted = len(running.moved()), len(running.epochs())
-            goal = running.append(600)
+            running.append(100)
             running.wait_for_epochs(noted + 1)
+            goal = running.append(600)  # only now, so that it is not done before it comes to the kill
             if number % 2:
                 cluster.kill_worker(victim)
             else:

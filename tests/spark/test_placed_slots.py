@@ -40,14 +40,14 @@ def test_slots_follow_executors_and_those_that_can_t_run_tasks_are_left_out(
     monkeypatch.setattr(placed_slots, "_LOOKS_EVERY_S", 0.0)
     with lab.app(two_levels(), engine="jobs") as app:
         app.run(until="caught-up")
-        first = slots_of(app).slots
+        first = slots_of(app).now.slots
         assert held_by(app) == set(), "there was no state when it was made"
 
         monkeypatch.setattr(placed_slots, "_executors", lambda _: frozenset({"one more"}))
         for number, part in enumerate(parts):
             lab.append("in", part[10:20], partition=number)
         app.run(until="caught-up")
-        second = slots_of(app).slots
+        second = slots_of(app).now.slots
         assert second is not first
         assert held_by(app) == {*app._loop.engine.instances.items()}
 
@@ -59,7 +59,7 @@ def test_slots_follow_executors_and_those_that_can_t_run_tasks_are_left_out(
         for number, part in enumerate(parts):
             lab.append("in", part[20:], partition=number)
         app.run(until="caught-up")
-        assert slots_of(app).slots is second
+        assert slots_of(app).now.slots is second
     assert caplog.text.count("can't run tasks, and is left out: no LOCAL_DISK on host mill") == 1
     check_exact(lab, "two_levels", parts)
 
@@ -84,7 +84,7 @@ def test_slots_are_made_again_until_each_executor_has_one(lab: Lab, monkeypatch:
     monkeypatch.setattr(placed_slots, "_executors", lambda _: frozenset({"driver", "one", "two"}))
     with lab.app(two_levels(), engine="jobs") as app:
         app.run(until="caught-up")
-        first = slots_of(app).slots
+        first = slots_of(app).now.slots
         assert len({place.executor for place in slots_of(app)._said}) == 1
 
         def on_two(slots: Slots, make_worker: MakeWorker) -> list[SlotInfo]:
@@ -95,12 +95,12 @@ def test_slots_are_made_again_until_each_executor_has_one(lab: Lab, monkeypatch:
         for number, part in enumerate(parts):
             lab.append("in", part[10:20], partition=number)
         app.run(until="caught-up")
-        second = slots_of(app).slots
+        second = slots_of(app).now.slots
         assert second is not first
         assert len({place.executor for place in slots_of(app)._said}) == 2
 
         for number, part in enumerate(parts):
             lab.append("in", part[20:], partition=number)
         app.run(until="caught-up")
-        assert slots_of(app).slots is second
+        assert slots_of(app).now.slots is second
     check_exact(lab, "two_levels", parts)

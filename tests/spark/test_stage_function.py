@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from tests.simulation.executor import InProcessExecutor
 
-from millstream import StreamsBuilder, serdes
-from millstream.commit.epoch_job import PlannedTask
+from millstream import StreamsBuilder, StreamsConfig, serdes
+from millstream.commit.epoch_job import PlannedTask, TaskReport
 from millstream.commit.targets import Targets
 from millstream.engine.spark.stage_function import Passed, PlacedEpoch, Sent, Stage
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
+from millstream.maintenance import state_cleaner
 from millstream.task.shuffle_block import ShuffleBlock, shuffle_block_of
 from millstream.topology.plan import SubTopology
 from millstream.topology.topology import Topology
@@ -88,6 +89,39 @@ def test_more_blobs_do_not_mean_more_walks_through_the_tasks(
     assert (few[2], many[2]) == (3 * 4, 3 * 12)
     assert few[0] == many[0]
     assert many[1] <= 3 * few[1]  # three times the tasks, nine times the blocks
+
+
+def test_a_stage_deletes_what_is_kept_elsewhere_and_says_so_also_copies_that_were_never_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_cleaner, "_looked_at", {})
+    FileLog(tmp_path / "log").create_topic("in", TopicConfig(partitions=1))
+    with InProcessExecutor(
+        moved_twice(),
+        application_id="app",
+        log_root=tmp_path / "log",
+        state_dir=tmp_path / "state",
+        config=StreamsConfig(state_cleanup_delay_ms=0),
+    ) as executor:
+        executor.log.append(TopicPartition("in", Partition(0)), record_batch([b"a"], [b"a"], [1]))
+        job = executor.coordinator.plan_epoch()
+        assert job is not None
+        job = replace(job, task_counts={0: 4})
+        directory = executor.worker.directory
+        for task in ("0_1", "0_2", "0_3"):
+            directory.task("app", task).store_path("lmdb", "half-made").mkdir(parents=True)
+        kept = {directory.instance_id: frozenset({"0_0", "0_1"}), "elsewhere": frozenset({"0_2"})}
+        placed = PlacedEpoch(job, {task.task_id: 0 for task in job.tasks})
+
+        def deleted(placed: PlacedEpoch) -> list[tuple[str, ...]]:
+            sent = Stage(placed, 0, 1, lambda: executor.worker)(iter([(0, None)]))
+            reports = [one.report for _, one in sent if isinstance(one, Passed)]
+            return [one.deleted for one in reports if isinstance(one, TaskReport)]
+
+        assert deleted(placed) == [()], "it was not told what is kept where"
+        assert deleted(replace(placed, kept=kept)) == [("0_2",)]
+        assert directory.tasks("app") == ["0_0", "0_1", "0_3"], "nobody says where 0_3 is"
+        executor.coordinator.close()
 
 
 def test_a_blob_goes_to_the_one_task_that_reads_its_topic_and_partition() -> None:

@@ -137,6 +137,8 @@ class TaskReport:
     """How many seconds each stage of its work took."""
     restored: int = 0
     """So many records of changelogs its stores had to read before it could run."""
+    deleted: tuple[str, ...] = ()
+    """Tasks whose local state was deleted on its instance after it ran: it belongs to others now."""
 
 
 @dataclass(frozen=True, slots=True)

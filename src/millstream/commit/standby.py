@@ -33,7 +33,7 @@ class StandbyPosition:
     """How far a copy of a task's state is."""
 
     version: Version
-    """0: it is on its way to its first one."""
+    """0: it is on its way."""
     offsets: dict[str, Offset]
     """Per logged store, the next offset of its changelog."""
 

@@ -17,6 +17,7 @@ from millstream.commit.worker import Worker
 from millstream.errors import MillstreamError
 from millstream.state.changelog.follow import Progress, RestoreListener, ToldRestores
 from millstream.state.errors import ChangelogGapError
+from millstream.state.local.task_stores import standing_on_disk
 from millstream.types import Version
 
 __all__ = ["follow_for"]
@@ -43,14 +44,13 @@ def follow_for(
     here = replace(worker, listener=listener, open_stores=None, lock_timeout_ms=STANDBY_LOCK_TIMEOUT_MS)
     found: dict[str, StandbyPosition] = {}
     for planned, entry in tasks:
-        listener.begin(entry)
         try:
             try:
                 position = _followed(replace(here, snapshots=None), planned, entry, step_bytes)
             except ChangelogGapError:
                 position = _followed(here, planned, entry, step_bytes)
         except _TimeIsUpError:
-            position = listener.position
+            position = _standing(here, planned)
         except Exception:
             _LOGGER.debug("Standby task %s could not follow", planned.task_id, exc_info=True)
             continue
@@ -71,18 +71,26 @@ def _followed(worker: Worker, planned: PlannedTask, entry: TaskEntry, step_bytes
     return position
 
 
+def _standing(worker: Worker, planned: PlannedTask) -> StandbyPosition:
+    """Where a copy is that was interrupted: with all its stores, those included that had no turn yet."""
+    logged = {
+        name: spec for name, spec in worker.subtopology(planned.subtopology).stores.items() if spec.logging
+    }
+    found = standing_on_disk(
+        worker.directory.task(worker.storage.application_id, planned.task_id),
+        logged,
+        worker.backend,
+        rocksdb_config_setter=worker.config.rocksdb_config_setter,
+    )
+    return StandbyPosition(Version(0), {name: here.offset for name, here in found.items()})
+
+
 class _Slice(ToldRestores):
     """Ends the work between two steps when its time is up."""
 
     def __init__(self, other: RestoreListener, until: float) -> None:
         super().__init__(other)
         self._until = until
-        self._entry: TaskEntry | None = None
-        self.position = StandbyPosition(Version(0), {})
-
-    def begin(self, entry: TaskEntry) -> None:
-        """The next task."""
-        self._entry, self.position = entry, StandbyPosition(Version(0), {})
 
     def is_over(self) -> bool:
         """Whether the time is up."""
@@ -90,8 +98,7 @@ class _Slice(ToldRestores):
 
     def on_batch(self, progress: Progress) -> None:
         super().on_batch(progress)
-        if progress.snapshot is not None or self._entry is None:
+        if progress.snapshot is not None:
             return  # half a snapshot is nothing
-        self.position = self.position.on_the_way(self._entry, progress)
         if progress.records < progress.total_records and self.is_over():
             raise _TimeIsUpError("the slice is over")

@@ -25,6 +25,15 @@ _looked_at: dict[Path, float] = {}
 """When this process looked last, by the folder of the application."""
 
 
+def cleaning_pause_s(delay_ms: int) -> float:
+    """How long a process waits at least before it looks again.
+
+    >>> cleaning_pause_s(600_000), cleaning_pause_s(5_000), cleaning_pause_s(-1)
+    (60.0, 5.0, 60.0)
+    """
+    return _LONGEST_PAUSE_S if delay_ms < 0 else min(_LONGEST_PAUSE_S, delay_ms / 1000)
+
+
 def clean_now_and_then(
     directory: StateDirectory,
     delay_ms: int,
@@ -38,9 +47,8 @@ def clean_now_and_then(
     """
     folder = directory.path / job.application_id
     now = time.monotonic()
-    pause = _LONGEST_PAUSE_S if delay_ms < 0 else min(_LONGEST_PAUSE_S, delay_ms / 1000)
     looked_at = _looked_at.get(folder)
-    if looked_at is not None and now - looked_at < pause:
+    if looked_at is not None and now - looked_at < cleaning_pause_s(delay_ms):
         return []
     _looked_at[folder] = now
     homes = {planned.task_id: planned.expected_instance for planned in job.tasks}

@@ -110,6 +110,10 @@ class SlotAssigner:
     _sizes: dict[str, int] = field(default_factory=dict)
     _joined: set[str] = field(default_factory=set)
     """Incarnations whose first words are known."""
+    _slots: Mapping[int, LiveSlot] = field(default_factory=dict)
+    """Those of the last assignment."""
+    _deleted: dict[str, set[str]] = field(default_factory=dict)
+    """By incarnation: the tasks whose state it had when it joined, and which was deleted since."""
     _hosts: set[str] = field(default_factory=set)
     _reason: str = ""
     """Of what is on its way."""
@@ -142,6 +146,7 @@ class SlotAssigner:
     ) -> None:
         """An epoch: what it has committed is where it ran."""
         for report in reports:
+            self.note_deleted(report.instance, report.deleted)
             if report.sealed is not None:
                 self._sizes[report.task_id] = report.state_size.bytes
                 now = _position(entries[report.task_id])
@@ -150,6 +155,17 @@ class SlotAssigner:
                 on_disk = now if self.applies_at_once else _position(before)
                 self._positions.setdefault(report.instance, {})[report.task_id] = on_disk
         self.entries.update((task_id, entries[task_id]) for task_id in sealed)
+
+    @_locked
+    def note_deleted(self, instance: str, tasks: Collection[str]) -> None:
+        """Local state that was deleted on an instance: whoever gets such a task there has to read all."""
+        for task_id in tasks:
+            self._positions.get(instance, {}).pop(task_id, None)
+            if task_id in self._ran and self._ran[task_id][0] == instance:
+                del self._ran[task_id]
+        for slot in self._slots.values():
+            if slot.instance == instance:
+                self._deleted.setdefault(slot.incarnation, set()).update(tasks)
 
     @_locked
     def note_hanging(self, places: Iterable[tuple[int, str]]) -> None:
@@ -186,24 +202,18 @@ class SlotAssigner:
         self._signature, self._not_before = signature, time.monotonic() + took
         return self.now
 
-    def _avoided(self, slots: Collection[int]) -> dict[str, str]:
-        """Where tasks can't run, for a process that hangs holds their stores: until its slot is replaced."""
-        now = time.monotonic()
+    def _avoided(self, slots: Mapping[int, LiveSlot]) -> dict[str, str]:
+        """Where tasks can't run, for a process that hangs holds their stores: until its slot is replaced.
+
+        A slot of the same number on another instance says nothing about that process.
+        """
+        now, live = time.monotonic(), {(number, slot.instance) for number, slot in slots.items()}
         self._hanging = {
             place: (until, tasks)
             for place, (until, tasks) in self._hanging.items()
-            if now < until and place[0] not in slots
+            if now < until and place not in live
         }
         return {task: place[1] for place, (_, tasks) in self._hanging.items() for task in tasks}
-
-    @_locked
-    def stale_on(self, instance: str) -> frozenset[str]:
-        """The tasks whose state is on an instance, though neither they nor copies of them are."""
-        return frozenset(
-            task_id
-            for task_id in self._positions.get(instance, {}).keys() & self.now.tasks.keys()
-            if all(replica.instance != instance for _, replica in self.now.tasks[task_id].replicas())
-        )
 
     @_locked
     def take_rebalances(self) -> list[Rebalance]:
@@ -341,15 +351,34 @@ class SlotAssigner:
             self._advance(here, task_id, _Position(position.version, position.offsets))
 
     def _note_slots(self, slots: Mapping[int, LiveSlot]) -> None:
+        live = {slot.incarnation for slot in slots.values()}
+        self._slots = slots
+        self._deleted = {name: tasks for name, tasks in self._deleted.items() if name in live}
+        self._forget_what_is_gone()
         for slot in slots.values():
             here = self._positions.setdefault(slot.instance, {})
             if slot.incarnation not in self._joined:
                 self._joined.add(slot.incarnation)
-                for task_id, checkpoint in slot.held.items():
+                for task_id in slot.held.keys() - self._deleted.get(slot.incarnation, set()):
+                    checkpoint = slot.held[task_id]
                     self._advance(here, task_id, _Position(checkpoint.version, checkpoint.positions))
+        for slot in slots.values():
             self.note_followed(slot.instance, slot.followed)
         for instance in self._positions.keys() - {slot.instance for slot in slots.values()}:
             del self._positions[instance]
+
+    def _forget_what_is_gone(self) -> None:
+        """If all slots of an instance are new they know what is there: nobody may have told of a deletion."""
+        by_instance: dict[str, list[LiveSlot]] = {}
+        for slot in self._slots.values():
+            by_instance.setdefault(slot.instance, []).append(slot)
+        for instance, slots in by_instance.items():
+            here = self._positions.get(instance, {})
+            if here and not any(slot.incarnation in self._joined for slot in slots):
+                for task_id in here.keys() - {task_id for slot in slots for task_id in slot.held}:
+                    task = self.tasks.get(task_id)
+                    if task is not None and task.subtopology in self.stateful:
+                        del here[task_id]
 
     @staticmethod
     def _advance(here: dict[str, _Position], task_id: str, position: _Position) -> None:

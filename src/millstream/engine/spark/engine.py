@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -30,6 +31,7 @@ from millstream.engine.spark.session import locality_wait_s
 from millstream.engine.spark.stage_function import MakeWorker, PlacedEpoch
 from millstream.engine.spark.standby_jobs import Slice, StandbyJobs, slice_seconds
 from millstream.errors import MillstreamError
+from millstream.maintenance.state_cleaner import cleaning_pause_s
 
 T = TypeVar("T")
 
@@ -52,6 +54,7 @@ class SparkEngine(AssigningEngine):
         self._standby_group = f"{job_group(program.application_id)}-standbys"
         self._instances: dict[str, str] = {}
         self._opened: _Opened | None = None
+        self._next_cleaning = 0.0
 
     @property
     def instances(self) -> Mapping[str, str]:
@@ -93,14 +96,24 @@ class SparkEngine(AssigningEngine):
         slots = opened.slots
         with opened.standbys.epoch_at_work():
             assigner.note_tasks(job.tasks, job.entries)
-            live = slots.live()
-            numbers = assigner.update(live).slots()
-            partitions = {task.task_id: slots.partitions[numbers[task.task_id]] for task in job.tasks}
-            stale = {name: assigner.stale_on(name) for name in {slot.instance for slot in live.values()}}
-            placed = PlacedEpoch(assigner.expecting(job), partitions, stale)
+            numbers = assigner.update(slots.live()).slots()
+            now = slots.now
+            partitions = {task.task_id: now.partitions[numbers[task.task_id]] for task in job.tasks}
+            placed = PlacedEpoch(assigner.expecting(job), partitions, self._kept())
             # Without standbys others would have to restore what the lost executor's successor may still have.
             with opened.losses.epoch_at_work() if assigner.rules.standbys else nullcontext():
-                return run_epoch_job(opened.context, slots.slots, placed, opened.make_worker)
+                return run_epoch_job(opened.context, now.slots, placed, opened.make_worker)
+
+    def _kept(self) -> Mapping[str, frozenset[str]] | None:
+        """What each instance has to keep, twice as often as it looks for what to delete; else None.
+
+        It names all tasks, and an epoch is to cost what it reads.
+        """
+        now = time.monotonic()
+        if now < self._next_cleaning:
+            return None
+        self._next_cleaning = now + cleaning_pause_s(self._program.config.state_cleanup_delay_ms) / 2
+        return self._assigner.now.by_instance()
 
     def read_times(self, requests: Sequence[TimesRequest]) -> list[array[int]]:
         """A small job, a task per partition, wherever there is room: it needs no state."""
@@ -171,11 +184,11 @@ class SparkEngine(AssigningEngine):
 
     def _run_beside(self, group: str, what: str, work: Callable[[Any], list[T]], slot: int | None) -> T:
         """A job with a single task, in a slot, or anywhere if it is not there any more."""
-        context, slots = self._running().context, self._running().slots
+        context, now = self._running().context, self._running().slots.now
         context.setLocalProperty("spark.scheduler.pool", _POOL)
         context.setJobGroup(group, what)
-        partition = 0 if slot is None else slots.partitions.get(slot, 0)
-        done: list[T] = context.runJob(slots.slots.rows, work, [partition])
+        partition = 0 if slot is None else now.partitions.get(slot, 0)
+        done: list[T] = context.runJob(now.slots.rows, work, [partition])
         return done[0]
 
     def cancel(self) -> bool:

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
@@ -35,6 +36,15 @@ _LOOKS_EVERY_S: Final = 1.0
 """How often it is asked which executors there are."""
 _LONGEST_PAUSE_S: Final = 60.0
 """Between two tries to have enough slots on each of them. It begins with a short one, and doubles."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedSlots:
+    """Slots that were made together."""
+
+    slots: Slots
+    partitions: Mapping[int, int]
+    """The partition of each slot, by its number."""
 
 
 class PlacedSlots:
@@ -54,12 +64,10 @@ class PlacedSlots:
         self._is_stale = False
         self._looked = time.monotonic()
         self._executors = _executors(context)
-        self.slots = Slots(context, context.defaultParallelism)
         self._generation = 0
-        self.partitions: dict[int, int] = {}
-        """The partition of each slot, by its number. Made anew and never changed: any thread may look."""
         self._live: dict[int, LiveSlot] = {}
-        self._take(self.slots, warm_up(context, self.slots, make_worker, application_id))
+        slots = Slots(context, context.defaultParallelism)
+        self._take(slots, warm_up(context, slots, make_worker, application_id))
         self._pause_s = _LOOKS_EVERY_S
         self._next_try = self._looked
 
@@ -78,13 +86,14 @@ class PlacedSlots:
 
     def release(self) -> None:
         """Let go of the slots."""
-        self.slots.release()
+        self.now.slots.release()
 
     def _take(self, slots: Slots, said: Sequence[SlotInfo]) -> None:
         self._generation += 1
         before = {number: slot.instance for number, slot in self._live.items()}
-        self.slots, self._said = slots, said
-        self.partitions = numbered(before, [one.instance for one in said])
+        self._said = said
+        self.now = NumberedSlots(slots, numbered(before, [one.instance for one in said]))
+        """Made anew and never changed: any thread may look, at both at once."""
         self._live = {
             number: LiveSlot(
                 incarnation=f"{self._generation}-{partition}",
@@ -93,7 +102,7 @@ class PlacedSlots:
                 tags=said[partition].tags,
                 held=said[partition].held,
             )
-            for number, partition in self.partitions.items()
+            for number, partition in self.now.partitions.items()
         }
 
     def _follow_executors(self) -> None:
@@ -124,7 +133,7 @@ class PlacedSlots:
         if not is_news and _missing(executors, said) >= missing:  # no better than those that there are
             fresh.release()
             return
-        old, self._executors, self._is_stale = self.slots, executors, False
+        old, self._executors, self._is_stale = self.now.slots, executors, False
         self._take(fresh, said)
         old.release()
 

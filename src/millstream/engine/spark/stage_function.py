@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark import TaskContext
@@ -39,13 +40,18 @@ MakeWorker = Callable[[], Worker]
 
 @dataclass(frozen=True, slots=True)
 class PlacedEpoch:
-    """An epoch, and who takes part."""
+    """An epoch, and where it runs."""
 
     job: EpochJob
-    slots: Mapping[str, int]
-    """The slot of each task."""
-    stale: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The tasks whose state is on each instance, though neither they nor copies of them are."""
+    partitions: Mapping[str, int]
+    """The partition of the slots' rows where each task runs."""
+    kept: Mapping[str, frozenset[str]] | None = None
+    """The tasks that each instance runs, or keeps copies of: told now and then, so that others go."""
+
+    def is_elsewhere(self, task_id: str, instance: str) -> bool:
+        """Whether a task, and each copy of it, is on other instances, as far as it was told."""
+        kept = self.kept or {}
+        return task_id not in kept.get(instance, ()) and any(task_id in tasks for tasks in kept.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +78,11 @@ class Stage:
         except MillstreamError as error:
             yield slot, Failed("", error)
             return
-        job, slots = self.placed.job, self.placed.slots
+        job, partitions = self.placed.job, self.placed.partitions
         targets = Targets(worker.plan, job.tasks)
         taken = targets.by_task(blocks)
         for task in job.tasks:
-            if task.level != self.level or slots[task.task_id] != slot:
+            if task.level != self.level or partitions[task.task_id] != slot:
                 continue
             if task.has_input or task.task_id in taken:
                 yield from self._run(worker, task, slot, taken.get(task.task_id, []), targets)
@@ -95,17 +101,22 @@ class Stage:
         except MillstreamError as error:
             yield slot, Failed(task.task_id, error)
             return
-        directory, delay_ms = worker.directory, worker.config.state_cleanup_delay_ms
-        stale = self.placed.stale.get(directory.instance_id, frozenset())
-        clean_now_and_then(directory, delay_ms, self.placed.job, stale.__contains__)
+        if self.placed.kept is not None and isinstance(report, TaskReport):
+            report = replace(report, deleted=self._cleaned(worker))
         yield slot, Passed(report)
         for block in out:
             target = targets.of(block)
             if target is not None:
                 yield self._checked(target), block
 
+    def _cleaned(self, worker: Worker) -> tuple[str, ...]:
+        """Delete local state of tasks that are elsewhere, if it is time for that; of which ones it was."""
+        directory, delay_ms = worker.directory, worker.config.state_cleanup_delay_ms
+        is_elsewhere = partial(self.placed.is_elsewhere, instance=directory.instance_id)
+        return tuple(clean_now_and_then(directory, delay_ms, self.placed.job, is_elsewhere))
+
     def _checked(self, target: PlannedTask) -> int:
-        slot = self.placed.slots[target.task_id]
+        slot = self.placed.partitions[target.task_id]
         if not 0 <= slot < self.slot_count:
             raise MillstreamError(
                 f"task {target.task_id} is assigned to slot {slot}, but there are {self.slot_count} slots"

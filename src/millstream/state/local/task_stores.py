@@ -379,6 +379,18 @@ def positions_on_disk(
 
     Lost is what is damaged, and what a power cut may have torn: that is not even opened.
     """
+    found = standing_on_disk(directory, stores, default_backend, rocksdb_config_setter=rocksdb_config_setter)
+    return {name: EMPTY if here.version == RESTORING else here for name, here in found.items()}
+
+
+def standing_on_disk(
+    directory: TaskDirectory,
+    stores: Mapping[str, StoreBuilder],
+    default_backend: str | BackendSupplier,
+    *,
+    rocksdb_config_setter: object = None,
+) -> dict[str, StorePosition]:
+    """The same, but those that are on their way stand where they have come to."""
     found: dict[str, StorePosition] = {}
     with directory.lock(timeout_ms=0):
         is_lost = directory.lost_in_a_power_cut()
@@ -392,8 +404,7 @@ def positions_on_disk(
                     suppress(DamagedStoreError),
                     chosen.open(directory.store_path(chosen.name, name)) as backend,
                 ):
-                    here = position_of(backend, name)
-                    found[name] = EMPTY if here.version == RESTORING else here
+                    found[name] = position_of(backend, name)
     return found
 
 

@@ -110,8 +110,6 @@ class Follow:
     """All tasks that the slot follows. Those of before that are not among them are let go."""
     tasks: tuple[tuple[PlannedTask, TaskEntry], ...]
     """Those of them that are new, or were committed since."""
-    closed: frozenset[str] = frozenset()
-    """Tasks that the slot ran until now, and others run from now on: it lets go of their stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +117,13 @@ class Followed:
     """How far the copies of a slot are."""
 
     tasks: Mapping[str, StandbyPosition]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Local state of tasks that have left the slot's instance was deleted there."""
+
+    tasks: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from millstream.engine.spark.resident.messages import (
     Beat,
     Call,
     Committed,
+    Deleted,
     EpochDone,
     EpochFailed,
     Follow,
@@ -270,10 +271,12 @@ class Slot:
         self._clients.put(peer, blocks, header_of(command.of, level, own, self._incarnation, peer))
 
     def _clean(self) -> None:
-        """Delete local state of tasks that are elsewhere, if it is time for that."""
+        """Delete local state of tasks that are elsewhere, if it is time for that, and say so."""
         if self._last_job is not None:
-            delay_ms = self._worker.config.state_cleanup_delay_ms
-            clean_now_and_then(self._worker.directory, delay_ms, self._last_job, self._is_elsewhere)
+            worker, delay_ms = self._worker, self._worker.config.state_cleanup_delay_ms
+            deleted = clean_now_and_then(worker.directory, delay_ms, self._last_job, self._is_elsewhere)
+            if deleted:
+                self._connection.send(Deleted(frozenset(deleted)))
 
     def _is_elsewhere(self, task_id: str) -> bool:
         return task_id in self._assigned.slots and task_id not in self._assigned.here
@@ -290,8 +293,8 @@ class Slot:
         """The stores of a task that ran here until now are closed: they are followed from here on."""
         stores = self._worker.open_stores
         if stores is not None:
-            stores.keep_only(stores.versions().keys() - command.keep - command.closed)
-        self._standbys.wish(command.keep, command.tasks)
+            stores.keep_only(stores.versions().keys() - command.keep)
+        self._standbys.follow(command.keep, command.tasks)
 
     def _tell_positions(self, positions: Mapping[str, StandbyPosition]) -> None:
         with suppress(ConnectionLostError):

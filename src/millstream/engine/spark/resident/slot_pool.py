@@ -34,6 +34,7 @@ from millstream.engine.spark.resident.messages import (
     Abort,
     Answered,
     Call,
+    Deleted,
     EpochAttempt,
     EpochDone,
     EpochFailed,
@@ -135,6 +136,8 @@ class SlotPool:
         self._members: dict[int, Member] = {}
         self._hanging: list[Member] = []
         """Fenced on other hosts, where they may hold their stores for a while."""
+        self._deleted: list[tuple[str, frozenset[str]]] = []
+        """Instances, and the tasks whose state was deleted there."""
         self._refusal: Exception | None = None
         """Why no slot starts: the first time one that does not is enough, later all have to say so."""
         self._refusals = 0
@@ -181,6 +184,12 @@ class SlotPool:
         with self._changed:
             hanging, self._hanging = self._hanging, []
             return hanging
+
+    def take_deleted(self) -> list[tuple[str, frozenset[str]]]:
+        """Instances, and the tasks whose state slots have deleted there since it was asked last."""
+        with self._changed:
+            deleted, self._deleted = self._deleted, []
+            return deleted
 
     def wait(self, is_enough: Callable[[int, int], bool], timeout_s: float) -> bool:
         """Wait until there are enough slots, of so many that are wanted. Raises why they don't start."""
@@ -437,6 +446,8 @@ class SlotPool:
             member.heard = time.monotonic()
             if isinstance(message, Followed):
                 member.followed = message.tasks
+            elif isinstance(message, Deleted):
+                self._deleted.append((member.hello.instance, message.tasks))
             elif isinstance(message, EpochDone | EpochFailed):
                 if message.of == self._attempt:
                     self._answers[number] = message
@@ -463,9 +474,13 @@ class SlotPool:
                     self.fence(member)
 
     def fence(self, member: Member) -> None:
-        """Refuse an incarnation from now on, and end it: here at once, elsewhere when Spark gets to it."""
+        """Refuse an incarnation from now on, and end it: here at once, elsewhere when Spark gets to it.
+
+        Whoever watches it and whoever sends to it may find at once that it stands still: one of them does it.
+        """
         with self._changed:
-            self._expected.pop(member.incarnation, None)
+            if self._expected.pop(member.incarnation, None) is None:
+                return
         if not _kill_hanging(member):  # Spark may take its time to answer
             with self._changed:
                 self._hanging.append(member)

@@ -77,6 +77,8 @@ class SlotTasks:
     def assign(self, members: Mapping[int, Member]) -> Assignment:
         """Where tasks and their copies are with these slots. Slots are told what is new to them."""
         self.assigner.note_hanging((slot.number, slot.hello.instance) for slot in self.pool.take_hanging())
+        for instance, tasks in self.pool.take_deleted():
+            self.assigner.note_deleted(instance, tasks)
         made = self.assigner.update({number: member.slot for number, member in members.items()})
         for number, message in self._assigned_messages.messages(members).items():
             self.pool.tell(message, members[number])

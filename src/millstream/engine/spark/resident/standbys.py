@@ -56,13 +56,14 @@ class _LetGoError(MillstreamError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _Followed:
     planned: PlannedTask
     entry: TaskEntry
+    """To which it is to be brought."""
 
 
 class StandbyTasks:
-    """Follows the tasks that it is told to. `wish`, `release` and `busy` may be called by any thread."""
+    """Follows the tasks that it is told to. `follow`, `release` and `busy` may be called by any thread."""
 
     def __init__(self, worker: Worker, report: Callable[[Mapping[str, StandbyPosition]], None]) -> None:
         self._worker = replace(
@@ -73,7 +74,7 @@ class StandbyTasks:
         )
         self._report = report
         self._changed = threading.Condition()
-        self._wishes: dict[str, _Wish] = {}
+        self._followed: dict[str, _Followed] = {}
         self._held: dict[str, StandbyTask] = {}
         self._at_work: str | None = None
         self._is_busy = False
@@ -86,12 +87,12 @@ class StandbyTasks:
         self._reported = 0.0
         self._thread: threading.Thread | None = None
 
-    def wish(self, keep: Collection[str], tasks: Collection[tuple[PlannedTask, TaskEntry]]) -> None:
+    def follow(self, keep: Collection[str], tasks: Collection[tuple[PlannedTask, TaskEntry]]) -> None:
         """Follow some tasks to their entries, and of those before only the ones to keep."""
         with self._changed:
-            kept = {task_id: wish for task_id, wish in self._wishes.items() if task_id in keep}
-            kept.update({planned.task_id: _Wish(planned, entry) for planned, entry in tasks})
-            self._wishes = kept
+            kept = {task_id: one for task_id, one in self._followed.items() if task_id in keep}
+            kept.update({planned.task_id: _Followed(planned, entry) for planned, entry in tasks})
+            self._followed = kept
             if kept and self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="millstream-slot-standbys", daemon=True
@@ -103,7 +104,7 @@ class StandbyTasks:
         """Let go of tasks, and wait until their stores are closed."""
         with self._changed:
             for task_id in tasks:
-                self._wishes.pop(task_id, None)
+                self._followed.pop(task_id, None)
             if any(task_id in self._held for task_id in tasks) or self._at_work in tasks:
                 self._changed.notify_all()
                 self._changed.wait_for(
@@ -126,7 +127,7 @@ class StandbyTasks:
         """Let go of everything."""
         with self._changed:
             self._is_over = True
-            self._wishes = {}
+            self._followed = {}
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
@@ -139,7 +140,7 @@ class StandbyTasks:
             took = 0.0
             for task_id in tasks:
                 self._let_go()
-                took += self._follow(task_id)
+                took += self._bring_forward(task_id)
                 self._tell(is_due=False)
             self._let_go()
             self._tell(is_due=True)
@@ -158,19 +159,19 @@ class StandbyTasks:
             while not self._is_over:
                 now = time.monotonic()
                 tasks = self._behind(now) if now >= not_before else []
-                if tasks or not self._held.keys() <= self._wishes.keys():
+                if tasks or not self._held.keys() <= self._followed.keys():
                     return tasks
-                failed = self._wishes.keys() & self._not_before.keys()
+                failed = self._followed.keys() & self._not_before.keys()
                 dues = [not_before, *(self._not_before[task_id] for task_id in failed)]
                 self._changed.wait(min((due - now for due in dues if due > now), default=None))
         return None
 
     def _behind(self, now: float) -> list[str]:
         missing = {
-            task_id: self._missing(task_id, wish.entry)
-            for task_id, wish in self._wishes.items()
+            task_id: self._missing(task_id, one.entry)
+            for task_id, one in self._followed.items()
             if self._not_before.get(task_id, 0.0) <= now
-            and not (task_id in self._held and self._held[task_id].is_at(wish.entry))
+            and not (task_id in self._held and self._held[task_id].is_at(one.entry))
         }
         return sorted(missing, key=lambda task_id: (missing[task_id], task_id))
 
@@ -180,27 +181,30 @@ class StandbyTasks:
 
     def _let_go(self) -> None:
         with self._changed:
-            gone = self._held.keys() - self._wishes.keys()
+            gone = self._held.keys() - self._followed.keys()
+            for task_id in gone:
+                self._positions.pop(task_id, None)
+        if gone:
+            self._tell(is_due=True)  # while nobody can delete them: what is told of that comes later
         for task_id in gone:
             self._held[task_id].close()
             with self._changed:
                 del self._held[task_id]
-                self._positions.pop(task_id, None)
                 self._changed.notify_all()
 
-    def _follow(self, task_id: str) -> float:
+    def _bring_forward(self, task_id: str) -> float:
         """Bring a task to its last commit. Gives the seconds that it took, if its stores were open before."""
         with self._changed:
-            wish = self._wishes.get(task_id)
-            if wish is None:
+            followed = self._followed.get(task_id)
+            if followed is None:
                 return 0.0
-            held = self._held.setdefault(task_id, StandbyTask(self._worker, wish.planned))
+            held = self._held.setdefault(task_id, StandbyTask(self._worker, followed.planned))
             self._at_work = task_id
         was_open = held.is_open
         began = time.thread_time()
         try:
             self.wait_for_turn()
-            self._go(held, self._wishes.get(task_id, wish).entry)  # there may be a later one by now
+            self._go(held, self._followed.get(task_id, followed).entry)  # there may be a later one by now
         except _LetGoError:
             return 0.0
         except Exception:
@@ -257,14 +261,14 @@ class StandbyTasks:
 
     def note(self, progress: Progress) -> None:
         """A step of a long way was made."""
-        wish = self._wishes.get(self._at_work or "")
-        if wish is not None and self._at_work is not None:
+        followed = self._followed.get(self._at_work or "")
+        if followed is not None and self._at_work is not None:
             before = self._positions.get(self._at_work, StandbyPosition(Version(0), {}))
-            self._positions[self._at_work] = before.on_the_way(wish.entry, progress)
+            self._positions[self._at_work] = before.on_the_way(followed.entry, progress)
             self._tell(is_due=False)
 
     def _is_let_go(self) -> bool:
-        return self._is_over or self._at_work not in self._wishes
+        return self._is_over or self._at_work not in self._followed
 
     def _tell(self, *, is_due: bool) -> None:
         now = time.monotonic()
