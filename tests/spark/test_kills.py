@@ -183,13 +183,15 @@ def _kill_at_random(
         share_end = share * (number + 1)
         target = chosen.randrange(share * number, share_end)
         with Child(lab, program, **settings) as child:
-            if number % 2:  # at any time, but before it is too late for the next kill
-                end = time.monotonic() + chosen.uniform(0, LONGEST_START_S)
-                while time.monotonic() < end and lab.committed() < share_end:
-                    time.sleep(0.02)
-                assert child.is_running(), child.said()
-            else:
+            longest_s = LONGEST_START_S
+            if not number % 2:
                 child.wait_for(lambda goal=target: lab.committed() > goal, f"{target} are committed")  # type: ignore[misc]
-                time.sleep(chosen.uniform(0, 0.5))
+                longest_s = 0.5
+            end = time.monotonic() + chosen.uniform(0, longest_s)
+            while (
+                time.monotonic() < end and lab.committed() < share_end
+            ):  # then the next kill would be too late
+                time.sleep(0.02)
+            assert child.is_running(), child.said()
             child.kill()
         assert lab.committed() < records, "the input was finished before the kill"

@@ -40,6 +40,8 @@ class Script:
 
     def close(self) -> None: ...
 
+    def pause(self) -> None: ...
+
     def wait_for_records(self, interval_s: float, longest_s: float, stop: threading.Event) -> None:
         stop.wait(min(interval_s, longest_s))
 
