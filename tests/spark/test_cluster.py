@@ -269,9 +269,12 @@ def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch
     def wait_for_standbys() -> None:
         before = running.epochs()[-1].epoch if running.epochs() else 0
         running.feed(1)
-        running.child.wait_for(
-            lambda: is_at_rest(before), "everybody has tasks, and each task a standby that is caught up"
+        until(
+            lambda: is_at_rest(before) or not running.child.is_running(),
+            "everybody has tasks, and each task a standby that is caught up",
+            lambda: "\n".join([*map(str, running.assigned()), running.child.said()]),
         )
+        assert running.child.is_running(), running.child.said()
 
     def is_at_rest(before: int) -> bool:
         """As the assignment says when it knows of epochs that are later than that. Nothing is on its way."""
