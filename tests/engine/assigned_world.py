@@ -142,6 +142,7 @@ class World:
         is_open = self.open_instances()
         stays = old is not None and old.active.instance == new.active.instance
         assert stays or new.active.instance in is_open, "it came to a host that is drained"
+        assert stays or "slots of one instance" not in new.active.why, "it came from elsewhere, and why?"
         lags = {name: lag for name, lag in lags.items() if name in is_open}
         if old is not None and self.lives(old.active.slot, old.active.instance):
             if new.active.instance != old.active.instance:

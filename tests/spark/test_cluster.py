@@ -121,27 +121,33 @@ class Running:
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [Moved(**json.loads(line)) for line in lines]
 
-    def taken_over(self, tasks: Collection[str], victim: Host, told: int) -> dict[str, Moved]:
-        """Where each of some tasks went first: told after the commit of the epoch that it ran there.
+    def taken_over(
+        self, tasks: Collection[str], victim: Host, told: int, noted: int
+    ) -> dict[str, tuple[Moved, Noted]]:
+        """Where each of some tasks has run first since it was lost, and the epoch of that.
 
-        Slots of a host are not lost in the same moment: a task may have been given to another one there.
+        It may have been given to several hosts before it ran: to another slot of the victim, for those are
+        not lost in the same moment; and from its standby back to the victim, if that is back soon.
         """
 
-        def found() -> dict[str, Moved]:
-            moved = [one for one in self.moved()[told:] if one.after != victim.address]
-            return {one.task: one for one in reversed(moved) if one.task in tasks}
+        def found() -> dict[str, tuple[Moved, Noted]]:
+            epochs, has_left, first = self.epochs()[noted:], set[str](), dict[str, tuple[Moved, Noted]]()
+            for one in self.moved()[told:]:
+                if one.after != victim.address:
+                    has_left.add(one.task)
+                ran = next((epoch for epoch in epochs if epoch.homes.get(one.task) == one.instance), None)
+                if ran is not None and one.task in has_left.intersection(tasks):
+                    first.setdefault(one.task, (one, ran))
+            return first
 
-        self.child.wait_for(lambda: len(found()) == len(tasks), "its tasks go elsewhere")
-        return found()
+        def said() -> str:
+            return "\n".join(
+                [*map(str, self.moved()[told:]), *map(str, self.epochs()[noted:]), self.child.said()]
+            )
 
-    def first_epochs(self, places: Mapping[str, str], noted: int) -> dict[str, Noted]:
-        """The first epoch of each task on an instance."""
-
-        def found() -> dict[str, Noted]:
-            epochs = reversed(self.epochs()[noted:])
-            return {task: one for one in epochs for task in places if one.homes.get(task) == places[task]}
-
-        self.child.wait_for(lambda: len(found()) == len(places), "its tasks run elsewhere")
+        until(
+            lambda: len(found()) == len(tasks) or not self.child.is_running(), "its tasks run elsewhere", said
+        )
         return found()
 
     def assigned(self) -> list[AssignedTask]:
@@ -269,9 +275,12 @@ def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch
     def wait_for_standbys() -> None:
         before = running.epochs()[-1].epoch if running.epochs() else 0
         running.feed(1)
-        running.child.wait_for(
-            lambda: is_at_rest(before), "everybody has tasks, and each task a standby that is caught up"
+        until(
+            lambda: is_at_rest(before) or not running.child.is_running(),
+            "everybody has tasks, and each task a standby that is caught up",
+            lambda: "\n".join([*map(str, running.assigned()), running.child.said()]),
         )
+        assert running.child.is_running(), running.child.said()
 
     def is_at_rest(before: int) -> bool:
         """As the assignment says when it knows of epochs that are later than that. Nothing is on its way."""
@@ -297,19 +306,21 @@ def test_standbys_take_over_from_hosts_that_are_killed_in_the_middle_of_an_epoch
             running.append(100)
             running.wait_for_epochs(noted + 1)
             goal = running.append(600)  # only now, so that it is not done before it comes to the kill
+            noted = len(running.epochs())
             if number % 2:
                 cluster.kill_worker(victim)
             else:
                 cluster.kill_instance(victim)
             assert bare_lab.committed() < goal, "it was killed too late"
             running.wait_for_commit(goal)
-            first = running.taken_over(copies, victim, told)
-            print(f"kill {number} of {victim.address}", *first.values(), sep="\n")
             running.feed(1)  # if all had run already when it was killed
-            homes = {task: one.instance for task, one in first.items()}
-            for task, epoch in running.first_epochs(homes, noted).items():
-                behind = int(BEHIND.findall(first[task].why)[0])
-                assert homes[task] == copies[task] or not behind, "a standby, or one who has all of it, too"
+            print(f"kill {number} of {victim.address}")
+            for task, (place, epoch) in running.taken_over(copies, victim, told, noted).items():
+                print(place)
+                behind = int(BEHIND.findall(place.why)[0])
+                assert place.instance == copies[task] or not behind, (
+                    "a standby, or one who has all of it, too"
+                )
                 assert epoch.restored[task] <= behind, "it reads the lag, and no more"
             if number % 2:
                 cluster.restart_worker(victim.number)

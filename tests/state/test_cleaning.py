@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,18 @@ def test_state_of_a_task_that_had_nothing_to_do_is_kept(directory: StateDirector
     job = job_of(t0_0=directory.instance_id, t0_1=None, t0_2=None)
     assert clean_now_and_then(directory, 60_000, job) == []
     assert directory.tasks("app") == ["0_0", "0_1", "0_2"]
+
+
+@pytest.mark.usefixtures("never_looked")
+@pytest.mark.parametrize("is_elsewhere", [None, lambda _: True], ids=["planned", "assigned"])
+def test_state_of_global_stores_is_kept_on_every_host(
+    directory: StateDirectory, is_elsewhere: Callable[[str], bool] | None
+) -> None:
+    for task in directory.tasks("app"):
+        make_old(directory.path / "app" / task)
+    job = replace(job_of(t0_0="another instance", t0_1="another one"), global_tasks=frozenset({"0_1"}))
+    assert clean_now_and_then(directory, 60_000, job, is_elsewhere) == ["0_0", "0_2"]
+    assert directory.tasks("app") == ["0_1"]
 
 
 @pytest.mark.usefixtures("never_looked")

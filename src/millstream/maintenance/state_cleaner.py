@@ -2,8 +2,8 @@
 
 Every process of a host that runs tasks looks now and then, and not after every task. What is deleted was not
 used for the configured time, is not locked, and its task is known to have its state elsewhere, or is none of
-the application's any more. A task that merely had nothing to do keeps its state. What killed processes left
-beside the stores goes, too.
+the application's any more. A task that merely had nothing to do keeps its state, and every host
+that of global stores. What killed processes left beside the stores goes, too.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ def clean_now_and_then(
         return homes.get(task) not in (None, directory.instance_id)
 
     def may_go(task: str) -> bool:
+        if task in job.global_tasks:  # each host has a copy, whoever runs the task
+            return False
         is_gone = task not in homes and not job.has_task(task)
         return is_gone or (is_elsewhere or has_moved)(task)
 

@@ -273,5 +273,11 @@ def _even_out_slots(draft: Draft) -> None:
                 if draft.load(level, most.slot) - draft.load(level, least.slot) <= 1:
                     break
                 task = next(reversed(draft.on_slot[level, most.slot].values()))
-                why = "balance of the slots of one instance"
-                draft.put(task, Replica(least.slot, least.instance, least.host, why))
+                draft.put(task, Replica(least.slot, least.instance, least.host, _why_here(draft, task)))
+
+
+def _why_here(draft: Draft, task: TaskToPlace) -> str:
+    """Why a task gets another slot of its instance: for one that comes from elsewhere, why it comes."""
+    before, now = draft.inputs.placed_before(task), draft.active[task.task_id]
+    stays = before is not None and before.active.instance == now.instance
+    return "balance of the slots of one instance" if stays else now.why
