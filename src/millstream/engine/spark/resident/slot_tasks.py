@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.epoch_shares import shares_of
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.reports import EpochMismatchError
 from millstream.commit.source_times import TimesRequest, read_times
@@ -98,7 +99,7 @@ class SlotTasks:
         self.assigner.note_tasks(job.tasks, job.entries)
         slots = self.assign(members).slots()
         self._follow_messages.note_run(_incarnations(members), job.tasks)
-        shares = self.assigner.expecting(job).shares(slots)
+        shares = shares_of(self.assigner.expecting(job), slots)
         levels = {slot: frozenset(task.level for task in share.tasks) for slot, share in shares.items()}
         commands = {slot: RunEpoch(of, share, levels) for slot, share in shares.items()}
         return _of_one_attempt(of, self.pool.run(of, commands, members))
