@@ -45,7 +45,7 @@ format: $(STAMP) ## Format the code and fix what can be fixed
 soak: $(STAMP) ## Run the long fault tests: 20,000 scripts, 100 kills of a Spark run (takes hours)
 	@MILLSTREAM_SOAK=1 $(BIN)/pytest --quiet -n 2 tests/commit tests/properties tests/spark/test_kills.py tests/spark/test_golden_cases_on_spark.py \
 		tests/spark/test_cluster.py tests/spark/test_nine_stages.py tests/spark/test_takeover.py tests/spark/test_resident.py tests/engine \
-		tests/spark/test_long_run.py $(ARGS)
+		tests/spark/test_long_run.py tests/log/test_crashes.py $(ARGS)
 
 bench: $(STAMP) ## Measure everything; write the results, tables and plots (takes half an hour)
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -18,6 +18,7 @@ from typing import Any
 
 import millstream
 from millstream import testing
+from millstream.instances import InstancesOfStreams
 from millstream.state.stores.key_value import KeyValueStore, TimestampedKeyValueStore
 from millstream.state.stores.key_value_iterator import KeyValueIterator
 from millstream.task.metrics import Metrics
@@ -85,9 +86,14 @@ def ours(thing: Any) -> bool:
     return str(getattr(thing, "__module__", "")).startswith("millstream")
 
 
+def is_part(base: type) -> bool:
+    """Whether a base class is there only to be a part of others."""
+    return base is InstancesOfStreams or base.__name__.startswith("_")
+
+
 def methods(cls: type) -> Iterator[tuple[str, FunctionType]]:
-    """The public methods and properties of a class, those of its private base classes included."""
-    own = [base for base in cls.__mro__ if ours(base) and (base is cls or base.__name__.startswith("_"))]
+    """The public methods and properties of a class, and of the base classes that are parts of it."""
+    own = [base for base in cls.__mro__ if ours(base) and (base is cls or is_part(base))]
     for name, member in (item for base in own for item in vars(base).items()):
         function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
         if not name.startswith("_") and isinstance(function, FunctionType) and ours(function):

@@ -77,8 +77,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "maintenance",
         "query",  # Spark's data source shows stores
     },
+    "instances": {"base", "topology", "commit", "engine", "query"},
     "app": {
         "base",
+        "instances",
         "console",
         "run_screen",
         "serdes",

@@ -25,7 +25,7 @@ from millstream.config import StreamsConfig, check_application_id, check_config,
 from millstream.console import Figures
 from millstream.durable import DiskFullError, disk_errors_named
 from millstream.engine.api import Engine, EpochFailedError
-from millstream.engine.assignment.view import AssignedTask, KeyMetadata, Rebalance, instance_rows
+from millstream.engine.assignment.view import instance_rows
 from millstream.engine.epoch_result import EpochResult
 from millstream.engine.local import LocalEngine
 from millstream.engine.loop import EpochLoop
@@ -36,10 +36,10 @@ from millstream.engine.spark.frame_queries import FrameQueries
 from millstream.engine.spark.resident.engine import ResidentSparkEngine
 from millstream.engine.totals import Totals
 from millstream.errors import ConfigError, MillstreamError
+from millstream.instances import InstancesOfStreams
 from millstream.kafka_names import KafkaNames
 from millstream.log import open_log
 from millstream.notebook import table_bundle
-from millstream.query.key_location import task_of_key
 from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
 from millstream.run_screen import RunScreen
 from millstream.state.changelog.follow import Progress
@@ -56,7 +56,6 @@ _LOGGER = logging.getLogger("millstream")
 _LONGEST_PAUSE_S = 5.0
 _STANDBY_LOOKS_S = 0.2
 """How often a standby process looks whether its turn has come."""
-_DRAIN_LOOKS_S = 0.05
 _MACHINERY = (EpochFailedError, DiskFullError)
 """What is tried again without asking: it has nothing to do with the program."""
 
@@ -88,7 +87,7 @@ def _where_it_belongs(name: str) -> str | None:
 
 
 @checks_arguments(_where_it_belongs)
-class Streams(KafkaNames):
+class Streams(InstancesOfStreams, KafkaNames):
     """Runs a topology, on Spark unless told otherwise.
 
     log
@@ -206,10 +205,6 @@ class Streams(KafkaNames):
         Set it before the application runs.
         """
         self._restore_listeners.append(listener)
-
-    def on_rebalance(self, listener: Callable[[Rebalance], None]) -> None:
-        """Tell `listener(rebalance)` when tasks get other places, with the reason, and when that is over."""
-        self._loop.rebalance_listeners.append(listener)
 
     def on_uncaught(self, handler: Callable[[Exception], Answer]) -> None:
         """Ask `handler(error)` what to do about an error that nothing else handled."""
@@ -352,68 +347,6 @@ class Streams(KafkaNames):
         True
         """
         return self._replica(VersionedReplica, name, max_staleness_ms)
-
-    def assignment(self) -> list[AssignedTask]:
-        """Where each task runs and who keeps copies of its state, how far they are, and why there.
-
-        Empty where there is no Spark, and before the first epoch.
-
-        >>> from millstream import Streams, StreamsBuilder
-        >>> builder = StreamsBuilder()
-        >>> builder.stream("lines").to("copies")
-        >>> Streams(builder.build(), app_id="copy").assignment()
-        []
-        """
-        return list(self._loop.engine.assigned())
-
-    def query_metadata(self, store: str, key: Any) -> KeyMetadata:
-        """Where a key of a store is: its task, the host that runs it, and those that have copies.
-
-        By the key's hash: where Millstream, and Kafka's default partitioner, put it.
-
-        >>> from millstream import Streams, StreamsBuilder, serdes
-        >>> builder = StreamsBuilder()
-        >>> words = builder.stream("words", key=serdes.string)
-        >>> _ = words.group_by_key().count(store="counts")
-        >>> app = Streams(builder.build(), app_id="count")
-        >>> app.query_metadata("counts", "river").task
-        '0_0'
-        """
-        head = ManifestChain(self._storage).latest()
-        counts = self._loop.coordinator.counts
-        task, partition = task_of_key(self._topology.plan(), store, key, counts, head)
-        places = [one for one in self.assignment() if one.task == task]
-        active = next((one.host for one in places if one.role == "active"), None)
-        standbys = [one for one in places if one.role == "standby"]
-        return KeyMetadata(
-            store=store,
-            partition=partition,
-            task=task,
-            active_host=active,
-            standby_hosts=tuple(one.host for one in standbys),
-            lags={one.host: one.lag or 0 for one in standbys},
-        )
-
-    def drain(self, host: str, timeout_s: float | None = None) -> bool:
-        """Let a host give its tasks away, so that it can be stopped without a failed epoch; whether it has.
-
-        Those with a standby move at once, others when a copy elsewhere has caught up. Waits for it for
-        `drain_timeout_ms`, or for so many seconds. The host gets tasks again after `undrain`.
-        """
-        self._check_state(State.RUNNING)
-        self._loop.engine.drain(host)
-        seconds = self._config.drain_timeout_ms / 1000 if timeout_s is None else timeout_s
-        deadline = time.monotonic() + seconds
-        while any(one.host == host for one in self.assignment()):
-            if time.monotonic() >= deadline:
-                return False
-            self._stop.wait(_DRAIN_LOOKS_S)
-        return True
-
-    def undrain(self, host: str) -> None:
-        """Let a host that was drained have tasks again."""
-        self._check_state(State.RUNNING)
-        self._loop.engine.drain(host, is_over=True)
 
     def metrics(self) -> dict[str, Any]:
         """Figures about the application so far; `nodes` has the counters of each node over all tasks.
@@ -686,6 +619,9 @@ class Streams(KafkaNames):
         if before is not state:
             for listener in self._state_listeners:
                 listener(before, state)
+
+    def _check_running(self) -> None:
+        self._check_state(State.RUNNING)
 
     def _check_state(self, *allowed: State) -> None:
         if self._state not in allowed:

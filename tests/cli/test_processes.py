@@ -15,6 +15,7 @@ from rich.console import Console
 
 from millstream.cli.lines import MAX_LINE_BYTES, read_lines
 from millstream.cli.progress import progress_bar
+from millstream.log import FileLog
 from millstream.log.errors import RecordTooLargeError
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -37,7 +38,7 @@ def run(folder: Path, *words: str, stdin: bytes = b"") -> tuple[int, bytes, byte
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    assert run(tmp_path, "topics", "create", "lines")[0] == 0
+    FileLog(tmp_path / "millstream-data").create_topic("lines")
     return tmp_path
 
 

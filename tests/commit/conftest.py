@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from tests.simulation.fault_world import World
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """In memory, where there is such a place: thousands of syncs need no disk, and faults are simulated."""
-    memory = Path("/dev/shm")  # noqa: S108 - only if it is there
-    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-    with TemporaryDirectory(prefix="millstream-tests-", dir=place) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ other backends and in killed children the first one is; every hit is with MILLST
 from __future__ import annotations
 
 import os
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -29,28 +28,11 @@ BACKENDS = ("lmdb", "rocksdb", "memory")
 
 
 @pytest.fixture(scope="module")
-def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder in memory, where the system has such: nobody takes the real power away."""
-    if not os.access("/dev/shm", os.W_OK):  # noqa: S108 - a folder of its own is made in it
-        yield tmp_path_factory.mktemp("worlds")
-        return
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="millstream-") as folder:
-        yield Path(folder)
-
-
-@pytest.fixture
-def place(memory: Path) -> Iterator[Path]:
-    """A folder for the worlds of one test."""
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture(scope="module")
-def histories(memory: Path) -> dict[str, World]:
+def histories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
     """A world per backend, after some epochs with snapshots and an orderly end, with input that is left."""
-    worlds: dict[str, World] = {}
+    folder, worlds = tmp_path_factory.mktemp("worlds"), dict[str, World]()
     for backend in BACKENDS:
-        with World(memory / backend, "ledger", backend, snapshot_interval=1).create_topics() as world:
+        with World(folder / backend, "ledger", backend, snapshot_interval=1).create_topics() as world:
             world.append(48)
             for _ in range(3):
                 world.epoch()
@@ -61,10 +43,10 @@ def histories(memory: Path) -> dict[str, World]:
 
 
 @pytest.fixture(scope="module")
-def hits(histories: dict[str, World], memory: Path) -> Counter[str]:
+def hits(histories: dict[str, World], tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
     """How often each failpoint is passed in a life after the disk was lost."""
     counted: Counter[str] = Counter()
-    with histories["lmdb"].copy_to(memory / "dry run") as world, ExitStack() as arms:
+    with histories["lmdb"].copy_to(tmp_path_factory.mktemp("dry") / "run") as world, ExitStack() as arms:
         for name in POINTS:
             arms.enter_context(failpoints.armed(name, partial(counted.update, [name])))
         live(world)
@@ -112,13 +94,13 @@ def test_every_failpoint_is_passed_in_a_life(hits: Counter[str]) -> None:
 def test_a_crash_at_any_step_of_a_snapshot_is_recovered_from(
     histories: dict[str, World],
     hits: Counter[str],
-    place: Path,
+    tmp_path: Path,
     backend: str,
     point: str,
     action: failpoints.Action,
 ) -> None:
     for skip in sites(hits[point], few=backend != "lmdb"):
-        with histories[backend].copy_to(place / str(skip)) as world:
+        with histories[backend].copy_to(tmp_path / str(skip)) as world:
             crash_in_a_life(world, live, point, action, skip)
             recover(world)
 
@@ -126,11 +108,11 @@ def test_a_crash_at_any_step_of_a_snapshot_is_recovered_from(
 @pytest.mark.parametrize("action", ["kill", "torn"])
 @pytest.mark.parametrize("point", POINTS)
 def test_a_process_killed_at_any_step_of_a_snapshot_is_recovered_from(
-    histories: dict[str, World], hits: Counter[str], place: Path, point: str, action: str
+    histories: dict[str, World], hits: Counter[str], tmp_path: Path, point: str, action: str
 ) -> None:
     for skip in sites(hits[point]):
         backend = BACKENDS[(POINTS.index(point) + skip + (action == "torn")) % len(BACKENDS)]
-        with histories[backend].copy_to(place / str(skip)) as world:
+        with histories[backend].copy_to(tmp_path / str(skip)) as world:
             world.lose_local_state()
             kill_a_child(world, f"{point}={action}@{skip}")
             recover(world)
@@ -138,10 +120,10 @@ def test_a_process_killed_at_any_step_of_a_snapshot_is_recovered_from(
 
 @pytest.mark.parametrize("point", SNAPSHOT_POINTS)
 def test_a_power_cut_in_a_snapshot_leaves_whole_ones_only(
-    histories: dict[str, World], hits: Counter[str], place: Path, point: str
+    histories: dict[str, World], hits: Counter[str], tmp_path: Path, point: str
 ) -> None:
     for skip in sites(hits[point], few=False):
-        with histories["lmdb"].copy_to(place / str(skip)) as world:
+        with histories["lmdb"].copy_to(tmp_path / str(skip)) as world:
             with failpoints.armed(point, skip=skip), pytest.raises(failpoints.InjectedCrash):
                 live(world)
             world.power_cut()

@@ -18,6 +18,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator, CoordinatorSettings
 from millstream.commit.epoch import CommittedEpoch, run_epoch
 from millstream.commit.epoch_job import EpochJob, TaskReport
+from millstream.commit.epoch_shares import shares_of
 from millstream.commit.manifest import Manifest, ManifestChain, ManifestDelta, Record
 from millstream.commit.publisher import EmbeddedPublisher
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
@@ -111,7 +112,7 @@ def test_only_tasks_with_records_are_planned_and_told_of(many: Many) -> None:
 def test_a_slot_is_sent_what_its_own_tasks_need(many: Many) -> None:
     many.epoch(range(2 * PARTITIONS))
     job = many.epoch([3, 8]).job
-    shares = job.shares({"0_4": 0, "1_1": 7})
+    shares = shares_of(job, {"0_4": 0, "1_1": 7})
     assert {slot: [task.task_id for task in share.tasks] for slot, share in shares.items()} == {
         0: ["0_4"],
         7: ["1_1"],

@@ -1,8 +1,9 @@
-"""Which seeds are tried: 200 fixed ones (every fourth in both tiers), others on demand, or that of a replay.
+"""Which seeds are tried: of 200 fixed ones every other (every fourth in both tiers), all of them in the soak,
+others on demand, or that of a replay.
 
 pytest tests/properties --seed 1234          only this one
-MILLSTREAM_SEED=5000 pytest tests/properties 200 from 5000 on
-MILLSTREAM_SEED=random ...                   200 from anywhere on
+MILLSTREAM_SEED=5000 pytest tests/properties of 200 from 5000 on
+MILLSTREAM_SEED=random ...                   of 200 from anywhere on
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    is_soak, found = bool(os.environ.get("MILLSTREAM_SOAK")), seeds(metafunc.config)
     if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", seeds(metafunc.config))
+        metafunc.parametrize("seed", found if is_soak else found[::2])
     if "seed_of_tiers" in metafunc.fixturenames:  # these take three times as long
-        found = seeds(metafunc.config)
-        metafunc.parametrize("seed_of_tiers", found if os.environ.get("MILLSTREAM_SOAK") else found[::4])
+        metafunc.parametrize("seed_of_tiers", found if is_soak else found[::4])
 
 
 def seeds(config: pytest.Config) -> list[int]:

@@ -1,13 +1,8 @@
-"""One Spark for all tests of a process, and a folder of topics for each test.
-
-All tests that start a Spark are in one group, so that `pytest -n 2 --dist loadgroup` starts one and not two.
-"""
+"""One Spark for all tests of a process, and a folder of topics for each test."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,31 +42,18 @@ def spark(import_path: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A private folder in memory, where there is such a thing: a killed process needs no disk to survive."""
-    if not os.access("/dev/shm", os.W_OK):  # noqa: S108 - a private folder is made in it
-        yield tmp_path_factory.mktemp("labs")
-        return
-    folder = Path(tempfile.mkdtemp(prefix="millstream-tests-", dir="/dev/shm"))
-    yield folder
-    shutil.rmtree(folder)
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private folder for all tests of a process."""
+    return tmp_path_factory.mktemp("labs")
 
 
 @pytest.fixture
-def folder(memory_folder: Path) -> Iterator[Path]:
-    """A folder for one test."""
-    folder = Path(tempfile.mkdtemp(dir=memory_folder))
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
-def lab(folder: Path, spark: SparkContext) -> Lab:
+def lab(tmp_path: Path, spark: SparkContext) -> Lab:
     """Topics and state of its own, on the shared Spark."""
-    return Lab(folder, spark)
+    return Lab(tmp_path, spark)
 
 
 @pytest.fixture
-def bare_lab(folder: Path) -> Lab:
+def bare_lab(tmp_path: Path) -> Lab:
     """The same for applications that run in child processes, with a Spark of their own."""
-    return Lab(folder, None)
+    return Lab(tmp_path, None)

@@ -202,8 +202,8 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def cluster(memory_folder: Path, import_path: None) -> Iterator[Cluster]:
-    with Cluster(memory_folder / "cluster", workers=3) as cluster:
+def cluster(shared_folder: Path, import_path: None) -> Iterator[Cluster]:
+    with Cluster(shared_folder / "cluster", workers=3) as cluster:
         yield cluster
 
 

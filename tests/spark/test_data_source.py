@@ -50,24 +50,24 @@ def source(session: SparkSession, log: Path) -> Any:
     return session.read.format("millstream").option("log", str(log)).option("key", "string")
 
 
-def test_a_topic_is_a_frame_by_offset_and_by_time(session: SparkSession, folder: Path) -> None:
-    with Producer(folder, "orders", key=serdes.string, value=serdes.json, partitions=2) as orders:
+def test_a_topic_is_a_frame_by_offset_and_by_time(session: SparkSession, tmp_path: Path) -> None:
+    with Producer(tmp_path, "orders", key=serdes.string, value=serdes.json, partitions=2) as orders:
         for number in range(10):
             orders.send(f"k{number}", {"shop": f"s{number % 2}", "amount": number}, timestamp=1000 * number)
     typed = serdes.json({"shop": str, "amount": int})
-    expected = Consumer(folder, "orders", key=serdes.string, value=typed).to_polars()
+    expected = Consumer(tmp_path, "orders", key=serdes.string, value=typed).to_polars()
 
     class Order(TypedDict):  # of a function: its class has to be moved to the workers, too
         shop: str
         amount: int
 
-    frame = Consumer(folder, "orders", key=serdes.string, value=serdes.json(Order)).to_spark(session)
+    frame = Consumer(tmp_path, "orders", key=serdes.string, value=serdes.json(Order)).to_spark(session)
     assert frame.rdd.getNumPartitions() == 2
     by_shop = {row[0]: row[1] for row in frame.groupBy("value.shop").sum("value.amount").collect()}
     assert by_shop == {"s0": 20, "s1": 25}
 
     read = (
-        source(session, folder)
+        source(session, tmp_path)
         .option("value", "json")
         .option("value_schema", "shop STRING, amount BIGINT")
         .option("startingTimestamp", "1970-01-01T00:00:02Z")
@@ -86,22 +86,24 @@ def test_a_topic_is_a_frame_by_offset_and_by_time(session: SparkSession, folder:
 
 
 @pytest.mark.parametrize("given", [{"startingOffsets": "99"}, {"startingOffsets": "2", "endingOffsets": "1"}])
-def test_a_start_behind_the_end_is_an_error_and_no_empty_frame(folder: Path, given: dict[str, str]) -> None:
-    numbers(folder, "numbers", 10)
-    options = SourceOptions({"log": str(folder), "path": "numbers", "key": "string", **given})
+def test_a_start_behind_the_end_is_an_error_and_no_empty_frame(tmp_path: Path, given: dict[str, str]) -> None:
+    numbers(tmp_path, "numbers", 10)
+    options = SourceOptions({"log": str(tmp_path), "path": "numbers", "key": "string", **given})
     with pytest.raises(ConfigError, match="startingOffsets is behind the end"):
         TopicReader(options, StructType()).partitions()
 
 
-def test_a_frame_is_written_once_however_often_its_number_comes(session: SparkSession, folder: Path) -> None:
-    Producer(folder, "orders", partitions=2)
+def test_a_frame_is_written_once_however_often_its_number_comes(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    Producer(tmp_path, "orders", partitions=2)
     frame = session.range(6).selectExpr("CAST(id AS STRING) AS key", "id AS value", "id AS timestamp")
     for version in (1, 1, 2):
-        writer = frame.write.format("millstream").option("log", str(folder)).option("txnAppId", "nightly")
+        writer = frame.write.format("millstream").option("log", str(tmp_path)).option("txnAppId", "nightly")
         writer.option("txnVersion", version).mode("append").save("orders")
     found = sorted(
         (one.key, one.value, one.timestamp)
-        for one in Consumer(folder, "orders", key=serdes.string, value=serdes.int64)
+        for one in Consumer(tmp_path, "orders", key=serdes.string, value=serdes.int64)
     )
     assert found == sorted((str(n), n, n) for n in range(6) for _ in range(2))
 
@@ -172,30 +174,30 @@ def out(lab: Lab) -> list[int]:
     return sorted(one.value for one in Consumer(lab.log, "out", value=serdes.int64) if one.value is not None)
 
 
-def test_streams_of_frames_and_of_topics_are_exact_over_a_kill(session: SparkSession, folder: Path) -> None:
-    numbers(folder / "log", "numbers", 60)
-    Producer(folder / "log", "copies", partitions=2)
-    (folder / "in").mkdir()
+def test_streams_of_frames_and_of_topics_are_exact_over_a_kill(session: SparkSession, tmp_path: Path) -> None:
+    numbers(tmp_path / "log", "numbers", 60)
+    Producer(tmp_path / "log", "copies", partitions=2)
+    (tmp_path / "in").mkdir()
     rows = [{"sensor": f"s{n % 3}", "number": n, "at": "2026-01-31T08:00:00Z"} for n in range(40)]
     for file in range(8):
         lines = [json.dumps(row) for row in rows[5 * file : 5 * file + 5]]
-        (folder / "in" / f"{file}.json").write_text("\n".join(lines))
+        (tmp_path / "in" / f"{file}.json").write_text("\n".join(lines))
 
     def copied() -> int:
-        return len(list(Consumer(folder / "log", "copies")))
+        return len(list(Consumer(tmp_path / "log", "copies")))
 
     def ingested() -> int:
-        topics = folder / "log" / "topics"
+        topics = tmp_path / "log" / "topics"
         there = (topics / "readings-frame").is_dir()
-        return len(list(Consumer(folder / "log", "readings-frame"))) if there else 0
+        return len(list(Consumer(tmp_path / "log", "readings-frame"))) if there else 0
 
-    killed_when(folder, lambda: copied() >= 10 and ingested() >= 5)
+    killed_when(tmp_path, lambda: copied() >= 10 and ingested() >= 5)
     assert copied() < 60 or ingested() < 40
-    frame_child.copying(session, folder).trigger(availableNow=True).start().awaitTermination(300)
-    with frame_child.application(session, folder) as app:
+    frame_child.copying(session, tmp_path).trigger(availableNow=True).start().awaitTermination(300)
+    with frame_child.application(session, tmp_path) as app:
         app.run(until="caught-up")
 
-    log = folder / "log"
+    log = tmp_path / "log"
     expected = [(one.key, one.value, one.timestamp) for one in Consumer(log, "numbers", key=serdes.string)]
     found = [(one.key, one.value, one.timestamp) for one in Consumer(log, "copies", key=serdes.string)]
     assert sorted(found) == sorted(expected)
@@ -232,29 +234,29 @@ def killed_when(folder: Path, condition: Callable[[], bool]) -> None:
 
 
 def test_the_blocks_of_the_document_run(
-    session: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of docs/data.md that need a session, in a folder with the topics and files that they read."""
-    monkeypatch.chdir(folder)
-    log = folder / "millstream-data"
+    monkeypatch.chdir(tmp_path)
+    log = tmp_path / "millstream-data"
     Producer(log, "payments", partitions=1)
     with Producer(log, "orders", key=serdes.string, value=serdes.json, partitions=1) as orders:
         orders.send("ann", {"shop": "north", "amount": 3})
     builder = StreamsBuilder()
     builder.stream("orders", key=serdes.string).group_by_key().count(store="orders-of-shops")
-    config = StreamsConfig(state_dir=folder / "state")
+    config = StreamsConfig(state_dir=tmp_path / "state")
     with Streams(builder.build(), app_id="shops", log=log, engine="local", config=config) as app:
         app.run(until="caught-up")
-    (folder / "readings").mkdir()
+    (tmp_path / "readings").mkdir()
     reading = {"sensor": "a", "celsius": 21.5, "at": "2026-01-31T08:00:00Z"}
-    (folder / "readings" / "1.json").write_text(json.dumps(reading))
+    (tmp_path / "readings" / "1.json").write_text(json.dumps(reading))
 
     text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
     for block in re.findall(r"^```python no-run\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         # Spark was started elsewhere, and a relative folder means one there.
         here = block.replace("file:./millstream-data", f"file:{log}").replace(
-            "readings/", f"{folder}/readings/"
+            "readings/", f"{tmp_path}/readings/"
         )
         exec(compile(here, "docs/data.md", "exec"), names)  # noqa: S102 - our own document
     assert [(row.key, row.value) for row in names["counts"].collect()] == [("ann", 1)]

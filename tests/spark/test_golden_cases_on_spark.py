@@ -48,9 +48,9 @@ RUN = [name for name, case in CASES.items() if not case.refused and name not in 
 
 
 @pytest.fixture(scope="module")
-def played(spark: SparkContext, memory_folder: Path) -> Iterator[dict[str, GoldenCase]]:
+def played(spark: SparkContext, shared_folder: Path) -> Iterator[dict[str, GoldenCase]]:
     """All cases, played to their ends together: one Spark job for the next epoch of each."""
-    folder = _private(memory_folder / "golden")
+    folder = _private(shared_folder / "golden")
     cases = {
         name: GoldenCase(CASES[name], TOPOLOGIES[name](), _private(folder / name), f"case-{number}")
         for number, name in enumerate(RUN)

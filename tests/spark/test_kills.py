@@ -188,9 +188,7 @@ def _kill_at_random(
                 child.wait_for(lambda goal=target: lab.committed() > goal, f"{target} are committed")  # type: ignore[misc]
                 longest_s = 0.5
             end = time.monotonic() + chosen.uniform(0, longest_s)
-            while (
-                time.monotonic() < end and lab.committed() < share_end
-            ):  # then the next kill would be too late
+            while time.monotonic() < end and lab.committed() < share_end:  # else the next comes too late
                 time.sleep(0.02)
             assert child.is_running(), child.said()
             child.kill()

@@ -58,7 +58,7 @@ class Trace:
 
 
 @pytest.fixture(scope="module")
-def trace(spark: SparkContext, memory_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+def trace(spark: SparkContext, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Trace:
     building, running = tmp_path_factory.mktemp("building"), tmp_path_factory.mktemp("running")
     program = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert program is not None
@@ -66,7 +66,7 @@ def trace(spark: SparkContext, memory_folder: Path, tmp_path_factory: pytest.Tem
     with traced(building):
         exec(program[1], names)  # noqa: S102 - our own README
 
-    lab = Lab(memory_folder / "life", spark)
+    lab = Lab(shared_folder / "life", spark)
     lab.topic("lines", [[("page 1", "A line that comes first.")]])
     words = " ".join(f"word{number}" for number in range(DISTINCT_WORDS))
     with lab.app(names["topology"], default_partitions=1, maintenance_interval_epochs=0) as app:

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,14 +28,3 @@ def task(tmp_path: Path, backend: str) -> OneTask:
 @pytest.fixture
 def listener() -> Listener:
     return Listener()
-
-
-@pytest.fixture
-def memory_path(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory, where the system has such: for tests that start an application a thousand times."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory, prefix="millstream-") as folder:
-        yield Path(folder)

@@ -74,8 +74,8 @@ def lengths(whole: bytes) -> range:
 
 
 @pytest.mark.parametrize("kind", RECOGNISED)
-def test_a_file_cut_at_any_byte_is_recognised_and_named(memory_path: Path, kind: str) -> None:
-    app = app_with_a_past(memory_path / "app", "lmdb")
+def test_a_file_cut_at_any_byte_is_recognised_and_named(tmp_path: Path, kind: str) -> None:
+    app = app_with_a_past(tmp_path / "app", "lmdb")
     tree = Tree(app.root)
     for file in files_to_cut(app)[kind]:
         whole = file.read_bytes()
@@ -91,8 +91,8 @@ def test_a_file_cut_at_any_byte_is_recognised_and_named(memory_path: Path, kind:
 
 
 @pytest.mark.parametrize("kind", ["watermark", "checkpoint"])
-def test_a_file_that_can_be_made_again_may_be_cut_at_any_byte(memory_path: Path, kind: str) -> None:
-    app = app_with_a_past(memory_path / "app", "lmdb")
+def test_a_file_that_can_be_made_again_may_be_cut_at_any_byte(tmp_path: Path, kind: str) -> None:
+    app = app_with_a_past(tmp_path / "app", "lmdb")
     tree = Tree(app.root)
     for file in files_to_cut(app)[kind]:
         whole = file.read_bytes()
@@ -104,8 +104,8 @@ def test_a_file_that_can_be_made_again_may_be_cut_at_any_byte(memory_path: Path,
 
 
 @pytest.mark.parametrize("kind", RECOGNISED)
-def test_a_file_with_something_behind_its_end_is_recognised_or_harmless(memory_path: Path, kind: str) -> None:
-    app = app_with_a_past(memory_path / "app", "lmdb")
+def test_a_file_with_something_behind_its_end_is_recognised_or_harmless(tmp_path: Path, kind: str) -> None:
+    app = app_with_a_past(tmp_path / "app", "lmdb")
     tree = Tree(app.root)
     for file in files_to_cut(app)[kind]:
         for extra in (b"\0", b"x" * 100, file.read_bytes()):
@@ -114,8 +114,8 @@ def test_a_file_with_something_behind_its_end_is_recognised_or_harmless(memory_p
             tree.put_back()
 
 
-def test_every_deleted_file_is_recognised_or_harmless(memory_path: Path) -> None:
-    app = app_with_a_past(memory_path / "app", "lmdb")
+def test_every_deleted_file_is_recognised_or_harmless(tmp_path: Path) -> None:
+    app = app_with_a_past(tmp_path / "app", "lmdb")
     tree = Tree(app.root)
     needed = files_to_cut(app)
     must_be_there = [
@@ -137,12 +137,12 @@ def flips(rng: random.Random, files: list[Path]) -> Iterator[tuple[Path, int]]:
 
 
 @pytest.mark.parametrize("shard", SHARDS)
-def test_a_thousand_flipped_bits_are_recognised_or_harmless(memory_path: Path, shard: int) -> None:
+def test_a_thousand_flipped_bits_are_recognised_or_harmless(tmp_path: Path, shard: int) -> None:
     seed = os.environ.get("MILLSTREAM_SEED") or str(random.SystemRandom().randrange(2**32))
     program = f"pytest tests/state/test_damaged_files.py -k 'thousand and {shard}'"
     print(f"replay with: MILLSTREAM_SEED={seed} {program}")
     rng = random.Random(f"{seed}-{shard}")
-    app = app_with_a_past(memory_path / "app", "rocksdb")
+    app = app_with_a_past(tmp_path / "app", "rocksdb")
     tree = Tree(app.root)
     files = [path for path, content in tree.files.items() if content and not path.name.startswith(UNREAD)]
     seen: Counter[str] = Counter()

@@ -64,8 +64,8 @@ def place_in(message: str, log_root: Path) -> str:
     return next(place for pattern, place in PLACES.items() if re.match(pattern, path))
 
 
-def test_wherever_an_epoch_meets_a_full_disk_it_can_be_done_again(memory_path: Path) -> None:
-    app = app_with_a_past(memory_path / "app", "lmdb")
+def test_wherever_an_epoch_meets_a_full_disk_it_can_be_done_again(tmp_path: Path) -> None:
+    app = app_with_a_past(tmp_path / "app", "lmdb")
     tree = Tree(app.root)
     met: set[str] = set()
     for free_bytes in (*SMALL_FILES, *range(0, MOST, STEP)):
@@ -84,8 +84,8 @@ def test_wherever_an_epoch_meets_a_full_disk_it_can_be_done_again(memory_path: P
     assert met == set(PLACES.values())
 
 
-def test_the_same_coordinator_goes_on_when_there_is_space_again(memory_path: Path) -> None:
-    app = app_with_a_past(memory_path / "app", "lmdb")
+def test_the_same_coordinator_goes_on_when_there_is_space_again(tmp_path: Path) -> None:
+    app = app_with_a_past(tmp_path / "app", "lmdb")
     tree = Tree(app.root)
     met: set[str] = set()
     for free_bytes in (*SMALL_FILES, *range(0, MOST, STEP)):

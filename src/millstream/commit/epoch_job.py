@@ -68,35 +68,6 @@ class EpochJob:
         number, partition = (int(part) for part in task_id.split("_"))
         return partition < self.task_counts.get(number, 0)
 
-    def shares(self, slots: Mapping[str, int]) -> dict[int, EpochJob]:
-        """What each slot needs to run its tasks: these, their entries, and their ranges with records.
-
-        `slots` has the slot of each planned task. All shares together cost what the job has, and not that for
-        each slot; but entries and ranges of global stores are in each.
-        """
-        tasks: dict[int, list[PlannedTask]] = {}
-        for task in self.tasks:
-            tasks.setdefault(slots[task.task_id], []).append(task)
-        for_all = {task_id: self.entries[task_id] for task_id in self.global_tasks & self.entries.keys()}
-        ranges: dict[Partition, dict[str, tuple[Offset, Offset]]] = {}
-        shared: dict[str, dict[Partition, tuple[Offset, Offset]]] = {}
-        for topic, parts in self.cut.items():
-            for partition, (start, end) in parts.items():
-                if start < end and topic in self.global_topics:
-                    shared.setdefault(topic, {})[partition] = (start, end)
-                elif start < end:
-                    ranges.setdefault(partition, {})[topic] = (start, end)
-        shares: dict[int, EpochJob] = {}
-        for slot, mine in tasks.items():
-            cut = dict(shared)
-            for partition in {task.partition for task in mine}:
-                for topic, bounds in ranges.get(partition, {}).items():
-                    cut.setdefault(topic, {})[partition] = bounds
-            known = self.entries.keys() & {task.task_id for task in mine}
-            entries = for_all | {task_id: self.entries[task_id] for task_id in known}
-            shares[slot] = replace(self, cut=cut, tasks=tuple(mine), entries=entries)
-        return shares
-
     def without_empty_ranges(self) -> EpochJob:
         """The same, for those who read only what there is to be read."""
         cut = {

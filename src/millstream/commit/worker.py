@@ -20,16 +20,23 @@ from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.global_stores import GlobalStores
-from millstream.commit.manifest import ManifestChain, TaskEntry
-from millstream.commit.sealed_file import NO_FILE, SealedContent, SealedFile, read_sealed, write_sealed
+from millstream.commit.manifest import TaskEntry
+from millstream.commit.sealed_file import NO_FILE, SealedContent, SealedFile, write_sealed
+from millstream.commit.sealed_history import (
+    changes_between,
+    is_known,
+    lost_file,
+    refuse_zombie,
+    sealed_changes,
+)
 from millstream.commit.source_changelog import check_nothing_skipped, check_timestamps
 from millstream.config import StreamsConfig
-from millstream.durable import DamagedFileError, SyncGroup
+from millstream.durable import SyncGroup
 from millstream.log.api import Log, TopicPartition
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, CountedRestores, RestoreListener
-from millstream.state.changelog.rows import changelog_rows, changelog_topic, entries_of
-from millstream.state.errors import TaskLockedError, UnpublishedVersionError, ZombieTaskError
+from millstream.state.changelog.rows import changelog_rows, changelog_topic
+from millstream.state.errors import TaskLockedError, UnpublishedVersionError
 from millstream.state.local.directory import StateDirectory
 from millstream.state.local.open_stores import OpenStores, Sealed
 from millstream.state.local.task_stores import (
@@ -53,7 +60,7 @@ from millstream.task.shuffle_block import Sent, ShuffleBlock, shuffle_block_of
 from millstream.task.stage_timer import StageTimer
 from millstream.task.task import Task, TaskEnvironment, TaskResult, TaskState
 from millstream.topology.plan import Plan, SubTopology
-from millstream.types import Attempt, Epoch, Offset, Partition, Version
+from millstream.types import Attempt, Offset, Partition, Version
 
 T = TypeVar("T")
 
@@ -376,20 +383,20 @@ class StoreOpening:
         """Whether a store of that version is of this history."""
         if self.entry is not None and self.entry.previous == (version, digest):
             return True
-        return is_known(self.worker, self.planned.task_id, version, digest)
+        return is_known(self.worker.storage, self.planned.task_id, version, digest)
 
     def local_changes(self, store: str, after: Version, to: Version) -> list[list[Entry]] | None:
         """What an unlogged store needs to get from one version to another; None if it is not to be had."""
-        worker, planned, entry = self.worker, self.planned, self.entry
+        storage, planned, entry = self.worker.storage, self.planned, self.entry
         is_next = entry is not None and entry.previous[0] == after
         try:
             if entry is not None and is_next:
-                return _sealed_locally(worker, entry, store)
-            return _local_changes(worker, planned.task_id, store, after, to)
+                return sealed_changes(storage, entry, store)
+            return changes_between(storage, planned.task_id, store, after, to)
         except FileNotFoundError as error:
-            _refuse_zombie(worker, planned.task_id, to)
+            refuse_zombie(storage, planned.task_id, to)
             if is_next:
-                raise _lost_file(error, planned.task_id, to) from error
+                raise lost_file(error, planned.task_id, to) from error
             return None  # it was so far behind that what came in between is collected
 
     def __call__(self, open_stores: Callable[..., T], **how: Any) -> T:
@@ -438,57 +445,6 @@ def _version_of(worker: Worker, planned: PlannedTask, entry: TaskEntry | None) -
         sealed_digest=entry.digest if entry else "",
         origins=entry.origins if entry else {},
     )
-
-
-def is_known(worker: Worker, task_id: str, version: Version, digest: str) -> bool:
-    """Whether the manifest of a version, with which the task has sealed, names this very file."""
-    try:
-        entry = ManifestChain(worker.storage).record(Epoch(version)).tasks.get(task_id)
-    except FileNotFoundError:
-        return False
-    return entry is not None and entry.digest == digest
-
-
-def _local_changes(
-    worker: Worker, task_id: str, store: str, after: Version, to: Version
-) -> list[list[Entry]]:
-    """Writes of an unlogged store from the sealed files of the epochs in between."""
-    chain = ManifestChain(worker.storage)
-    changes: list[list[Entry]] = []
-    for number in range(after + 1, to + 1):
-        record = chain.record(Epoch(number))
-        if task_id in record.sealed:
-            changes += _sealed_locally(worker, record.tasks[task_id], store)
-    return changes
-
-
-def _refuse_zombie(worker: Worker, task_id: str, version: Version) -> None:
-    """Refuse a task whose version is not its last one, after a file of that version was found missing.
-
-    Maintenance collects a sealed file only after its task has sealed another one.
-    """
-    head = ManifestChain(worker.storage).latest()
-    last = head.tasks.get(task_id) if head is not None else None
-    if last is not None and last.version > version:
-        raise ZombieTaskError(
-            f"Task {task_id} of application {worker.storage.application_id!r} was to bring its stores to "
-            f"version {version}, but has committed version {last.version} since, and the files of the past "
-            "are collected. Nothing was changed. Likely cause: this attempt slept while others went on (a "
-            "zombie). Remedy: none is needed; the attempts of today do its work."
-        )
-
-
-def _lost_file(error: FileNotFoundError, task_id: str, version: Version) -> DamagedFileError:
-    return DamagedFileError(
-        f"{error.filename} is missing: the file that task {task_id} sealed for its last version, {version}. "
-        "Likely cause: somebody deleted it; maintenance does not. Remedy: restore it from a backup."
-    )
-
-
-def _sealed_locally(worker: Worker, entry: TaskEntry, store: str) -> list[list[Entry]]:
-    """What one sealed file has for an unlogged store."""
-    reader = read_sealed(worker.storage, entry.file, entry.digest)
-    return [entries_of(rows) for rows in reader.local(store)]
 
 
 def _routed(run: _TaskRun, result: TaskResult) -> tuple[_RowsByPlace, _RowsByPlace]:

@@ -13,7 +13,8 @@ from typing import Final
 
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import TaskEntry
-from millstream.commit.worker import Worker, is_known, opened_stores
+from millstream.commit.sealed_history import is_known
+from millstream.commit.worker import Worker, opened_stores
 from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
 from millstream.state.local.task_stores import NewerStores, supplier_of
@@ -50,7 +51,7 @@ def snapshot_task(worker: Worker, planned: PlannedTask, entry: TaskEntry) -> lis
             for name, spec in sub.stores.items()
         },
         retained=worker.config.snapshots_retained,
-        is_known=partial(is_known, worker, planned.task_id),
+        is_known=partial(is_known, worker.storage, planned.task_id),
         copies_under_lock=worker.shares_process,
     )
     patient = replace(worker, lock_timeout_ms=min(worker.lock_timeout_ms, _LOCK_WAIT_MS))

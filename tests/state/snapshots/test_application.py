@@ -29,10 +29,10 @@ COUNTS = TopicPartition("app-counts-changelog", Partition(0))
 
 
 @pytest.fixture
-def app(memory_path: Path, backend: str) -> SmallApp:
+def app(tmp_path: Path, backend: str) -> SmallApp:
     """An application that takes a snapshot every third epoch."""
-    config = StreamsConfig(snapshot_uri=memory_path / "snapshots", snapshot_interval_epochs=3)
-    app = SmallApp(memory_path / "app", backend, config=config, listener=Listener())
+    config = StreamsConfig(snapshot_uri=tmp_path / "snapshots", snapshot_interval_epochs=3)
+    app = SmallApp(tmp_path / "app", backend, config=config, listener=Listener())
     app.create()
     return app
 
@@ -100,12 +100,12 @@ print(json.dumps([result.counts, used]))
 """
 
 
-def test_a_snapshot_is_restored_by_another_process_on_another_path(app: SmallApp, memory_path: Path) -> None:
+def test_a_snapshot_is_restored_by_another_process_on_another_path(app: SmallApp, tmp_path: Path) -> None:
     epochs(app, *"abcabcab")
     (newest,) = versions(app)[-1:]
-    moved = memory_path / "mounted elsewhere"
-    (memory_path / "snapshots").rename(moved)
-    places = [app.root, app.backend, memory_path / "other host", moved, app.hours]
+    moved = tmp_path / "mounted elsewhere"
+    (tmp_path / "snapshots").rename(moved)
+    places = [app.root, app.backend, tmp_path / "other host", moved, app.hours]
     done = subprocess.run(
         [sys.executable, "-c", IN_ANOTHER_PROCESS, *map(str, places)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -246,11 +246,11 @@ def test_a_storage_that_is_not_there_at_the_start_is_a_warning(
     assert app.result() == app.expected()
 
 
-def test_without_a_place_for_them_no_snapshots_are_taken(memory_path: Path) -> None:
-    app = SmallApp(memory_path / "app", "memory", config=StreamsConfig(snapshot_interval_epochs=1))
+def test_without_a_place_for_them_no_snapshots_are_taken(tmp_path: Path) -> None:
+    app = SmallApp(tmp_path / "app", "memory", config=StreamsConfig(snapshot_interval_epochs=1))
     app.create()
     epochs(app, *"abc")
-    assert not list(memory_path.rglob(".snapshots"))
+    assert not list(tmp_path.rglob(".snapshots"))
 
 
 # The schedule by itself ---------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from millstream.commit.epoch import RunningTasks
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
+from millstream.commit.epoch_shares import shares_of
 from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.reports import EpochMismatchError
 from millstream.commit.source_times import TimesRequest, read_times
@@ -133,7 +134,7 @@ class SlotTasks:
         of = self._last = EpochAttempt(job.term, Attempt(next(self._attempts)), job.epoch)
         self._asked = _incarnations(members)
         self._follow_messages.note_run(self._asked, job.tasks)
-        shares = self.assigner.expecting(job).shares(self.assigner.now.slots())
+        shares = shares_of(self.assigner.expecting(job), self.assigner.now.slots())
         levels = {slot: frozenset(task.level for task in share.tasks) for slot, share in shares.items()}
         commands = {slot: RunEpoch(of, share, levels, is_ahead) for slot, share in shares.items()}
         reports = self.pool.begin(of, commands, members)
