@@ -235,3 +235,22 @@ def test_log_files_stay_few_and_small(tmp_path: Path) -> None:
     logs = [file for file in (tmp_path / "store").iterdir() if file.name.startswith("LOG")]
     assert 1 <= len(logs) <= 3  # the one that is written, and two old ones
     assert "max_log_file_size=1048576" in max((tmp_path / "store").glob("OPTIONS-*")).read_text()
+
+
+def test_memory_is_freed_of_all_stores_but_of_none_that_another_thread_writes_or_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scarce = RocksDbSupplier(write_buffer_bytes=1)  # so every write flushes all stores
+    flushed: list[RocksDbBackend] = []
+
+    def noted(store: RocksDbBackend) -> None:
+        flushed.append(store)
+
+    monkeypatch.setattr(RocksDbBackend, "flush", noted)
+    with scarce.open(tmp_path / "one") as one, scarce.open(tmp_path / "other") as other:
+        with other.unwritten:
+            one.write([(b"a", b"1")], marker=b"")
+            assert one in flushed
+            assert other not in flushed
+        one.write([(b"a", b"2")], marker=b"")
+        assert other in flushed

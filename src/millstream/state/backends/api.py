@@ -11,7 +11,9 @@ version the map holds. It promises:
 - Backends differ in nothing that can be seen through this interface, but in speed and in approximate sizes.
 
 It knows nothing of versions, types, tasks, changelogs or locks between processes. One thread uses a backend
-at a time, and a store is open once at a time.
+at a time, and a store is open once at a time. Other threads may read it meanwhile, as long as they hold
+``unwritten``: so what a backend brings for :meth:`Backend.get_many`, :meth:`Backend.scan`,
+:meth:`Backend.marker` and :meth:`Backend.size` is called by several threads at once, never beside a write.
 
 Where it departs from the obvious, and why:
 

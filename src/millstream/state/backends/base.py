@@ -8,10 +8,12 @@ snapshot becomes visible whole. :mod:`.api` says what may be relied on, and why 
 from __future__ import annotations
 
 import shutil
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from operator import itemgetter, lt
 from pathlib import Path
@@ -58,6 +60,9 @@ NO_STATE: Final = StoreSize(0, 0)
 """The size of a task without stores."""
 
 
+BeforeWrite: TypeAlias = Callable[[list[Entry], KeyRange | None], None]
+"""Is told what a write will put or delete, and the range that it drops first."""
+
 B = TypeVar("B", bound="Backend")
 
 
@@ -68,6 +73,9 @@ class Backend(ABC):
         self._folder = folder
         self._changes = 0
         self._closed = False
+        self.unwritten = threading.Lock()
+        """Held while the store is written or closed, and by threads that read beside the one that uses it."""
+        self._watchers: list[BeforeWrite] = []
         folder.opened_by(self)
 
     def get_many(self, keys: Sequence[bytes], /) -> list[bytes | None]:
@@ -168,6 +176,11 @@ class Backend(ABC):
         finally:
             shutil.rmtree(spare, ignore_errors=True)
 
+    def watch(self, before_write: BeforeWrite) -> Callable[[], None]:
+        """Call `before_write` before each write, under `unwritten`; what is returned ends that."""
+        self._watchers.append(before_write)
+        return partial(self._forget, before_write)
+
     def is_mostly_free(self) -> bool:
         """Tell whether the rows take a small part of the disk that the store takes; cheap."""
         return False
@@ -184,12 +197,13 @@ class Backend(ABC):
     def close(self) -> None:
         """Let go of files and memory; closing twice is fine. Nothing written is lost."""
         if not self._closed:
-            self._closed = True
-            self._changes += 1
-            try:
-                self._close()
-            finally:
-                self._folder.closed()
+            with self.unwritten:
+                self._closed = True
+                self._changes += 1
+                try:
+                    self._close()
+                finally:
+                    self._folder.closed()
 
     def __enter__(self) -> Self:
         return self
@@ -276,19 +290,37 @@ class Backend(ABC):
         gone = drop if drop is not None and drop[0] < drop[1] else None
         most = None if between is None else self._rows_of_a_step(len(rows))
         if between is None or most is None or len(rows) <= most:
-            write(rows, marker, gone)
+            self._step(write, rows, marker, gone)
             return
         for start in range(0, len(rows), most):
             end = start + most
-            write(rows[start:end], between if end < len(rows) else marker, gone)
+            self._step(write, rows[start:end], between if end < len(rows) else marker, gone)
             failpoints.hit("state.step_written")
             gone = None
+
+    def _step(
+        self,
+        write: Callable[[list[Entry], bytes, KeyRange | None], None],
+        rows: list[Entry],
+        marker: bytes,
+        drop: KeyRange | None,
+    ) -> None:
+        with self.unwritten:
+            for before_write in [*self._watchers]:
+                before_write(rows, drop)
+            self._changes += (
+                1  # before the write: a scan must not go on after one that failed half-way, either
+            )
+            write(rows, marker, drop)
+
+    def _forget(self, before_write: BeforeWrite) -> None:
+        if before_write in self._watchers:
+            self._watchers.remove(before_write)
 
     def _checked(self, entries: Iterable[Entry]) -> list[Entry]:
         self._check_open()
         rows = entries if isinstance(entries, list) else list(entries)
         check_ascending(list(map(itemgetter(0), rows)))
-        self._changes += 1  # before the write: a scan must not go on after one that failed half-way, either
         return rows
 
     def _rows(self, start: bytes, end: bytes | None, changes: int, *, reverse: bool) -> Iterator[Row]:

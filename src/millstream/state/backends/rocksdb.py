@@ -238,8 +238,9 @@ class RocksDbBackend(Backend):
         with _errors_named(self._path):
             self._db.write(batch)
         if self._buffers.get_usage() > self._buffers.get_buffer_size():
+            self.flush()
             for store in list(_open_stores):
-                store.flush()
+                store.flush_if_unused()
 
     def _ingest(self, entries: list[Entry], marker: bytes) -> None:
         """Write two sorted files and let RocksDB take both in at once.
@@ -259,6 +260,17 @@ class RocksDbBackend(Backend):
         """Write what is in memory to files, so that the memory is free."""
         with suppress(Exception):  # closed meanwhile, or damaged: whoever uses that store will hear of it
             self._db.flush(wait=True)
+
+    def flush_if_unused(self) -> None:
+        """The same, by another thread. A store that is being written sees to itself.
+
+        To wait for it might be to wait for one another.
+        """
+        if self.unwritten.acquire(blocking=False):
+            try:
+                self.flush()
+            finally:
+                self.unwritten.release()
 
     def _check_end(self, key: bytes, bounds: ReadOptions) -> None:
         # rocksdict's iterators end at a damaged block as if it were the end of the store.
