@@ -24,6 +24,14 @@ class ScanInvalidatedError(StoreError):
     """The store was written while a scan of it was open. What the scan would give next is not defined."""
 
 
+class StoreNotHereError(StoreError):
+    """A process that was asked for state does not have it, or not as it is wanted: it is asked elsewhere."""
+
+
+class PinLostError(StoreError):
+    """A store can't be read any more as it was when it was pinned: the read begins anew."""
+
+
 class StoreInUseError(StoreError):
     """The store is open already, in this process or in another one."""
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from millstream.state.backends.api import Backend
-from millstream.state.errors import TaskLockedError
+from millstream.state.errors import StoreNotHereError, TaskLockedError
 from millstream.state.local.hot_cells import CellBudget
 from millstream.state.local.task_stores import NewerStores, TaskStores, TaskVersion
 from millstream.state.stores.overlay import CommittedReader, Entry
@@ -68,6 +68,7 @@ class OpenStores:
         """Those used last come last."""
         self._sealed: dict[str, Sealed] = {}
         self._locks: dict[str, threading.Lock] = {}
+        self._assigned: frozenset[str] = frozenset()
 
     @contextmanager
     def opened(
@@ -110,6 +111,34 @@ class OpenStores:
             if held is not None and any(backend.is_mostly_free() for backend in held.backends.values()):
                 self._close(task_id)  # it is made small when it is opened
 
+    def brought_for_read(
+        self, task_id: str, wanted: TaskVersion, open_now: Callable[[], TaskStores], wait_s: float
+    ) -> None:
+        """Have a task's stores open at a version, or a later one, for a thread that reads them.
+
+        As its next epoch would: what was sealed is applied, for the version is committed. They stay open, so
+        the task has to be one of those that run here.
+        """
+        with self._used(task_id, wait_s):
+            held = self._held.get(task_id)
+            if held is not None and held.version.version >= wanted.version:
+                return
+            if self._at(task_id, wanted, NewerStores.TAKE) is not None:
+                return
+            if task_id in self._assigned:
+                held = open_now()
+                held.remember_cells(self._cells)
+                self._held[task_id] = held
+            if task_id not in self._assigned:  # any more: whoever runs it now needs its lock
+                self._close(task_id)
+                raise StoreNotHereError(f"task {task_id} does not run here")
+        self._close_oldest(task_id)
+
+    def assign(self, tasks: Collection[str]) -> None:
+        """The tasks that run in this process from now on. The stores of all others are closed."""
+        self._assigned = frozenset(tasks)
+        self.keep_only(tasks)
+
     def keep_only(self, tasks: Collection[str]) -> None:
         """Close the stores of all other tasks: they run elsewhere."""
         for task_id in [*self._held.keys(), *self._sealed.keys()]:
@@ -118,20 +147,20 @@ class OpenStores:
                     self._close(task_id)
 
     def close(self) -> None:
-        """Close all stores."""
-        self.keep_only(())
+        """Close all stores, for good."""
+        self.assign(())
 
     def versions(self) -> dict[str, Version]:
         """The versions of the stores that are open."""
-        return {task_id: held.version.version for task_id, held in self._held.items()}
+        return {task_id: held.version.version for task_id, held in [*self._held.items()]}
 
     @contextmanager
-    def _used(self, task_id: str) -> Iterator[None]:
+    def _used(self, task_id: str, wait_s: float = _LONGEST_WAIT_S) -> Iterator[None]:
         lock = self._locks.setdefault(task_id, threading.Lock())
-        if not lock.acquire(timeout=_LONGEST_WAIT_S):
+        if not lock.acquire(timeout=wait_s):
             raise TaskLockedError(
                 f"The stores of task {task_id} are used by another thread for more than "
-                f"{_LONGEST_WAIT_S:.0f} s. Likely cause: a snapshot of a very large store on a slow disk. "
+                f"{wait_s:.0f} s. Likely cause: a snapshot of a very large store on a slow disk. "
                 "Remedy: wait for it, or take snapshots less often."
             )
         try:

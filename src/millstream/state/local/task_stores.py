@@ -40,6 +40,7 @@ from millstream.state.errors import ChangelogGapError, DamagedStoreError, TaskLo
 from millstream.state.local.directory import SORTING_FOLDER, Checkpoint, TaskDirectory
 from millstream.state.local.hot_cells import CellBudget, HotCells
 from millstream.state.local.store_on_disk import StoreOnDisk
+from millstream.state.local.whole_version import WholeVersion
 from millstream.state.snapshots.manifest import SnapshotPlace
 from millstream.state.snapshots.restoring import Restorer
 from millstream.state.snapshots.storage import SnapshotStorage
@@ -104,6 +105,8 @@ class TaskStores:
         self._listener = listener
         self._resources = resources
         self._cells: dict[str, HotCells] = {}
+        self.whole = WholeVersion(directory.path.name, version.version)
+        """For threads that read the stores beside the one that uses them."""
 
     def remember_cells(self, budget: CellBudget) -> None:
         """Keep in memory what is read and written from now on. Not of segments: they expire as a whole."""
@@ -124,6 +127,10 @@ class TaskStores:
         They are the rows of the changelog, so the stores get the bytes that following it would give them.
         What has a source topic for a changelog follows that one.
         """
+        with self.whole.moved_to(wanted.version):
+            self._advance(wanted, changes)
+
+    def _advance(self, wanted: TaskVersion, changes: Mapping[str, Sequence[Entry]]) -> None:
         for name, spec in self._specs.items():
             backend, cells = self.backends[name], self._cells.get(name)
             target = _target(spec, wanted, self._directory.path / SORTING_FOLDER)
@@ -152,6 +159,12 @@ class TaskStores:
         batch_bytes: int | None = None,
     ) -> None:
         """Bring the stores to a later version by their changelogs, as whoever opens them does."""
+        with self.whole.moved_to(wanted.version):
+            self._follow(wanted, local_changes, is_known, batch_bytes)
+
+    def _follow(
+        self, wanted: TaskVersion, local_changes: LocalChanges, is_known: IsKnown, batch_bytes: int | None
+    ) -> None:
         self._forget_cells()
         scratch = self._directory.path / SORTING_FOLDER
         for name, spec in self._specs.items():
@@ -173,6 +186,7 @@ class TaskStores:
 
     def close(self) -> None:
         """Close the stores, and let the lock go."""
+        self.whole.close()
         self._forget_cells()
         self._resources.close()
 
