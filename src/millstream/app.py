@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from millstream.arguments import checks_arguments
 from millstream.clock import now_ms
@@ -40,7 +40,17 @@ from millstream.instances import InstancesOfStreams
 from millstream.kafka_names import KafkaNames
 from millstream.log import open_log
 from millstream.notebook import table_bundle
-from millstream.query.replica import Replica, SessionReplica, StoreReplica, VersionedReplica, WindowReplica
+from millstream.query.commit_times import CommitTimes
+from millstream.query.host_stores import (
+    Hosts,
+    KeyValueHostStore,
+    ReadFrom,
+    SessionHostStore,
+    VersionedHostStore,
+    WindowHostStore,
+)
+from millstream.query.replica import SessionReplica, StoreReplica, VersionedReplica, WindowReplica
+from millstream.query.store_handles import StoreHandles
 from millstream.run_screen import RunScreen
 from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StateDirectoryError, StateInUseError
@@ -58,8 +68,6 @@ _STANDBY_LOOKS_S = 0.2
 """How often a standby process looks whether its turn has come."""
 _MACHINERY = (EpochFailedError, DiskFullError)
 """What is tried again without asking: it has nothing to do with the program."""
-
-R = TypeVar("R", bound=Replica)
 
 
 class State(Enum):
@@ -149,6 +157,7 @@ class Streams(InstancesOfStreams, KafkaNames):
         self._state_folder = None if state_dir is None else state_dir / app_id
         self._storage = ApplicationStorage(self._log.root, app_id)
         self._totals = Totals()
+        self._commits = CommitTimes(ManifestChain(self._storage).latest)
         frames = [*topology.graph.frames.values()]
         partitions = self._config.default_partitions
         self._frames = FrameQueries(self._storage, self._log, frames, partitions) if frames else None
@@ -164,7 +173,7 @@ class Streams(InstancesOfStreams, KafkaNames):
             topology.plan(),
             _engine_of(program, spark),
             self._config,
-            listeners=(self._totals.note, self._tell),
+            listeners=(self._note_commit, self._totals.note, self._tell),
         )
         self._quiet = quiet
         self._is_standby = standby
@@ -175,7 +184,9 @@ class Streams(InstancesOfStreams, KafkaNames):
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._signals: StopSignals | None = None
-        self._replicas: dict[tuple[str, int], Replica] = {}
+        coordinator = self._loop.coordinator
+        hosts = Hosts(app_id, topology.plan(), self._loop.engine, self._commits, lambda: coordinator.counts)
+        self._handles = StoreHandles(self._storage, self._log, hosts, engine, _frame_of_parts)
         self._state_listeners: list[Callable[[State, State], None]] = []
         self._epoch_listeners: list[Callable[[EpochResult], None]] = []
         self._restore_listeners: list[Callable[[Progress], None]] = []
@@ -292,12 +303,19 @@ class Streams(InstancesOfStreams, KafkaNames):
                     )
                 shutil.rmtree(folder)
 
-    def store(self, name: str, *, max_staleness_ms: int = 0) -> StoreReplica:
-        """A replica of a store, at the last commit; built when first asked for.
+    def store(
+        self, name: str, *, read_from: ReadFrom = "replica", max_staleness_ms: int = 0
+    ) -> StoreReplica | KeyValueHostStore:
+        """A store at the last commit: a replica in this process, or asked for where it is.
 
+        read_from
+            "replica": a copy of all of it in this process, built when first asked for. "active": whoever runs
+            its tasks answers. "standby": whoever keeps a copy that is fresh enough, else the active one. The
+            latter two need `engine="resident"`, and that the application runs in this process.
         max_staleness_ms
             An answer may be from a commit that was the last one so long ago: then the log is looked at that
-            often at most. Each bound has a replica of its own.
+            often at most, or a standby may be so far behind. `version` says which commit it is. Each bound
+            has an object of its own, and none goes back behind what it has answered.
 
         >>> from millstream import Streams, StreamsBuilder
         >>> builder = StreamsBuilder()
@@ -307,10 +325,12 @@ class Streams(InstancesOfStreams, KafkaNames):
         >>> counts.get("river"), counts.version
         (None, 0)
         """
-        return self._replica(StoreReplica, name, max_staleness_ms)
+        return self._handles.get(StoreReplica, KeyValueHostStore, name, read_from, max_staleness_ms)
 
-    def window_store(self, name: str, *, max_staleness_ms: int = 0) -> WindowReplica:
-        """A replica of a window store.
+    def window_store(
+        self, name: str, *, read_from: ReadFrom = "replica", max_staleness_ms: int = 0
+    ) -> WindowReplica | WindowHostStore:
+        """A window store: see `store`.
 
         >>> from millstream import Processor, Streams, StreamsBuilder, stores
         >>> builder = StreamsBuilder()
@@ -320,10 +340,12 @@ class Streams(InstancesOfStreams, KafkaNames):
         >>> list(app.window_store("clicks").fetch("ann", 0, 100))
         []
         """
-        return self._replica(WindowReplica, name, max_staleness_ms)
+        return self._handles.get(WindowReplica, WindowHostStore, name, read_from, max_staleness_ms)
 
-    def session_store(self, name: str, *, max_staleness_ms: int = 0) -> SessionReplica:
-        """A replica of a session store.
+    def session_store(
+        self, name: str, *, read_from: ReadFrom = "replica", max_staleness_ms: int = 0
+    ) -> SessionReplica | SessionHostStore:
+        """A session store: see `store`.
 
         >>> from millstream import Processor, Streams, StreamsBuilder, stores
         >>> builder = StreamsBuilder()
@@ -333,10 +355,12 @@ class Streams(InstancesOfStreams, KafkaNames):
         >>> list(app.session_store("visits").fetch("ann"))
         []
         """
-        return self._replica(SessionReplica, name, max_staleness_ms)
+        return self._handles.get(SessionReplica, SessionHostStore, name, read_from, max_staleness_ms)
 
-    def versioned_store(self, name: str, *, max_staleness_ms: int = 0) -> VersionedReplica:
-        """A replica of a versioned store.
+    def versioned_store(
+        self, name: str, *, read_from: ReadFrom = "replica", max_staleness_ms: int = 0
+    ) -> VersionedReplica | VersionedHostStore:
+        """A versioned store: see `store`.
 
         >>> from millstream import Processor, Streams, StreamsBuilder, stores
         >>> builder = StreamsBuilder()
@@ -346,7 +370,7 @@ class Streams(InstancesOfStreams, KafkaNames):
         >>> app.versioned_store("prices").get("bread", as_of=5) is None
         True
         """
-        return self._replica(VersionedReplica, name, max_staleness_ms)
+        return self._handles.get(VersionedReplica, VersionedHostStore, name, read_from, max_staleness_ms)
 
     def metrics(self) -> dict[str, Any]:
         """Figures about the application so far; `nodes` has the counters of each node over all tasks.
@@ -424,17 +448,8 @@ class Streams(InstancesOfStreams, KafkaNames):
             return None
         return RunScreen(self.figures, what_starts=self._engine_name)
 
-    def _replica(self, kind: type[R], name: str, max_staleness_ms: int) -> R:
-        if not isinstance(max_staleness_ms, int) or max_staleness_ms < 0:
-            raise ConfigError(
-                f"store {name!r}: max_staleness_ms={max_staleness_ms!r}. Remedy: give milliseconds, 0 or more"
-            )
-        replica = self._replicas.get((name, max_staleness_ms))
-        if not isinstance(replica, kind):
-            plan = self._topology.plan()
-            replica = kind(self._storage, self._log, plan, name, _frame_of_parts, max_staleness_ms)
-            self._replicas[name, max_staleness_ms] = replica
-        return replica
+    def _note_commit(self, result: EpochResult) -> None:
+        self._commits.note(result.manifest)
 
     def _tell(self, result: EpochResult) -> None:
         for listener in self._epoch_listeners:

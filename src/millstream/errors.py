@@ -14,7 +14,8 @@ Catch :class:`MillstreamError` and you have caught them all::
     ├── InvalidTimestampError       a record's time is negative, or does not fit
     ├── LateRecordError             a record came when its windows had closed
     ├── StoreError                  a state store was misused or is damaged
-    │   └── UnknownStoreError       no store of that name is connected here
+    │   ├── UnknownStoreError       no store of that name is connected here
+    │   └── StoreUnavailableError   nobody who has the state answers, or none that is fresh enough
     └── DriverClosedError           a TopologyTestDriver was used after it was closed
 
 A message says three things: what happened (and where: topic, partition, offset, store, operator), the likely
@@ -100,6 +101,10 @@ class StoreError(MillstreamError):
 
 class UnknownStoreError(StoreError):
     """No state store of that name is connected to the processor or known to the application."""
+
+
+class StoreUnavailableError(StoreError):
+    """No host that has the state of a store has answered, or none whose state is fresh enough."""
 
 
 class DriverClosedError(MillstreamError):

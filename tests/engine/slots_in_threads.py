@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from millstream.commit.epoch import RunningTasks
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
@@ -135,6 +135,15 @@ class SlotsInThreads(Engine):
     def run_background(self, work: TaskWork[T], job: EpochJob, planned: PlannedTask, entry: TaskEntry) -> T:
         del job
         return self.tasks.run_background(work, planned, entry)
+
+    def places(self, task_id: str) -> Sequence[AssignedTask]:
+        return self.tasks.assigner.places(task_id)
+
+    def ask(self, slot: int, work: Callable[..., T], *arguments: Any, timeout_s: float) -> T:
+        return self.tasks.ask(slot, work, *arguments, timeout_s=timeout_s)
+
+    def tell(self, slot: int, work: Callable[..., object], *arguments: Any) -> None:
+        self.tasks.tell(slot, work, *arguments)
 
     def cancel_background(self) -> None:
         self.pool.forget_calls()

@@ -15,7 +15,7 @@ from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.worker import StoreOpening, Worker
 from millstream.state.changelog.follow import Progress, position_of
-from millstream.state.local.task_stores import TaskStores, hold_task_stores
+from millstream.state.local.task_stores import TaskStores
 from millstream.types import Offset, Version
 
 __all__ = ["STANDBY_LOCK_TIMEOUT_MS", "STEP_BYTES", "StandbyPosition", "StandbyTask"]
@@ -75,9 +75,7 @@ class StandbyTask:
         opening = StoreOpening(self._worker, self._sub, self.planned, entry)
         try:
             if self._held is None:
-                self._held = opening(
-                    hold_task_stores, batch_bytes=self._step_bytes, in_slices=self._in_slices
-                )
+                self._held = opening.hold(batch_bytes=self._step_bytes, in_slices=self._in_slices)
             else:
                 self._held.follow(
                     opening.wanted,

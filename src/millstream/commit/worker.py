@@ -39,8 +39,10 @@ from millstream.state.changelog.rows import changelog_rows, changelog_topic
 from millstream.state.errors import TaskLockedError, UnpublishedVersionError
 from millstream.state.local.directory import StateDirectory
 from millstream.state.local.open_stores import OpenStores, Sealed
+from millstream.state.local.readable_stores import ReadableStores
 from millstream.state.local.task_stores import (
     NewerStores,
+    TaskStores,
     TaskVersion,
     hold_task_stores,
     open_shared_stores,
@@ -85,6 +87,8 @@ class Worker:
     """Tasks run in this process while a snapshot of theirs is taken in it, too."""
     open_stores: OpenStores | None = None
     """The stores that stay open from epoch to epoch; None: each epoch opens and closes them."""
+    readable: ReadableStores | None = None
+    """The stores of this process that can be read from outside: of its tasks, and of copies; None: none."""
     seals: SyncGroup | None = None
     """What tasks seal is made durable together: see `sealing_together`; None: each file by itself."""
     awaits_publication: bool = False
@@ -360,9 +364,18 @@ def opened_stores(
     if sub.is_global and newer is NewerStores.REFUSE:
         return opening(open_shared_stores)
     if worker.open_stores is not None and not sub.is_global:
-        hold = partial(opening, hold_task_stores, newer=newer)
+        is_read_only = newer is NewerStores.TAKE  # they may be newer than they say, and are closed soon
+        hold = partial(opening, hold_task_stores, newer=newer) if is_read_only else opening.hold
         return worker.open_stores.opened(planned.task_id, opening.wanted, hold, newer)
     return opening(open_task_stores, newer=newer)
+
+
+def bring_for_read(worker: Worker, planned: PlannedTask, entry: TaskEntry, wait_s: float) -> None:
+    """Have the stores of a task that runs here open, at a commit or a later one, for whoever reads them."""
+    if worker.open_stores is not None:
+        patient = replace(worker, lock_timeout_ms=min(worker.lock_timeout_ms, round(wait_s * 1000)))
+        opening = StoreOpening(patient, worker.subtopology(planned.subtopology), planned, entry)
+        worker.open_stores.brought_for_read(planned.task_id, opening.wanted, opening.hold, wait_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +411,13 @@ class StoreOpening:
             if is_next:
                 raise lost_file(error, planned.task_id, to) from error
             return None  # it was so far behind that what came in between is collected
+
+    def hold(self, **how: Any) -> TaskStores:
+        """Open them until they are closed. Meanwhile they can be read from outside."""
+        held = self(hold_task_stores, **how)
+        if self.worker.readable is not None:
+            self.worker.readable.add(self.planned.task_id, held)
+        return held
 
     def __call__(self, open_stores: Callable[..., T], **how: Any) -> T:
         """Open them in one of the ways of `millstream.state.local.task_stores`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from millstream.commit.epoch import AheadRunner, CommittedEpoch
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport
@@ -16,7 +16,7 @@ from millstream.commit.manifest import Manifest, TaskEntry
 from millstream.commit.source_times import TimesRequest
 from millstream.commit.worker import Worker
 from millstream.engine.assignment.view import AssignedTask, Rebalance
-from millstream.errors import ConfigError, MillstreamError
+from millstream.errors import ConfigError, MillstreamError, StoreUnavailableError
 
 T = TypeVar("T")
 
@@ -58,6 +58,25 @@ class Engine(AheadRunner[EpochJob, TaskReport, Manifest], Protocol):
     def assigned(self) -> Sequence[AssignedTask]:
         """Where tasks are, and copies of their state, if the engine places them."""
         return ()
+
+    def places(self, task_id: str) -> Sequence[AssignedTask]:
+        """Where one task is, and copies of its state."""
+        return [one for one in self.assigned() if one.task == task_id]
+
+    def ask(self, slot: int, work: Callable[..., T], *arguments: Any, timeout_s: float) -> T:
+        """Let the process of a slot do something small beside the epochs, and wait for what comes of it.
+
+        `work` gets its worker and the arguments. Raises a `StoreNotHereError` if it does not answer.
+        """
+        del slot, work, arguments, timeout_s
+        raise StoreUnavailableError(
+            "No process has stores open that can be read: the application does not run in this process, or "
+            'its engine keeps none. Remedy: start it, with engine="resident"; or read_from="replica".'
+        )
+
+    def tell(self, slot: int, work: Callable[..., object], *arguments: Any) -> None:
+        """The same, if nothing is to come of it."""
+        del slot, work, arguments
 
     def take_rebalances(self) -> Sequence[Rebalance]:
         """What has been placed otherwise since it was asked last."""

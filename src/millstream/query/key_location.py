@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.commit.manifest import Manifest
 from millstream.log.partitioner import partition_for_key
-from millstream.query.replica import find_store
+from millstream.query.replica import store_of
 from millstream.query.store_frames import bound_to
 from millstream.topology.plan import Plan
 
@@ -21,7 +21,7 @@ def task_of_key(
 
     That is where repartitions put it, and producers that partition as Kafka's do.
     """
-    sub, spec = find_store(plan, store)
+    sub, spec = store_of(plan, store)
     tasks = plan.task_count(sub, counts) if counts else 1
     partition = partition_for_key(bound_to(spec, head).key.serialize(key), tasks)
     return sub.task_id(partition), partition

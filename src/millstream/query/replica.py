@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from math import inf
 from typing import Any, ClassVar, Final
 
@@ -66,10 +66,7 @@ class Replica(View, Tabular):
         self._log = log
         self._chain = ManifestChain(storage)
         self._sub, self._spec = find_store(plan, store)
-        if self._spec.kind not in self.kinds:
-            method = _METHODS.get(self._spec.kind)
-            remedy = f"ask with {method}({store!r})" if method else "it belongs to its operator alone"
-            raise UnknownStoreError(f"store {store!r} is a {self._spec.kind.value} store: {remedy}")
+        check_kind(self._spec, self.kinds)
         self.name = store
         self._types = types_of(self._spec)
         self._backends: dict[int, MemoryBackend] = {}
@@ -128,7 +125,8 @@ class Replica(View, Tabular):
         application = self._storage.application_id
         return f"<{type(self).__name__} {self.name!r} of {application!r} at epoch {self.version}>"
 
-    def _one(self, ask: Callable[[Any], Any]) -> Any:
+    def _one(self, ask: Callable[[Any], Any], key: Any = None) -> Any:
+        del key
         # The partitions in turn: a key is in one of them only.
         with self._answering:
             self._refresh()
@@ -138,7 +136,10 @@ class Replica(View, Tabular):
                     return plain(value)
         return None
 
-    def _pairs(self, scan: Callable[[Any], KeyValueIterator[Any, Any]]) -> KeyValueIterator[Any, Any]:
+    def _pairs(
+        self, scan: Callable[[Any], KeyValueIterator[Any, Any]], key: Any = None
+    ) -> KeyValueIterator[Any, Any]:
+        del key
         # Taken now: all of them belong to one version, however late they are looked at.
         with self._answering:
             self._refresh()
@@ -252,13 +253,29 @@ def _opened(spec: StoreBuilder, backends: dict[int, MemoryBackend], head: Manife
     return [open_store(spec, backends[partition], bound.key, bound.value) for partition in sorted(backends)]
 
 
+def check_kind(spec: StoreBuilder, kinds: Container[StoreKind]) -> None:
+    """Refuse a store of another kind."""
+    if spec.kind not in kinds:
+        method = _METHODS.get(spec.kind)
+        remedy = f"ask with {method}({spec.name!r})" if method else "it belongs to its operator alone"
+        raise UnknownStoreError(f"store {spec.name!r} is a {spec.kind.value} store: {remedy}")
+
+
 def find_store(plan: Plan, store: str) -> tuple[SubTopology, StoreBuilder]:
     """A store that can be read from outside, and the sub-topology whose tasks have it."""
+    sub, spec = store_of(plan, store)
+    if not spec.logging:
+        raise UnknownStoreError(
+            f"store {store!r} has no changelog, so it can't be read from outside. Remedy: ask the process "
+            'that has it, with read_from="active"'
+        )
+    return sub, spec
+
+
+def store_of(plan: Plan, store: str) -> tuple[SubTopology, StoreBuilder]:
+    """A store, and the sub-topology whose tasks have it."""
     for sub in plan.all_subtopologies:
         if store in sub.stores:
-            spec = sub.stores[store]
-            if not spec.logging:
-                raise UnknownStoreError(f"store {store!r} has no changelog, so it can't be read from outside")
-            return sub, spec
+            return sub, sub.stores[store]
     known = ", ".join(sorted(name for sub in plan.all_subtopologies for name in sub.stores)) or "none"
     raise UnknownStoreError(f"the topology has no store {store!r}. Stores are: {known}")

@@ -18,10 +18,14 @@ class _PlainStore(View):
         self._clock = clock
         self.name: str = store.name
 
-    def _one(self, ask: Callable[[Any], Any]) -> Any:
+    def _one(self, ask: Callable[[Any], Any], key: Any = None) -> Any:
+        del key
         return plain(ask(self._store))
 
-    def _pairs(self, scan: Callable[[Any], KeyValueIterator[Any, Any]]) -> KeyValueIterator[Any, Any]:
+    def _pairs(
+        self, scan: Callable[[Any], KeyValueIterator[Any, Any]], key: Any = None
+    ) -> KeyValueIterator[Any, Any]:
+        del key
         return KeyValueIterator(plain_pairs(scan(self._store)))
 
     def _stamped(self, value: Any) -> ValueAndTimestamp[Any] | None:

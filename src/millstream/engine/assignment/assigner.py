@@ -232,9 +232,18 @@ class SlotAssigner:
     @_locked
     def assigned(self) -> tuple[AssignedTask, ...]:
         """Each place of each task, and how far it is."""
-        lags, head = self.lags(), max((entry.version for entry in self.entries.values()), default=0)
+        return self._places(sorted(self.now.tasks, key=_order))
+
+    @_locked
+    def places(self, task_id: str) -> tuple[AssignedTask, ...]:
+        """Each place of one task, that which runs it first."""
+        return self._places([task_id] if task_id in self.now.tasks else [])
+
+    def _places(self, tasks: Iterable[str]) -> tuple[AssignedTask, ...]:
+        head = max((entry.version for entry in self.entries.values()), default=0)
         rows: list[AssignedTask] = []
-        for task_id, placed in sorted(self.now.tasks.items(), key=lambda item: _order(item[0])):
+        for task_id in tasks:
+            placed = self.now.tasks[task_id]
             task, entry = self.tasks[task_id], self.entries.get(task_id)
             for role, one in placed.replicas():
                 version = position = lag = lag_epochs = None
@@ -243,7 +252,7 @@ class SlotAssigner:
                         self.version(task_id, one.instance),
                         self.offset(task_id, one.instance),
                     )
-                    lag = lags.get(task_id, {}).get(one.instance, sum(entry.changelogs.values()))
+                    lag = _missing(entry, self._at(task_id, one.instance))
                     lag_epochs = 0 if version == Version(entry.version) else head - (version or 0)
                 rows.append(
                     AssignedTask(

@@ -22,6 +22,9 @@ class AssigningEngine(Engine):
     def assigned(self) -> Sequence[AssignedTask]:
         return self._assigner.assigned()
 
+    def places(self, task_id: str) -> Sequence[AssignedTask]:
+        return self._assigner.places(task_id)
+
     def take_rebalances(self) -> Sequence[Rebalance]:
         return self._assigner.take_rebalances()
 

@@ -32,19 +32,22 @@ class View(ABC):
     """Who answers."""
 
     @abstractmethod
-    def _one(self, ask: Callable[[Any], Any]) -> Any:
-        """What the store answers that knows; None if none does."""
+    def _one(self, ask: Callable[[Any], Any], key: Any = None) -> Any:
+        """What the store answers that knows; None if none does.
+
+        `key`: what is asked is about this one, so whoever knows where it is need not ask everybody.
+        """
 
     @abstractmethod
-    def _pairs(self, scan: Callable[[Any], Pairs]) -> Pairs:
-        """What all stores have to say."""
+    def _pairs(self, scan: Callable[[Any], Pairs], key: Any = None) -> Pairs:
+        """What all stores have to say; about a key, if there is one."""
 
 
 class KeyValueView(View, ReadOnlyKeyValueStore[Any, Any]):
     """A view of key-value stores."""
 
     def get(self, key: Any) -> Any:
-        return self._one(lambda store: store.get(key))
+        return self._one(lambda store: store.get(key), key)
 
     def range(self, start: Any, end: Any) -> Pairs:
         return self._pairs(lambda store: store.range(start, end))
@@ -69,11 +72,11 @@ class WindowView(View, ReadOnlyWindowStore[Any, Any]):
     def fetch(self, key: Any, time_from: int, time_to: int) -> KeyValueIterator[int, Any]: ...
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
         if time_to is None:
-            return self._one(lambda store: store.fetch(key, time_from))
-        return self._pairs(lambda store: store.fetch(key, time_from, time_to))
+            return self._one(lambda store: store.fetch(key, time_from), key)
+        return self._pairs(lambda store: store.fetch(key, time_from, time_to), key)
 
     def backward_fetch(self, key: Any, time_from: int, time_to: int) -> KeyValueIterator[int, Any]:
-        return self._pairs(lambda store: store.backward_fetch(key, time_from, time_to))
+        return self._pairs(lambda store: store.backward_fetch(key, time_from, time_to), key)
 
     def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> WindowedPairs:
         return self._pairs(lambda store: store.fetch_range(key_from, key_to, time_from, time_to))
@@ -86,13 +89,13 @@ class SessionView(View, ReadOnlySessionStore[Any, Any]):
     """A view of session stores."""
 
     def fetch_session(self, key: Any, start: int, end: int) -> Any:
-        return self._one(lambda store: store.fetch_session(key, start, end))
+        return self._one(lambda store: store.fetch_session(key, start, end), key)
 
     def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> WindowedPairs:
-        return self._pairs(lambda store: store.find_sessions(key, earliest_end, latest_start))
+        return self._pairs(lambda store: store.find_sessions(key, earliest_end, latest_start), key)
 
     def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> WindowedPairs:
-        return self._pairs(lambda store: store.backward_find_sessions(key, earliest_end, latest_start))
+        return self._pairs(lambda store: store.backward_find_sessions(key, earliest_end, latest_start), key)
 
     def find_sessions_range(
         self, key_from: Any, key_to: Any, earliest_end: int, latest_start: int
@@ -113,11 +116,11 @@ class VersionedView(View, ReadOnlyVersionedKeyValueStore[Any, Any]):
     """A view of versioned stores."""
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord[Any] | None:
-        found: VersionedRecord[Any] | None = self._one(lambda store: store.get(key, as_of))
+        found: VersionedRecord[Any] | None = self._one(lambda store: store.get(key, as_of), key)
         return found
 
     def versions(self, key: Any, time_from: int, time_to: int) -> list[VersionedRecord[Any]]:
-        return self._one(lambda store: store.versions(key, time_from, time_to) or None) or []
+        return self._one(lambda store: store.versions(key, time_from, time_to) or None, key) or []
 
     def all(self) -> KeyValueIterator[Any, VersionedRecord[Any]]:
         return self._pairs(lambda store: store.all())
@@ -139,10 +142,12 @@ class GlobalStore(View):
             )
         return getattr(self._store, name)
 
-    def _one(self, ask: Callable[[Any], Any]) -> Any:
+    def _one(self, ask: Callable[[Any], Any], key: Any = None) -> Any:
+        del key
         return ask(self._store)
 
-    def _pairs(self, scan: Callable[[Any], Pairs]) -> Pairs:
+    def _pairs(self, scan: Callable[[Any], Pairs], key: Any = None) -> Pairs:
+        del key
         return scan(self._store)
 
 

@@ -162,6 +162,17 @@ class ResidentSparkEngine(AssigningEngine):
         del job
         return self._running().run_background(work, planned, entry)
 
+    def ask(self, slot: int, work: Callable[..., T], *arguments: Any, timeout_s: float) -> T:
+        slots = self._slots
+        if slots is None:
+            return super().ask(slot, work, *arguments, timeout_s=timeout_s)
+        return slots.ask(slot, work, *arguments, timeout_s=timeout_s)
+
+    def tell(self, slot: int, work: Callable[..., object], *arguments: Any) -> None:
+        slots = self._slots
+        if slots is not None:
+            slots.tell(slot, work, *arguments)
+
     def cancel_background(self) -> None:
         if self._slots is not None:
             self._slots.pool.forget_calls()

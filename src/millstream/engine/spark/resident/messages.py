@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import TaskEntry
@@ -117,6 +117,10 @@ class Followed:
     """How far the copies of a slot are."""
 
     tasks: Mapping[str, StandbyPosition]
+
+
+NO_ANSWER: Final = 0
+"""The number of calls whose answers nobody waits for."""
 
 
 @dataclass(frozen=True, slots=True)

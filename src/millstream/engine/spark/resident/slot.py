@@ -212,7 +212,7 @@ class Slot:
         self._assigned = command
         if self._worker.open_stores is not None:
             here = {task_id for task_id, slot in command.slots.items() if slot == command.slot}
-            self._worker.open_stores.keep_only(here)
+            self._worker.open_stores.assign(here)
         self._clients.keep_only([peer.flight for peer in command.peers.values()])
 
     def _run_levels(self, command: RunEpoch) -> list[TaskReport | WrongInstance]:

@@ -25,6 +25,7 @@ from millstream.engine.spark.resident.tls import TlsFiles
 from millstream.engine.spark.stage_function import MakeWorker
 from millstream.state.local.directory import boot_id
 from millstream.state.local.open_stores import OpenStores, most_tasks
+from millstream.state.local.readable_stores import ReadableStores
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,9 @@ class SlotFunction:
 
 
 def resident(worker: Worker) -> Worker:
-    """A worker whose stores stay open from epoch to epoch."""
-    return replace(worker, open_stores=OpenStores(most_tasks()), shares_process=True)
+    """A worker whose stores stay open from epoch to epoch, and can be read from outside."""
+    stores = OpenStores(most_tasks())
+    return replace(worker, open_stores=stores, readable=ReadableStores(), shares_process=True)
 
 
 def hello(worker: Worker, flight: str, node: str = "") -> Hello:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, Protocol
 
 from millstream.commit.epoch_job import TaskReport, WrongInstance
@@ -265,8 +266,9 @@ class SlotPool:
         self._send(number, member.incarnation, Call(call, work, arguments, is_beside))
         return call
 
-    def answer(self, call: int) -> Any:
+    def answer(self, call: int, timeout_s: float = inf) -> Any:
         """Wait for the answer to a call. An error is raised, also if the slot is lost meanwhile."""
+        deadline = time.monotonic() + timeout_s
         with self._changed:
             try:
                 while call not in self._called:
@@ -276,7 +278,10 @@ class SlotPool:
                     member = self._members.get(number)
                     if member is None or member.incarnation != incarnation:
                         raise SlotLostError(f"slot {number} was lost while it was at work")
-                    self._changed.wait()
+                    left_s = deadline - time.monotonic()
+                    if left_s <= 0:
+                        raise SlotLostError(f"slot {number} has not answered within {timeout_s:.0f} s")
+                    self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
                 answered = self._called[call]
             finally:
                 self._calls.pop(call, None)

@@ -9,7 +9,7 @@ import logging
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from millstream.commit.epoch import RunningTasks
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
@@ -24,8 +24,16 @@ from millstream.engine.spark.failures import waited_in_vain
 from millstream.engine.spark.homes import follow_reports
 from millstream.engine.spark.resident.assigned_messages import AssignedMessages
 from millstream.engine.spark.resident.follow_messages import FollowMessages
-from millstream.engine.spark.resident.messages import Abort, Committed, EpochAttempt, RunEpoch
+from millstream.engine.spark.resident.messages import (
+    NO_ANSWER,
+    Abort,
+    Call,
+    Committed,
+    EpochAttempt,
+    RunEpoch,
+)
 from millstream.engine.spark.resident.slot_pool import Member, SlotLostError, SlotPool
+from millstream.state.errors import StoreNotHereError
 from millstream.types import Attempt, Epoch
 
 _LOGGER = logging.getLogger("millstream")
@@ -178,6 +186,21 @@ class SlotTasks:
         call = self.pool.call(slot, work, planned, entry, is_beside=True)
         done: T = self.pool.answer(call)
         return done
+
+    def ask(self, slot: int, work: Callable[..., T], *arguments: Any, timeout_s: float) -> T:
+        """By a slot, whichever it is, beside the epochs."""
+        try:
+            call = self.pool.call(slot, work, *arguments, is_beside=True)
+            done: T = self.pool.answer(call, timeout_s)
+        except SlotLostError as error:
+            raise StoreNotHereError(str(error)) from error
+        return done
+
+    def tell(self, slot: int, work: Callable[..., object], *arguments: Any) -> None:
+        """The same; nobody waits for the answer."""
+        member = self.pool.live().get(slot)
+        if member is not None:
+            self.pool.tell(Call(NO_ANSWER, work, arguments, is_beside=True), member)
 
     def wait_for_slots(self) -> dict[int, Member]:
         """Wait for a slot, and then a while for all others. A long wait is told, and has a bound."""
