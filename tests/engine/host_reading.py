@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -121,9 +122,9 @@ class CountedHosts(StateHosts):
 class Reading:
     """Stores of an application that runs on hosts in threads."""
 
-    def __init__(self, app: HostsInThreads) -> None:
+    def __init__(self, app: HostsInThreads, clock: Callable[[], float] = time.monotonic) -> None:
         self.app = app
-        self.commits = CommitTimes(ManifestChain(app.storage).latest)
+        self.commits = CommitTimes(ManifestChain(app.storage).latest, clock)
         app.loop._listeners = (lambda result: self.commits.note(result.manifest),)
         self.hosts = CountedHosts(app)
         coordinator = app.loop.coordinator

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 from tests.engine.host_reading import Reading, everything
-from tests.engine.hosts_in_threads import running_on
+from tests.engine.hosts_in_threads import Hosts, running_on
 from tests.engine.test_standbys import TWO_HOSTS, until
 from tests.spark.lab import Lab, Pair
 from tests.spark.programs import WORDS
 
-from millstream import serdes
-from millstream.commit.manifest import ManifestChain
+from millstream import Store, StreamsBuilder, serdes
+from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.standby import StandbyTask
+from millstream.commit.worker import Worker
 from millstream.errors import StoreError, StoreUnavailableError, UnknownStoreError
 from millstream.log.partitioner import partition_for_key
 from millstream.query import host_stores
@@ -176,6 +177,79 @@ def test_standbys_are_preferred_and_the_active_one_is_asked_if_they_are_not_fres
         assert reading.store("wide", "active").get("0-0001") == now
 
 
+def test_a_standby_answers_for_as_long_as_it_may_be_behind(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.topic("in", [[("river", "0")], []])
+    now = 1_000.0
+    with running_on(lab, everything(), TWO_HOSTS, **STANDBYS) as app:
+        reading = Reading(app, lambda: now)
+        app.run()
+        until(app.is_caught_up)
+        store = reading.store("wide", "standby", 500)
+        assert store.get("0-0001") == 0
+        then = store.version
+        monkeypatch.setattr(StandbyTask, "follow", refuse_to_follow)
+        now += 60.0
+        lab.append("in", [("river", "0")], partition=0)
+        app.run()
+        reading.hosts.roles.clear()
+        now += 0.4
+        assert (store.get("0-0001"), store.version, set(reading.hosts.roles)) == (0, then, {"standby"})
+        now += 0.1
+        assert (store.get("0-0001"), store.version) == (1, then + 1), "it is behind for half a second"
+        assert reading.hosts.roles["active"] == 1
+
+
+def test_a_read_does_not_wait_for_the_epoch_at_work_and_sees_nothing_of_it(lab: Lab) -> None:
+    lab.topic("in", [[("river", "0")], [("rain", "1")]])
+    is_at_work, may_go_on = threading.Event(), threading.Event()
+
+    def stop_once(_: str, count: int) -> None:
+        if count == 2:
+            is_at_work.set()
+            assert may_go_on.wait(60)
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.string, value=serdes.string)
+    counts = stream.group_by_key().count(store=Store("counts", caching=False))
+    counts.to_stream().peek(stop_once).to("out", key=serdes.string, value=serdes.int64)
+    with running_on(lab, builder.build(), TWO_HOSTS) as app:
+        reading = Reading(app)
+        app.run()
+        store = reading.store("counts", "active")
+        assert store.get("river") == 1
+        then = store.version
+        lab.append("in", [("river", "0")], partition=0)
+        epoch = threading.Thread(target=app.run)
+        epoch.start()
+        try:
+            assert is_at_work.wait(60)
+            assert (store.get("river"), store.version) == (1, then)
+            assert dict(store.all()) == {"river": 1, "rain": 1}
+        finally:
+            may_go_on.set()
+            epoch.join()
+        assert (store.get("river"), store.version) == (2, then + 1)
+        assert app.engine.failures == []
+
+
+def test_a_process_that_does_not_answer_is_given_up_after_a_while(lab: Lab) -> None:
+    lab.topic("in", [[], []])
+    with running_on(lab, everything(), TWO_HOSTS) as app:
+        try:
+            with pytest.raises(StoreNotHereError, match="slot 1 has not answered within"):
+                app.engine.ask(1, wait_for_the_test, timeout_s=0.05)
+        finally:
+            TEST_IS_OVER.set()
+        assert app.engine.ask(1, wait_for_the_test, timeout_s=60.0) is None
+
+
+TEST_IS_OVER = threading.Event()
+
+
+def wait_for_the_test(_: Worker) -> None:
+    assert TEST_IS_OVER.wait(60)
+
+
 def refuse_to_follow(*_: object) -> None:
     raise StoreError("not now")
 
@@ -220,41 +294,52 @@ def refuse(is_refused: bool) -> None:
         raise StoreNotHereError("it does not answer")
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("seed", "standbys", "losses"), [(0, 1, 0), (1, 1, 0), (2, 0, 0), (3, 0, 0), (4, 1, 2), (5, 0, 2)]
+)
 def test_reads_beside_epochs_see_one_committed_version_of_each_partition_and_never_an_earlier_one(
-    lab: Lab, seed: int
+    lab: Lab, seed: int, standbys: int, losses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without standbys the next epoch begins while one is published: hosts know of a commit before we do."""
     print("seed", seed)
     backend = random.Random(seed).choice(["lmdb", "rocksdb"])
     lab.topic("in", [[], []])
-    with running_on(
-        lab, everything(), TWO_HOSTS, max_records_per_epoch=9, backend=backend, **STANDBYS
-    ) as app:
+    settings: dict[str, Any] = {
+        "max_records_per_epoch": 9,
+        "backend": backend,
+        "num_standby_replicas": standbys,
+    }
+    with running_on(lab, everything(), TWO_HOSTS, acceptable_recovery_lag=0, **settings) as app:
         reading = Reading(app)
         committed: dict[Epoch, dict[int, int]] = {}
         """The number of the last record of each partition, by epoch."""
+        commit = app.loop.coordinator.commit
 
-        def note(result: Any) -> None:
-            manifest = result.manifest
+        def noted(job: Any, reports: Any) -> Manifest:
+            manifest = commit(job, reports)
             numbers = {part: (manifest.position("in", Partition(part)) or 0) - 1 for part in range(2)}
             committed[manifest.epoch] = numbers
-            reading.commits.note(manifest)
+            return manifest
 
-        app.loop._listeners = (note,)
+        monkeypatch.setattr(app.loop.coordinator, "commit", noted)
         lab.append("in", [("river", "0")], partition=0)
         lab.append("in", [("rain", "1")], partition=1)
         app.run()
         is_over, problems = threading.Event(), list[str]()
         readers = [
             threading.Thread(
-                target=keep_reading, args=(reading, committed, is_over, problems, seed * 10 + at)
+                target=keep_reading,
+                args=(reading, committed, is_over, problems, seed * 10 + at),
+                kwargs={"may_be_lost": losses > 0},
             )
             for at in range(3)
         ]
         for reader in readers:
             reader.start()
         chance = random.Random(seed)
-        for _ in range(12):
+        for number in range(12):
+            if number % 4 == 2 and number // 4 < losses:
+                lose_and_bring_back(app, chance.choice(["one", "two"]))
             for part in range(2):
                 count = chance.choice([0, 1, 20])
                 lab.append("in", [(chance.choice(WORDS), str(part)) for _ in range(count)], partition=part)
@@ -263,7 +348,15 @@ def test_reads_beside_epochs_see_one_committed_version_of_each_partition_and_nev
         for reader in readers:
             reader.join()
         assert problems == []
-        assert app.engine.failures == []
+        assert losses or app.engine.failures == []
+
+
+def lose_and_bring_back(app: Hosts, host: str) -> None:
+    """As if it were started again at once."""
+    before = {member.incarnation for member in app.engine.pool.live().values()}
+    app.lose(host)
+    app.bring_back(host)
+    until(lambda: len({one.incarnation for one in app.engine.pool.live().values()} - before) == 1)
 
 
 def keep_reading(
@@ -272,6 +365,8 @@ def keep_reading(
     is_over: threading.Event,
     problems: list[str],
     seed: int,
+    *,
+    may_be_lost: bool,
 ) -> None:
     chance = random.Random(seed)
     read_from: ReadFrom = chance.choice(["active", "standby"])
@@ -286,7 +381,12 @@ def keep_reading(
                 lambda: list(store.reverse_range("0-0040", "1-0250")),
                 lambda: list(store.prefix_scan(f"{chance.randrange(2)}-01", serdes.string)),
             ]
-            rows = chance.choice(ways)()
+            try:
+                rows = chance.choice(ways)()
+            except StoreUnavailableError:  # an iterator whose host is lost
+                if not may_be_lost:
+                    raise
+                continue
             for part in {int(key[0]) for key, _ in rows}:
                 values = {value for key, value in rows if int(key[0]) == part}
                 known = {numbers[part] for numbers in [*committed.values()]}
@@ -383,7 +483,7 @@ def test_an_iterator_ends_with_an_error_if_its_host_is_lost(lab: Lab) -> None:
         next(pairs)
         reading.hosts.before = lambda _, work: refuse(work is go_on)
         with pytest.raises(
-            StoreUnavailableError, match=r"can't go on: it does not answer .* Remedy: begin anew"
+            StoreUnavailableError, match=r"can't go on: it does not answer\. .* Remedy: begin anew"
         ):
             list(pairs)
         assert list(pairs) == []

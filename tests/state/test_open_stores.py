@@ -12,10 +12,14 @@ from tests.simulation.executor import InProcessExecutor
 from tests.simulation.fault_programs import APPLICATIONS, PARTITIONS
 
 from millstream import failpoints
+from millstream.commit.epoch_job import PlannedTask
+from millstream.commit.worker import StoreOpening, bring_for_read
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.state.backends import supplier
 from millstream.state.backends.api import Row
+from millstream.state.errors import StoreNotHereError, TaskLockedError
 from millstream.state.local.open_stores import MOST_TASKS, OpenStores, most_tasks
+from millstream.state.local.readable_stores import ReadableStores
 from millstream.state.local.task_stores import TaskStores
 from millstream.types import Partition, Version
 
@@ -162,3 +166,66 @@ def test_so_many_tasks_are_open_as_there_are_descriptors_for(monkeypatch: pytest
     assert len(asked) == 1
     limits.append((64, 64))
     assert most_tasks() == 1
+
+
+def first_task(life: Life) -> PlannedTask:
+    sub = next(sub for sub in life.executor.coordinator.plan.subtopologies if sub.stores)
+    return PlannedTask(sub.task_id(0), sub.number, Partition(0), sub.level)
+
+
+def test_stores_are_opened_for_a_read_where_their_task_runs_and_nowhere_else(tmp_path: Path) -> None:
+    open_stores = OpenStores()
+    life = Life(tmp_path / "life", "ledger", "lmdb", open_stores)
+    life.run(2)
+    before = life.content()  # closes all of them
+    worker, task = replace(life.executor.worker, readable=ReadableStores()), first_task(life)
+    entry = life.executor.coordinator.head.tasks[task.task_id]
+    assert worker.readable is not None
+    with pytest.raises(StoreNotHereError, match="does not run here"):
+        bring_for_read(worker, task, entry, wait_s=1.0)
+    assert open_stores.versions() == {}
+
+    open_stores.assign([task.task_id])
+    bring_for_read(worker, task, entry, wait_s=1.0)
+    assert open_stores.versions() == {task.task_id: Version(entry.version)}
+    assert worker.readable.find(task.task_id) is not None
+    life.run(1)
+    bring_for_read(worker, task, entry, wait_s=1.0)
+    assert open_stores.versions()[task.task_id] > entry.version, "they do not go back for a read"
+    open_stores.close()
+    assert worker.readable.find(task.task_id) is None
+    assert life.content() != before
+
+
+def test_a_task_that_leaves_while_its_stores_are_opened_for_a_read_is_not_held(tmp_path: Path) -> None:
+    open_stores = OpenStores()
+    life = Life(tmp_path / "life", "ledger", "lmdb", open_stores)
+    life.run(2)
+    before = life.content()
+    task = first_task(life)
+    opening = StoreOpening(
+        life.executor.worker,
+        life.executor.worker.subtopology(task.subtopology),
+        task,
+        life.executor.coordinator.head.tasks[task.task_id],
+    )
+    open_stores.assign([task.task_id])
+
+    def open_and_leave() -> TaskStores:
+        opened = opening.hold()
+        open_stores._assigned = frozenset()  # by the thread of commands
+        return opened
+
+    with pytest.raises(StoreNotHereError):
+        open_stores.brought_for_read(task.task_id, opening.wanted, open_and_leave, wait_s=1.0)
+    assert life.content() == before, "its lock is free, and it is as it was"
+
+
+def test_a_read_does_not_wait_for_ever_for_stores_that_others_use(tmp_path: Path) -> None:
+    open_stores = OpenStores()
+    life = Life(tmp_path / "life", "ledger", "lmdb", open_stores)
+    life.run(1)
+    task = first_task(life)
+    worker, entry = life.executor.worker, life.executor.coordinator.head.tasks[task.task_id]
+    with open_stores._used(task.task_id), pytest.raises(TaskLockedError):
+        bring_for_read(worker, task, entry, wait_s=0.01)

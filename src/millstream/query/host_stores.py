@@ -345,10 +345,11 @@ class _PairsOfHosts(Iterator[tuple[Any, Any]]):
                 reader.close()
             except _ELSEWHERE as error:
                 self.close()
+                problem = str(error).rstrip(".")
                 raise StoreUnavailableError(
-                    f"an iterator of store {self._store!r} can't go on: {error} What it has given is of one "
-                    "version, and what would come next is of another. Likely cause: the host was lost, or "
-                    "the iterator was read too slowly for what is written meanwhile. Remedy: begin anew, "
+                    f"an iterator of store {self._store!r} can't go on: {problem}. What it has given is of "
+                    "one version, and what would come next is of another. Likely cause: the host was lost, "
+                    "or the iterator was read too slowly for what is written meanwhile. Remedy: begin anew, "
                     f"with a smaller range; or app.store({self._store!r}), a replica in this process"
                 ) from error
         raise StopIteration
