@@ -16,6 +16,7 @@ from typing import Final, Self
 
 from millstream import failpoints
 from millstream.durable.actions import disk_errors_named, removed_on_error, sync_folder, write_new
+from millstream.durable.folders import ensure_private_folder
 from millstream.durable.layer import OS_FILES, Chunk, FileLayer
 from millstream.threads import beside
 
@@ -44,6 +45,11 @@ class SyncGroup:
         self._syncs: list[Callable[[], None]] = []
         """Wait for a sync that has begun."""
         self._folders: dict[Path, None] = {}
+
+    def ensure_private_folder(self, folder: Path) -> None:
+        """Make a folder, or check that it is ours alone, before the first file of the group in it."""
+        if folder not in self._folders:
+            ensure_private_folder(folder, files=self._files)
 
     def create(self, path: Path, chunks: Iterable[Chunk]) -> int:
         """Create ``path`` with the given content; return its length. FileExistsError if the name is taken.
