@@ -240,6 +240,11 @@ class FaultyFiles:
             folder.changes.clear()
         self._note("sync_folder", path)
 
+    def whole_sync(self, fd: int, files: int) -> Callable[[], bool] | None:
+        """Never: each file is to be synced by itself, or its bytes are lost."""
+        del fd, files
+        return None
+
     def begin(self, works: Sequence[Callable[[], None]]) -> Callable[[], None]:
         """One after the other, in any order: whoever dies, dies with some of them done."""
         failures: list[Exception] = []

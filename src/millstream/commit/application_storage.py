@@ -68,11 +68,15 @@ class ApplicationStorage:
 
     def sealed_file(self, epoch: Epoch, task_id: str, level: int, term: Term, attempt: Attempt) -> Path:
         """The file that one attempt of a task seals. Another attempt has another name."""
-        return self._epoch(epoch) / f"{task_id}.s{level}-t{term}-a{attempt}"
+        name = f"{task_id}.s{level}-t{term}-a{attempt}"
+        return self.root / f"sealed/{self.application_id}/{epoch:020d}/{name}"
 
     def relative(self, path: Path) -> str:
         """A path as the log and the manifest name it."""
-        return path.relative_to(self.root).as_posix()
+        root, text = self.root.as_posix(), path.as_posix()
+        if not text.startswith(f"{root}/"):
+            return path.relative_to(self.root).as_posix()
+        return text[len(root) + 1 :]
 
     def ensure(self) -> None:
         """Make the folders, with durable names: who made them first may have died before its sync."""
@@ -105,4 +109,4 @@ class ApplicationStorage:
         return sorted((Epoch(int(path.name)), path) for path in folder.iterdir() if path.name.isdigit())
 
     def _epoch(self, epoch: Epoch) -> Path:
-        return self.root / "sealed" / self.application_id / f"{epoch:020d}"
+        return self.root / f"sealed/{self.application_id}/{epoch:020d}"

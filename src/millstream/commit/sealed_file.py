@@ -100,10 +100,11 @@ def write_sealed(
         position += length
     directory = _DIRECTORY.encode(_Directory(content.task_id, content.epoch, tuple(sections), tuple(local)))
     chunks += [directory, _TAIL.pack(len(directory), _MAGIC)]
-    ensure_private_folder(path.parent, files=storage.files)
     if group is None:
+        ensure_private_folder(path.parent, files=storage.files)
         create_exclusive(path, chunks, files=storage.files)
     else:
+        group.ensure_private_folder(path.parent)
         group.create(path, chunks)
     return SealedFile(storage.relative(path), _digest(chunks), tuple(sections))
 

@@ -33,6 +33,7 @@ from millstream.durable.errors import (
     UnsafeFolderError,
     UnsuitableStorageError,
 )
+from millstream.durable.file_system_sync import MANY_FILES
 from millstream.durable.folders import (
     check_place,
     check_private_folder,
@@ -47,6 +48,7 @@ from millstream.durable.sync_group import SyncGroup
 
 __all__ = [
     "FRAME_HEADER_BYTES",
+    "MANY_FILES",
     "OS_FILES",
     "AccessDeniedError",
     "Chunk",

@@ -122,35 +122,54 @@ def write_all(fd: int, chunks: Iterable[Chunk], position: int, *, files: FileLay
     return position
 
 
-@contextmanager
-def opened(path: Path, flags: int, *, files: FileLayer = OS_FILES) -> Iterator[int]:
-    """Open a file for the length of a ``with`` block."""
-    try:
-        fd = files.open(path, flags)
-    except PermissionError as error:
-        raise access_denied(path, error) from None
-    try:
-        yield fd
-    finally:
-        files.close(fd)
+class opened:  # noqa: N801 - a function to whoever uses it
+    """Open a file for the length of a ``with`` block.
+
+    A class, as the next one: an epoch of a thousand tasks opens some ten thousand files, and a generator
+    would take longer than the system call.
+    """
+
+    __slots__ = ("_fd", "_files", "_flags", "_path")
+
+    def __init__(self, path: Path, flags: int, *, files: FileLayer = OS_FILES) -> None:
+        self._path = path
+        self._flags = flags
+        self._files = files
+        self._fd = -1
+
+    def __enter__(self) -> int:
+        try:
+            self._fd = self._files.open(self._path, self._flags)
+        except PermissionError as error:
+            raise access_denied(self._path, error) from None
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close(self._fd)
 
 
-@contextmanager
-def disk_errors_named(path: Path) -> Iterator[None]:
+class disk_errors_named:  # noqa: N801 - a function to whoever uses it
     """Turn "no space left" and "no access" into errors of ours that say so; let other errors pass."""
-    try:
-        yield
-    except OSError as error:
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if not isinstance(error, OSError):
+            return
         if error.errno in _NO_ACCESS:
-            raise access_denied(path, error) from None
-        if error.errno not in _NO_SPACE:
-            raise
-        raise DiskFullError(
-            f"The disk is full: {path} could not be written ({error.strerror}). Nothing of this write is "
-            "visible or acknowledged. Likely cause: the volume or the user's quota has no space left. "
-            "Remedy: free space or move the folder to a larger volume, then start again; no repair is "
-            "needed."
-        ) from error
+            raise access_denied(self._path, error) from None
+        if error.errno in _NO_SPACE:
+            raise DiskFullError(
+                f"The disk is full: {self._path} could not be written ({error.strerror}). Nothing of this "
+                "write is visible or acknowledged. Likely cause: the volume or the user's quota has no space "
+                "left. Remedy: free space or move the folder to a larger volume, then start again; no repair "
+                "is needed."
+            ) from error
 
 
 def access_denied(path: Path, error: OSError) -> AccessDeniedError:

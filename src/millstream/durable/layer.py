@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
+from millstream.durable.file_system_sync import whole_sync
 from millstream.threads import all_beside
 
 _FULL_SYNC: Final[int | None] = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the disk's cache
@@ -70,6 +71,12 @@ class FileLayer(Protocol):
 
     def sync_folder(self, path: Path) -> None:
         """Make the names in a folder durable."""
+
+    def whole_sync(self, fd: int, files: int) -> Callable[[], bool] | None:
+        """What makes all files durable that are on the file system of an open one; None: sync each.
+
+        Asked when `files` files are to be synced. If it answers False when it is called, each has to be, too.
+        """
 
     def begin(self, works: Sequence[Callable[[], None]]) -> Callable[[], None]:
         """Begin several short works that wait for files. No order among them, or with what follows, holds.
@@ -138,6 +145,9 @@ class OsFileLayer(FileLayer):
             self.fsync(fd)
         finally:
             os.close(fd)
+
+    def whole_sync(self, fd: int, files: int) -> Callable[[], bool] | None:
+        return whole_sync(fd, files) if self is OS_FILES else None
 
     def begin(self, works: Sequence[Callable[[], None]]) -> Callable[[], None]:
         return all_beside(works)

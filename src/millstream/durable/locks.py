@@ -11,8 +11,6 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -25,21 +23,36 @@ _LONGEST_WAIT_S: Final = 0.02
 _OWNER_BYTES: Final = 32
 
 
-@contextmanager
-def held_lock(path: Path, *, timeout_ms: int) -> Iterator[None]:
+class held_lock:  # noqa: N801 - a function to whoever uses it
     """Hold the lock file ``path`` (created if missing) for the length of a ``with`` block."""
-    with disk_errors_named(path):
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    try:
-        _acquire(fd, path, timeout_ms)
+
+    __slots__ = ("_fd", "_path", "_timeout_ms")
+
+    def __init__(self, path: Path, *, timeout_ms: int) -> None:
+        self._path = path
+        self._timeout_ms = timeout_ms
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        with disk_errors_named(self._path):
+            fd = self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            _acquire(fd, self._path, self._timeout_ms)
+        except BaseException:
+            os.close(fd)
+            raise
         try:
             os.pwrite(fd, str(os.getpid()).encode().ljust(_OWNER_BYTES), 0)
-            yield
-        finally:
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
             # Not left to close(): a child forked meanwhile shares the descriptor and would keep the lock.
-            fcntl.flock(fd, fcntl.LOCK_UN)
-    finally:
-        os.close(fd)
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        finally:
+            os.close(self._fd)
 
 
 def _acquire(fd: int, path: Path, timeout_ms: int) -> None:

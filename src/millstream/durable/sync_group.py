@@ -1,9 +1,10 @@
 """Files that are written one after the other and made durable together.
 
 A sync takes a disk about as long as the work that comes before it, and does not need the processor. So the
-sync of a large file goes on beside whatever follows its writing, small ones are synced together in the end,
-and the folders, which all files have in common, once. Nothing is promised before the end of the `with` block:
-whoever writes into a group must tell nobody of its files until then.
+sync of a large file goes on beside whatever follows its writing, small ones are synced together in the end
+(with all of their file system, if they are many), and the folders, which all files have in common, once.
+Nothing is promised before the end of the `with` block: whoever writes into a group must tell nobody of its
+files until then.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Final, Self
 
 from millstream import failpoints
 from millstream.durable.actions import disk_errors_named, removed_on_error, sync_folder, write_new
+from millstream.durable.file_system_sync import MANY_FILES
+from millstream.durable.folders import ensure_private_folder
 from millstream.durable.layer import OS_FILES, Chunk, FileLayer
 from millstream.threads import beside
 
@@ -45,6 +48,11 @@ class SyncGroup:
         """Wait for a sync that has begun."""
         self._folders: dict[Path, None] = {}
 
+    def ensure_private_folder(self, folder: Path) -> None:
+        """Make a folder, or check that it is ours alone, before the first file of the group in it."""
+        if folder not in self._folders:
+            ensure_private_folder(folder, files=self._files)
+
     def create(self, path: Path, chunks: Iterable[Chunk]) -> int:
         """Create ``path`` with the given content; return its length. FileExistsError if the name is taken.
 
@@ -73,6 +81,15 @@ class SyncGroup:
         finally:
             self._close(left)
 
+    def _sync_as_a_whole(self) -> None:
+        """All at once, if they are many and it can be done; else they are left to be synced one by one."""
+        written = self._written
+        whole = self._files.whole_sync(written[0][1], len(written)) if len(written) >= MANY_FILES else None
+        if whole is not None and whole():
+            self._written = []
+            self._close(written)
+            failpoints.hit("durable.file_synced")
+
     def _close(self, written: Iterable[tuple[Path, int]]) -> None:
         for _, fd in written:
             self._files.close(fd)
@@ -85,6 +102,8 @@ class SyncGroup:
     ) -> None:
         """Wait for the syncs of all files, then sync their folders. After an error nothing is promised."""
         failure = error
+        if failure is None:
+            self._sync_as_a_whole()
         shares = _THREADS if len(self._written) > _FEW_FILES else 1
         works = [partial(self._sync_each, self._written[first::shares]) for first in range(shares)]
         if failure is not None:

@@ -156,10 +156,10 @@ class Sink:
             values = mark_single(values)
         if self._node.to_later_step:
             return _Rows(batch, keys, values, [self._task_partition] * len(batch))
-        if isinstance(self._node.partitioner, BatchPartitioner):
-            return _Rows(batch, keys, values, self._node.partitioner.partitions_of(batch))
         if self._node.partitioner is None:
             return _Rows(batch, keys, values, self._partitions_of_windows(topic, key_serde, keys))
+        if isinstance(self._node.partitioner, BatchPartitioner):
+            return _Rows(batch, keys, values, self._node.partitioner.partitions_of(batch))
         return _Rows(batch, keys, values, self._partitions(topic, self._node.partitioner, batch))
 
     def _without_bad_rows(

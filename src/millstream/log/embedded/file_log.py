@@ -29,10 +29,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -49,7 +49,6 @@ from millstream.durable import (
     read_bounded,
     sync_folder,
 )
-from millstream.errors import MillstreamError
 from millstream.log.api import (
     AppendResult,
     Beyond,
@@ -73,18 +72,14 @@ from millstream.log.embedded.high_watermark import NAME as WATERMARK
 from millstream.log.embedded.index import PartitionInfo
 from millstream.log.embedded.index_memory import IndexMemory
 from millstream.log.embedded.log_cleaner import LogCleaner
-from millstream.log.embedded.partition import Limits, PartitionFiles, PendingEntries
+from millstream.log.embedded.partition import Limits, PartitionFiles
 from millstream.log.embedded.reader import PartitionReader
 from millstream.log.embedded.sealed import check_sealed
+from millstream.log.embedded.together import write_together
 from millstream.log.embedded.topics import Topic, TopicFolder, check_topic
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
 from millstream.types import Offset, Partition
 
-R = TypeVar("R")
-
-_MOST_AT_ONCE: Final = 64
-"""Into so many partitions at most is written at once: each has a lock and a file open."""
-_THREADS: Final = 4
 MARKER: Final = "millstream-log"
 TOPICS: Final = "topics"
 _MARKER: Final = FrameKind(b"MSLG", version=1, max_bytes=4096)
@@ -190,13 +185,9 @@ class FileLog(SealedLog):
     def append_all(
         self, batches: Mapping[TopicPartition, pa.RecordBatch]
     ) -> dict[TopicPartition, AppendResult]:
-        results: dict[TopicPartition, AppendResult] = {}
-        for some in _at_most(_MOST_AT_ONCE, sorted(batches)):
-            done = self._written_together(
-                {place: self._writable(place).appending(batches[place]) for place in some}
-            )
-            results.update({place: result for place, (result,) in done.items()})
-        return results
+        writing = {place: self._writable(place).appending(batches[place]) for place in sorted(batches)}
+        done = write_together(writing, self._files)
+        return {place: result for place, (result,) in done.items()}
 
     def publish_sealed(self, topic_partition: TopicPartition, sealed: SealedRange) -> PublishResult:
         return self.publish_all([(topic_partition, sealed)])[0]
@@ -211,36 +202,12 @@ class FileLog(SealedLog):
         by_partition: dict[TopicPartition, list[SealedRange]] = {}
         for place, sealed in wanted:
             by_partition.setdefault(place, []).append(sealed)
-        results: dict[TopicPartition, Iterator[PublishResult]] = {}
-        for some in _at_most(_MOST_AT_ONCE, sorted(by_partition)):
-            done = self._written_together(
-                {place: self._writable(place).publishing(by_partition[place]) for place in some}
-            )
-            results.update({place: iter(one) for place, one in done.items()})
+        writing = {
+            place: self._writable(place).publishing(by_partition[place]) for place in sorted(by_partition)
+        }
+        done = write_together(writing, self._files)
+        results = {place: iter(one) for place, one in done.items()}
         return [next(results[place]) for place, _ in wanted]
-
-    def _written_together(
-        self, writing: Mapping[TopicPartition, AbstractContextManager[PendingEntries[R]]]
-    ) -> dict[TopicPartition, Sequence[R]]:
-        """Write into several partitions at once: a disk syncs many files in hardly more time than one.
-
-        And whoever waits for records finds them in all partitions, not in the first. All of their locks are
-        held meanwhile; who comes from elsewhere asks for them in the same order.
-        """
-        with ExitStack() as locks:
-            pending = {place: locks.enter_context(one) for place, one in writing.items()}
-            failures: list[Exception] = []
-            synced: list[PendingEntries[R]] = []
-            works = [partial(_sync, one, synced, failures) for one in pending.values()]
-            if len(works) == 1:
-                works[0]()
-            else:
-                self._files.begin([partial(_each_of, works[first::_THREADS]) for first in range(_THREADS)])()
-            for one in synced:
-                one.acknowledge()
-            if failures:
-                raise failures[0]
-        return {place: one.results for place, one in pending.items()}
 
     def delete_before(self, topic_partition: TopicPartition, offset: Offset) -> None:
         """Remove the records before ``offset`` for good. Reading them is an error from then on."""
@@ -444,22 +411,3 @@ class FileLog(SealedLog):
         check_private_folder(self.root)
         _MARKER.decode(read_bounded(path, _MARKER.max_bytes, files=self._files), _Marker, str(path))
         self._is_checked = True
-
-
-def _at_most(count: int, places: Sequence[TopicPartition]) -> Iterator[Sequence[TopicPartition]]:
-    for first in range(0, len(places), count):
-        yield places[first : first + count]
-
-
-def _sync(entries: PendingEntries[R], synced: list[PendingEntries[R]], failures: list[Exception]) -> None:
-    try:
-        entries.sync()
-    except (OSError, MillstreamError) as error:
-        failures.append(error)
-    else:
-        synced.append(entries)
-
-
-def _each_of(works: Iterable[Callable[[], None]]) -> None:
-    for work in works:
-        work()

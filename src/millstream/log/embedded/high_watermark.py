@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from millstream.durable import FileLayer, checksum, create_exclusive, opened, write_all
 
@@ -25,8 +24,7 @@ _VERSION: Final = 1
 _READ_ATTEMPTS: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Watermark:
+class Watermark(NamedTuple):
     """The active segment, how much of it is acknowledged, and the partition's first and next offset."""
 
     segment_base: int
@@ -45,7 +43,12 @@ def write_watermark(folder: Path, mark: Watermark, files: FileLayer, *, durably:
 
     ``durably``: sync it (and create it if it is lost), for those rare writes that must not be forgotten.
     """
-    with opened(folder / NAME, os.O_WRONLY | (os.O_CREAT if durably else 0), files=files) as fd:
+    write_watermark_file(folder / NAME, mark, files, durably=durably)
+
+
+def write_watermark_file(path: Path, mark: Watermark, files: FileLayer, *, durably: bool = False) -> None:
+    """The same, for whoever writes it so often that it keeps the path."""
+    with opened(path, os.O_WRONLY | (os.O_CREAT if durably else 0), files=files) as fd:
         write_all(fd, [_pack(mark)], 0, files=files)
         if durably:
             files.fsync(fd)

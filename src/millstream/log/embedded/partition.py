@@ -17,8 +17,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -55,6 +55,7 @@ from millstream.log.embedded.high_watermark import (
     read_watermark,
     read_watermark_file,
     write_watermark,
+    write_watermark_file,
 )
 from millstream.log.embedded.index import PartitionIndex, PartitionInfo, current_segments, replaced_segments
 from millstream.log.embedded.index_memory import IndexMemory
@@ -101,6 +102,27 @@ class PendingEntries(Generic[R]):
     """Step 3 of appending: make them durable, or cut them off. In any thread."""
     acknowledge: Callable[[], None] = _nothing
     """Step 4: move the watermark over them."""
+    fd: int | None = None
+    """Of the file that they are in; None if there are none."""
+
+
+class _PartitionLock(held_lock):
+    """The lock of a partition, whose folder must be there."""
+
+    __slots__ = ("_info",)
+
+    def __init__(self, info: PartitionInfo, path: Path, timeout_ms: int) -> None:
+        super().__init__(path, timeout_ms=timeout_ms)
+        self._info = info
+
+    def __enter__(self) -> None:
+        try:
+            super().__enter__()
+        except FileNotFoundError:
+            raise DamagedLogError(
+                f"{self._info.folder} is missing, but topic {self._info.topic_partition.topic!r} exists. "
+                "Likely cause: it was deleted by hand. Remedy: restore the folder from a backup."
+            ) from None
 
 
 class PartitionFiles:
@@ -200,17 +222,19 @@ class PartitionFiles:
         results: list[PublishResult] = []
         entries: list[tuple[Entry, list[Chunk]]] = []
         with self._writing() as mark:
-            known = dict(self._index.publications)
+            known = self._index.publications
+            made: dict[tuple[str, str], Publication] = {}
             offset = Offset(mark.next_offset)
             for sealed in ranges:
                 stamp = sealed.stamp
-                last = known.get((stamp.publisher, stamp.task))
+                by = (stamp.publisher, stamp.task)
+                last = made.get(by) or known.get(by)
                 if last is not None and last.epoch >= stamp.epoch:
                     at = last.base_offset if last.epoch == stamp.epoch else None
                     results.append(PublishResult(False, at))
                     continue
                 entries.append((sealed_entry(sealed, offset, now), []))
-                known[stamp.publisher, stamp.task] = Publication(stamp.epoch, offset, sealed.count)
+                made[by] = Publication(stamp.epoch, offset, sealed.count)
                 results.append(PublishResult(True, offset))
                 offset = Offset(offset + sealed.count)
             if entries:
@@ -238,7 +262,7 @@ class PartitionFiles:
             is_last = offset == seen.next_offset and self._index.active.count
             mark = self._roll(seen) if is_last else seen
             # 2
-            write_watermark(folder, replace(mark, start_offset=offset), self.files, durably=True)
+            write_watermark(folder, mark._replace(start_offset=offset), self.files, durably=True)
             failpoints.hit("log.start_moved")
             # 3
             self._remove_replaced()
@@ -329,17 +353,8 @@ class PartitionFiles:
             yield mark
             self._memory.used(self, self._index.held)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(held_lock(self._lock_path, timeout_ms=self.limits.lock_timeout_ms))
-            except FileNotFoundError:
-                raise DamagedLogError(
-                    f"{self.info.folder} is missing, but topic {self.info.topic_partition.topic!r} exists. "
-                    "Likely cause: it was deleted by hand. Remedy: restore the folder from a backup."
-                ) from None
-            yield
+    def _locked(self) -> _PartitionLock:
+        return _PartitionLock(self.info, self._lock_path, self.limits.lock_timeout_ms)
 
     def _needs_recovery(self, mark: Watermark) -> bool:
         return is_unclean(self.info.folder, mark, first_look=self._index.mark is None)
@@ -368,7 +383,7 @@ class PartitionFiles:
             end = located.end
             chunks += [frame, *blocks]
         path = self._index.active.path
-        moved = replace(mark, length=end, next_offset=entries[-1][0].next_offset)
+        moved = mark._replace(length=end, next_offset=entries[-1][0].next_offset)
 
         def sync() -> None:
             try:
@@ -393,13 +408,13 @@ class PartitionFiles:
                 self._truncate_tail(fd, mark)
                 raise
             failpoints.hit("log.frame_written")
-            yield PendingEntries(results, sync, acknowledge)
+            yield PendingEntries(results, sync, acknowledge, fd)
 
     def _acknowledge(self, fd: int, mark: Watermark, moved: Watermark) -> None:
         """Move the watermark. If that fails, what its file holds decides: what it covers must stay."""
         folder = self.info.folder
         try:
-            write_watermark(folder, moved, self.files)
+            write_watermark_file(self._watermark_path, moved, self.files)
         except OSError:
             with suppress(OSError):
                 found = read_watermark(folder, self.files)
@@ -443,7 +458,7 @@ class PartitionFiles:
         path = info.folder / segment_name(mark.next_offset)
         length = publish_exclusive(path, [HEADER.encode(header)], files=self.files)
         failpoints.hit("log.segment_created")
-        mark = replace(mark, segment_base=mark.next_offset, length=length)
+        mark = mark._replace(segment_base=mark.next_offset, length=length)
         write_watermark(info.folder, mark, self.files)
         index.refresh(mark)
         return mark

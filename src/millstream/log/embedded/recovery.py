@@ -13,7 +13,6 @@ its last byte, and the watermark is made anew; else the partition is refused.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from millstream import failpoints
@@ -45,12 +44,15 @@ def is_unclean(folder: Path, mark: Watermark, *, first_look: bool) -> bool:
 
     At the first look also whether it left a segment that it only began.
     """
+    # Each append asks this: names are put together as text, which takes a third of the time.
+    place = f"{folder}/"
     try:
-        if (folder / segment_name(mark.segment_base)).stat().st_size != mark.length:
+        if os.stat(place + segment_name(mark.segment_base)).st_size != mark.length:  # noqa: PTH116
             return True
     except FileNotFoundError:
         return True
-    if mark.next_offset != mark.segment_base and (folder / segment_name(mark.next_offset)).exists():
+    is_empty = mark.next_offset == mark.segment_base
+    if not is_empty and os.path.exists(place + segment_name(mark.next_offset)):  # noqa: PTH110
         return True
     return first_look and any(is_temporary(path.name) for path in folder.iterdir())
 
@@ -126,7 +128,7 @@ def _enter(folder: Path, mark: Watermark, name: SegmentName, files: FileLayer) -
             f"{folder / segment_name(mark.segment_base)} ends at offset {mark.next_offset}, but {path.name} "
             f"begins at {base}. Likely cause: a file was cut or deleted. Remedy: restore it from a backup."
         )
-    return replace(mark, segment_base=base, length=read_header(path, files)[1])
+    return mark._replace(segment_base=base, length=read_header(path, files)[1])
 
 
 def _walk(path: Path, mark: Watermark, files: FileLayer) -> tuple[Watermark, Exception | None]:
@@ -138,7 +140,7 @@ def _walk(path: Path, mark: Watermark, files: FileLayer) -> tuple[Watermark, Exc
                 if located.entry.file is None:
                     for position, header, _ in block_headers(window, located):
                         decode_block(header, window.get(position, header.length), window.at(position))
-                mark = replace(mark, length=located.end, next_offset=located.entry.next_offset)
+                mark = mark._replace(length=located.end, next_offset=located.entry.next_offset)
         except (DamagedFileError, DamagedLogError) as error:
             return mark, error
     return mark, None

@@ -22,7 +22,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -95,8 +94,7 @@ def sealed_entry(sealed: SealedRange, base_offset: int, append_time: int) -> Ent
     return Entry(base_offset, sealed.count, *place, append_time, stamp)
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(NamedTuple):
     """An entry and where things are: the file of its blocks, their place, and where the entry ends."""
 
     entry: Entry

@@ -22,7 +22,6 @@ What a store holds, and which version it ought to have, is not known here.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -258,15 +257,17 @@ class TaskDirectory:
         Written in place: a file system may sync a file that replaces another one, and this is called often.
         """
         content = {"version": checkpoint.version, "positions": dict(sorted(checkpoint.positions.items()))}
-        data = (json.dumps(content, indent=2) + "\n").encode()
+        data = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
         descriptor = os.open(
             self.path / CHECKPOINT_FILE,
             os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
             FILE_MODE,
         )
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.truncate()
+        try:
+            os.write(descriptor, data)  # torn is harmless, see read_checkpoint
+            os.ftruncate(descriptor, len(data))
+        finally:
+            os.close(descriptor)
 
     def read_checkpoint(self) -> Checkpoint | None:
         """Return the last export; None if it is missing or torn, which is harmless."""

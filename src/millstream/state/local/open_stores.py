@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from millstream.state.backends.api import Backend
@@ -191,7 +192,8 @@ class OpenStores:
         return None
 
     def _close_oldest(self, used: str) -> None:
-        for task_id in [*self._held][: max(0, len(self._held) - self._most)]:
+        too_many = len(self._held) - self._most
+        for task_id in list(islice(self._held, too_many)) if too_many > 0 else ():
             if task_id != used:
                 with self._used(task_id):
                     self._close(task_id)

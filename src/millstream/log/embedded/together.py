@@ -1,0 +1,139 @@
+"""Writing into many partitions, some of them at once: a disk syncs many files in hardly more time than one.
+
+1. Write into some partitions. All of their locks are held until step 3; who comes from elsewhere asks for
+   them in the same order.
+2. Sync what was written: beside the writing into the next ones. Many files are synced with their file system
+   as a whole, if that is possible and worth it, else one by one in a few threads.
+3. Acknowledge what is durable, and let the locks go.
+
+What is not acknowledged, because something failed, is adopted or cut off by whoever looks at the partition
+next, as after a crash.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from functools import cache, partial
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+from millstream import failpoints
+from millstream.durable import MANY_FILES, FileLayer
+from millstream.errors import MillstreamError
+from millstream.log.api import TopicPartition
+from millstream.log.embedded.partition import PendingEntries
+
+__all__ = ["write_together"]
+
+R = TypeVar("R")
+
+_FEWEST_AT_ONCE: Final = 32
+_MOST_AT_ONCE: Final = 256
+_PART_OF_DESCRIPTORS: Final = 8
+"""A partition has two files open while it is written to, and those of two steps may be at once."""
+_THREADS: Final = 4
+
+
+def write_together(
+    writing: Mapping[TopicPartition, AbstractContextManager[PendingEntries[R]]],
+    files: FileLayer,
+    at_once: int | None = None,
+) -> dict[TopicPartition, Sequence[R]]:
+    """Write into partitions, in the given order; return the results of each.
+
+    A crash in the middle leaves some of them written and others not.
+    """
+    results: dict[TopicPartition, Sequence[R]] = {}
+    left = iter(writing.items())
+    with ExitStack() as resources:
+        before: _Step[R] | None = None
+        while some := dict(islice(left, at_once or partitions_at_once())):
+            step: _Step[R] = _Step(files)
+            resources.callback(step.close)
+            step.write(some)
+            if before is not None:
+                results.update(before.acknowledge())
+            before = step
+        if before is not None:
+            results.update(before.acknowledge())
+    return results
+
+
+@cache
+def partitions_at_once() -> int:
+    """How many partitions are written to in one step: as many as there are descriptors for."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _MOST_AT_ONCE
+    return max(_FEWEST_AT_ONCE, min(_MOST_AT_ONCE, soft // _PART_OF_DESCRIPTORS))
+
+
+class _Step(Generic[R]):
+    """Partitions that are written to at once."""
+
+    def __init__(self, files: FileLayer) -> None:
+        self._files = files
+        self._locks = ExitStack()
+        self._pending: dict[TopicPartition, PendingEntries[R]] = {}
+        self._synced: list[PendingEntries[R]] = []
+        self._failures: list[Exception] = []
+        self._wait: Callable[[], None] | None = None
+
+    def write(self, writing: Mapping[TopicPartition, AbstractContextManager[PendingEntries[R]]]) -> None:
+        """Steps 1 and 2; the sync goes on."""
+        for place, one in writing.items():
+            self._pending[place] = self._locks.enter_context(one)
+        works = [*self._pending.values()]
+        if len(works) == 1:
+            self._sync(works[0])
+        else:
+            self._wait = self._files.begin(self._syncs(works))
+
+    def acknowledge(self) -> dict[TopicPartition, Sequence[R]]:
+        """Step 3, when all are synced."""
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            wait()
+        for one in self._synced:
+            one.acknowledge()
+        self._locks.close()
+        if self._failures:
+            raise self._failures[0]
+        return {place: one.results for place, one in self._pending.items()}
+
+    def close(self) -> None:
+        """Let the locks go, after the sync that uses the files has ended."""
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            with suppress(Exception):
+                wait()
+        self._locks.close()
+
+    def _syncs(self, works: Sequence[PendingEntries[R]]) -> list[Callable[[], None]]:
+        """What makes all of it durable: works for one thread or several."""
+        fds = [one.fd for one in works if one.fd is not None]
+        whole = self._files.whole_sync(fds[0], len(fds)) if len(fds) >= MANY_FILES else None
+        if whole is not None:
+            return [partial(self._sync_as_a_whole, whole, works)]
+        return [partial(self._sync_each, works[first::_THREADS]) for first in range(_THREADS)]
+
+    def _sync_as_a_whole(self, whole: Callable[[], bool], works: Sequence[PendingEntries[R]]) -> None:
+        if not whole():
+            self._sync_each(works)  # which of them can't be written, its own sync tells
+            return
+        failpoints.hit("log.frame_synced")
+        self._synced += works
+
+    def _sync_each(self, works: Iterable[PendingEntries[R]]) -> None:
+        for one in works:
+            self._sync(one)
+
+    def _sync(self, entries: PendingEntries[R]) -> None:
+        try:
+            entries.sync()
+        except (OSError, MillstreamError) as error:
+            self._failures.append(error)
+        else:
+            self._synced.append(entries)
