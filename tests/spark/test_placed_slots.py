@@ -9,7 +9,7 @@ from tests.spark.lab import Lab
 from tests.spark.programs import check_exact, one_level, two_levels, words
 
 from millstream import Streams
-from millstream.engine.spark import placed_slots
+from millstream.engine.spark import placed_slots, warmup
 from millstream.engine.spark.engine import SparkEngine
 from millstream.engine.spark.node import node_name
 from millstream.engine.spark.placed_slots import PlacedSlots
@@ -61,6 +61,38 @@ def test_slots_follow_executors_and_those_that_can_t_run_tasks_are_left_out(
         app.run(until="caught-up")
         assert slots_of(app).now.slots is second
     assert caplog.text.count("can't run tasks, and is left out: no LOCAL_DISK on host mill") == 1
+    check_exact(lab, "two_levels", parts)
+
+
+@pytest.mark.parametrize(("left", "made"), [({"driver", "one", "two"}, 3), ({"driver", "one"}, 1)])
+def test_after_a_failure_slots_are_made_until_each_executor_that_is_left_has_one_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, left: set[str], made: int
+) -> None:
+    """Tasks of the epoch that was given up hold its cores for a moment."""
+    parts = words(60, seed=84)
+    lab.topic("in", [part[:30] for part in parts])
+    monkeypatch.setattr(placed_slots, "_LOOKS_EVERY_S", 0.0)
+    monkeypatch.setattr(placed_slots, "_SURVIVORS_S", 600.0)
+    on = iter([("one", "two"), ("one", "one"), ("one", "one"), ("one", "two")])
+    asked: list[tuple[str, ...]] = []
+
+    def ask(slots: Slots, make_worker: MakeWorker) -> list[SlotInfo]:
+        asked.append(next(on))
+        places = ask_slots(slots, make_worker)
+        return [replace(place, executor=(name, 1)) for place, name in zip(places, asked[-1], strict=True)]
+
+    monkeypatch.setattr(warmup, "ask_slots", ask)
+    monkeypatch.setattr(placed_slots, "ask_slots", ask)
+    monkeypatch.setattr(placed_slots, "_executors", lambda _: frozenset({"driver", "one", "two"}))
+    with lab.app(two_levels(), engine="jobs") as app:
+        app.run(until="caught-up")
+        assert asked == [("one", "two")]
+        monkeypatch.setattr(placed_slots, "_executors", lambda _: frozenset(left))
+        slots_of(app).distrust()
+        for number, part in enumerate(parts):
+            lab.append("in", part[30:], partition=number)
+        app.run(until="caught-up")
+        assert len(asked) == 1 + made
     check_exact(lab, "two_levels", parts)
 
 

@@ -9,7 +9,8 @@ there is one on its instance again: so nothing moves that need not.
 
 An executor that has just registered is not given tasks for a moment, and one whose cores others hold is not
 given any: slots that are made then are all on the others. So they are made again, until each executor has
-its share.
+its share. After a loss the tasks of an epoch that was given up hold the cores of the executors that are left,
+for a moment: until each of those has slots again it is waited a little, or their tasks would have to move.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _LOOKS_EVERY_S: Final = 1.0
 """How often it is asked which executors there are."""
 _LONGEST_PAUSE_S: Final = 60.0
 """Between two tries to have enough slots on each of them. It begins with a short one, and doubles."""
+_SURVIVORS_S: Final = 4.0
+"""So long it is tried at once after a loss. Spark gives Python workers 2 s to end a task that it cancels."""
+_SURVIVORS_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +122,46 @@ class PlacedSlots:
             return
         self._pause_s = _LOOKS_EVERY_S if is_news else min(2 * self._pause_s, _LONGEST_PAUSE_S)
         self._next_try = now + self._pause_s
-        fresh = Slots(self._context, self._context.defaultParallelism)
+        is_needed = self._is_stale or bool(self._executors - executors)
         try:
-            with self._undisturbed():
-                said = ask_slots(fresh, self._make_worker)
+            fresh, said = self._made(executors, now + _SURVIVORS_S if is_needed else now)
         except MillstreamError as error:
-            fresh.release()
             if self._is_stale:
                 raise
             self._executors = executors
             if is_news:
                 _LOGGER.warning("An executor that has joined can't run tasks, and is left out: %s", error)
             return
-        if not is_news and _missing(executors, said) >= missing:  # no better than those that there are
+        is_no_better = not is_news and _missing(executors, said) >= missing
+        if is_no_better or (not is_needed and self._leaves_out_a_survivor(executors, said)):
             fresh.release()
+            self._executors = executors
             return
         old, self._executors, self._is_stale = self.now.slots, executors, False
         self._take(fresh, said)
         old.release()
+
+    def _made(self, executors: frozenset[str], until: float) -> tuple[Slots, list[SlotInfo]]:
+        """Slots on the executors that are there; until a moment not without one that had some before."""
+        with self._undisturbed():
+            while True:
+                fresh = Slots(self._context, self._context.defaultParallelism)
+                try:
+                    said = ask_slots(fresh, self._make_worker)
+                except BaseException:
+                    fresh.release()
+                    raise
+                if time.monotonic() >= until or not self._leaves_out_a_survivor(executors, said):
+                    return fresh, said
+                fresh.release()
+                time.sleep(_SURVIVORS_PAUSE_S)
+
+    def _leaves_out_a_survivor(self, executors: frozenset[str], said: Sequence[SlotInfo]) -> bool:
+        """Whether slots that were made anew are on fewer executors than there are, and not for a new one."""
+        there = {one.executor for one in said}
+        without = {one.executor for one in self._said} - there
+        most = min(len(executors) - 1, len(said))  # the driver is among them
+        return len(there) < most and len(without) > len(self._executors - executors)
 
 
 def numbered(before: Mapping[int, str], instances: Sequence[str]) -> dict[int, int]:
