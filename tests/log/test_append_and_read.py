@@ -228,6 +228,13 @@ def test_the_embedded_log_is_a_log_for_sealed_rows(kit: Kit, log: FileLog) -> No
     assert plain_log.topics() == ["orders"]
 
 
+def test_a_record_without_a_timestamp_is_refused(kit: Kit, log: FileLog) -> None:
+    rows = record_batch([None, None], [b"a", b"b"], pa.array([5, None], pa.int64()))
+    with pytest.raises(InvalidTimestampError, match="has no timestamp"):
+        log.append(kit.orders, rows)
+    assert kit.values(log) == []
+
+
 def test_a_batch_with_other_columns_or_a_negative_time_is_refused(kit: Kit, log: FileLog) -> None:
     with pytest.raises(TypeError, match="record_batch"):
         log.append(kit.orders, pa.record_batch({"value": [b"x"]}))
