@@ -475,10 +475,10 @@ class Streams(InstancesOfStreams, KafkaNames):
                         return
                     self._read_frames(until)
                     with restores_told(self._state_folder, self._restore_listeners):
-                        try:
-                            self._run_epochs(until, deadline)
-                        finally:
-                            self._loop.pause()
+                        # The next epoch may begin early if nothing but a stop can come before it.
+                        self._loop.goes_on = until in (None, "caught-up") and deadline is None
+                        self._run_epochs(until, deadline)
+                        self._loop.finish()
             except Exception as error:
                 if self._is_given_up():
                     _LOGGER.debug("Application %r was given up", self.app_id, exc_info=True)

@@ -142,7 +142,25 @@ def test_if_one_cannot_be_published_the_next_is_given_up_and_run_again(
     check_exact(lab, "two_levels", parts)
 
 
-@pytest.mark.parametrize("end", ["pause", "release", "close"])
+def test_what_has_begun_when_a_run_ends_is_the_last_epoch_of_it_and_not_given_up(
+    lab: Lab, begun: list[RunEpoch]
+) -> None:
+    lab.topic("in", parts := words(200, seed=15))
+    with running(lab, two_levels(), max_records_per_epoch=10) as app:
+        app.loop.run_epoch(tick=False)
+        until(lambda: 3 in ahead(begun))
+        app.loop.finish()
+        app.loop.finish()
+        assert app.loop.coordinator.head.epoch == 3
+        app.loop.run_epoch(tick=False)
+        assert ahead(begun) == {3}, "nobody has said that others follow"
+        app.run()
+        epochs = [command.of for command in begun]
+    assert len({of.epoch for of in epochs}) == len({of.attempt for of in epochs}), "each once"
+    check_exact(lab, "two_levels", parts)
+
+
+@pytest.mark.parametrize("end", ["release", "close"])
 def test_an_epoch_that_has_begun_is_given_up_if_its_turn_does_not_come(
     lab: Lab, begun: list[RunEpoch], end: str
 ) -> None:
@@ -155,9 +173,7 @@ def test_an_epoch_that_has_begun_is_given_up_if_its_turn_does_not_come(
         until(lambda: 4 in ahead(begun))
         getattr(app.loop, end)()
         assert app.loop.coordinator.head.epoch == 3
-        if end == "pause":
-            app.run()
-        elif end == "release":
+        if end == "release":
             app.loop.open()
             app.run()
     if end == "close":

@@ -52,6 +52,7 @@ class Application:
 
         self.engine = SlotsInThreads(worker, slots, timeout_s, assigner, tls=tls_files(config))
         self.loop = EpochLoop(storage, log, topology.plan(), self.engine, config)
+        self.loop.goes_on = True
 
     def run(self) -> None:
         while self.loop.run_epoch(tick=False) is not None or self.loop.has_backlog:

@@ -53,7 +53,7 @@ class CommittedEpoch(NamedTuple, Generic[J, R, M]):
     """One of each task. Those of attempts that were not committed are not among them."""
     manifest: M
     stages: Mapping[str, float]
-    """How many seconds the coordinator spent on plan, job and commit, and publish."""
+    """How many seconds the coordinator spent on plan, job and commit, and publish, when it was its turn."""
 
 
 RunningTasks: TypeAlias = Callable[[], Sequence[R | WrongInstance]]
@@ -117,13 +117,6 @@ class AheadRunner(TaskRunner[J, R, M], Protocol):
         return
 
 
-class _BegunEpoch(NamedTuple, Generic[J, R]):
-    job: J
-    tasks: RunningTasks[R]
-    began: float
-    planned: float
-
-
 class EpochAhead(Generic[J, R, M]):
     """The next epoch of an application, whose tasks may have begun while the one before it is published.
 
@@ -139,23 +132,24 @@ class EpochAhead(Generic[J, R, M]):
         self._coordinator = coordinator
         self._engine = engine
         self._has_next = has_next
-        self._begun: _BegunEpoch[J, R] | None = None
+        self._begun: tuple[J, RunningTasks[R]] | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an epoch has begun whose turn has not come yet."""
+        return self._begun is not None
 
     def begin(self, epoch: CommittedEpoch[J, R, M]) -> None:
         """Begin it, if there is one. What fails here fails again, and is told, when its turn has come."""
         if not self._has_next():
             return
-        began = perf_counter()
         plan = partial(self._coordinator.plan_epoch, tick=False, instances=self._engine.instances)
         try:
-            begun = self._engine.begin_next(epoch, plan)
+            self._begun = self._engine.begin_next(epoch, plan)
         except Exception:
             _LOGGER.debug("The next epoch could not begin ahead of its turn", exc_info=True)
-            return
-        if begun is not None:
-            self._begun = _BegunEpoch(*begun, began, perf_counter())
 
-    def take(self) -> _BegunEpoch[J, R] | None:
+    def take(self) -> tuple[J, RunningTasks[R]] | None:
         """The epoch, if it has begun: its turn has come."""
         begun, self._begun = self._begun, None
         return begun
@@ -195,12 +189,13 @@ def run_epoch(
     coordinator.resume()  # 1.
     begun = None if ahead is None else ahead.take()
     if begun is not None:
-        job, tasks, began, planned = begun
+        job, tasks = begun
     else:
         made = coordinator.plan_epoch(tick=tick, instances=engine.instances)  # 2.
         if made is None:
             return None
-        job, tasks, planned = made, partial(engine.run_tasks, made), perf_counter()
+        job, tasks = made, partial(engine.run_tasks, made)
+    planned = perf_counter()
     tries = 0
     while True:
         try:

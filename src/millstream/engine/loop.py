@@ -82,6 +82,8 @@ class EpochLoop:
         self.rebalance_listeners: list[Callable[[Rebalance], None]] = []
         self._assignment_file = AssignmentFile(storage.path)
         self._ticks = Ticks(plan, config.tick_ms)
+        self.goes_on = False
+        """Whoever runs epochs will run the next one, whatever comes of this one."""
         # Whether the clock shall tick, or more has come, is known when an epoch is published and has ended.
         self._may_begin_ahead = not (self._ticks.may_be_wanted or plan.reads_what_it_writes)
         self._ahead = EpochAhead(self.coordinator, engine, self._has_next)
@@ -134,7 +136,7 @@ class EpochLoop:
 
         def tell(epoch: DurableEpoch) -> None:
             nonlocal result
-            seconds = max(time.monotonic() - began, sum(epoch.stages.values()))
+            seconds = time.monotonic() - began
             has_backlog = self.has_backlog or self._left_records
             result = result_of(epoch, seconds=seconds, has_backlog=has_backlog, latency_ms=latency_ms)
             for listener in self._listeners:
@@ -178,9 +180,14 @@ class EpochLoop:
             if coordinator.wait_for_records(min(left, _SLICE_S)):
                 return
 
-    def pause(self) -> None:
-        """No epoch will follow for a while: give up the next one, if it has begun."""
-        self._ahead.cancel()
+    def finish(self) -> None:
+        """No epoch will follow for a while: if the next one has begun, it is the last.
+
+        It is not given up: what the user's functions do to others, they should do once if nothing fails.
+        """
+        self.goes_on = False
+        if self._ahead.has_begun:
+            self.run_epoch(tick=False)
 
     def release(self) -> None:
         """Release the lease; the engine stays, for the next `open`."""
@@ -192,7 +199,8 @@ class EpochLoop:
         self.engine.close()
 
     def _end(self, longest_wait_s: float | None) -> None:
-        self.pause()
+        self.goes_on = False
+        self._ahead.cancel()
         self._maintenance.wait(longest_wait_s)
         self.coordinator.close()
         snapshots, self._snapshots = self._snapshots, None
@@ -202,7 +210,7 @@ class EpochLoop:
     def _has_next(self) -> bool:
         """Whether an epoch follows the one that is committed just now: records are waiting that it left."""
         self._left_records = self.has_backlog
-        return self._left_records and self._may_begin_ahead
+        return self._left_records and self.goes_on and self._may_begin_ahead
 
     def _pinned(self) -> PinnedEpochs:
         """The epochs that snapshots need. First those at work: when they are done, they are listed."""
