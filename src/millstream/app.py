@@ -315,7 +315,8 @@ class Streams(InstancesOfStreams, KafkaNames):
         max_staleness_ms
             An answer may be from a commit that was the last one so long ago: then the log is looked at that
             often at most, or a standby may be so far behind. `version` says which commit it is. Each bound
-            has an object of its own, and none goes back behind what it has answered.
+            has a replica of its own. Objects that ask hosts are made anew by each call, one for each thread
+            that asks; none goes back behind what it has answered itself.
 
         >>> from millstream import Streams, StreamsBuilder
         >>> builder = StreamsBuilder()

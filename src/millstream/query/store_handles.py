@@ -1,4 +1,4 @@
-"""The objects by which a program asks for stores: one for each store and way of asking."""
+"""The objects by which a program asks for stores: a replica of each, or such as ask the hosts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _WAYS: Final = get_args(ReadFrom)
 
 
 class StoreHandles:
-    """Asked twice for the same it gives the same object: what one has answered it remembers."""
+    """Asked twice for a replica it gives the same one. Objects that ask hosts are light, and made anew.
+
+    Each of these answers one thread at a time, and none goes back behind what it has answered itself.
+    """
 
     def __init__(
         self,
@@ -35,24 +38,21 @@ class StoreHandles:
         self._hosts = hosts
         self._engine = engine
         self._frame_of_parts = frame_of_parts
-        self._made: dict[tuple[str, str, int], Replica | HostStore] = {}
+        self._replicas: dict[tuple[str, int], Replica] = {}
 
     def get(
         self, replica: type[R], on_hosts: type[H], name: str, read_from: ReadFrom, max_staleness_ms: int
     ) -> R | H:
         """A store, in a copy in this process or on the hosts that have it."""
         self._check(name, read_from, max_staleness_ms)
-        made = self._made.get((name, read_from, max_staleness_ms))
-        if isinstance(made, replica | on_hosts):
-            return made
-        fresh: R | H
-        if read_from == "replica":
+        if read_from != "replica":
+            return on_hosts(self._hosts, name, read_from, max_staleness_ms)
+        made = self._replicas.get((name, max_staleness_ms))
+        if not isinstance(made, replica):
             plan = self._hosts.plan
-            fresh = replica(self._storage, self._log, plan, name, self._frame_of_parts, max_staleness_ms)
-        else:
-            fresh = on_hosts(self._hosts, name, read_from, max_staleness_ms)
-        self._made[name, read_from, max_staleness_ms] = fresh
-        return fresh
+            made = replica(self._storage, self._log, plan, name, self._frame_of_parts, max_staleness_ms)
+            self._replicas[name, max_staleness_ms] = made
+        return made
 
     def _check(self, name: str, read_from: str, max_staleness_ms: int) -> None:
         if not isinstance(max_staleness_ms, int) or max_staleness_ms < 0:

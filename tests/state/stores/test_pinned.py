@@ -174,3 +174,26 @@ def test_stores_that_are_moved_behind_or_closed_are_not_read() -> None:
     whole.close()
     with pytest.raises(StoreNotHereError, match="closed"), whole.read(Version(0), 0):
         pass
+
+
+def test_a_pin_that_is_let_go_by_another_thread_while_it_is_read_is_read_to_the_end_first() -> None:
+    backend = MemoryBackend()
+    keys = [b"%02d" % number for number in range(10)]
+    backend.write([(key, b"old") for key in keys], marker=b"")
+    pin = PinnedStore(backend)
+    backend.write([(key, b"new") for key in keys], marker=b"")
+    closer = threading.Thread(target=pin.close)
+    get = pin._before.get
+
+    def let_go_meanwhile(key: bytes) -> bytes | None:
+        if key == keys[4]:
+            closer.start()
+            closer.join(0.05)
+            assert closer.is_alive()
+        return get(key)
+
+    pin._before.get = let_go_meanwhile  # type: ignore[method-assign]
+    assert pin.get_many(keys, 1 << 20) == [b"old"] * 10
+    closer.join(60)
+    with pytest.raises(PinLostError, match="let go"):
+        pin.get_many(keys, 1 << 20)

@@ -8,7 +8,6 @@ snapshot becomes visible whole. :mod:`.api` says what may be relied on, and why 
 from __future__ import annotations
 
 import shutil
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import Final, Self, TypeAlias, TypeVar
 from millstream import failpoints
 from millstream.durable import ensure_private_folder
 from millstream.state.backends.folder import StoreFolder, whole_folder
+from millstream.state.backends.write_lock import WriteLock
 from millstream.state.errors import ScanInvalidatedError, StoreClosedError, UnsortedKeysError
 
 _PINNED: Final = ".pinned"
@@ -73,7 +73,7 @@ class Backend(ABC):
         self._folder = folder
         self._changes = 0
         self._closed = False
-        self.unwritten = threading.Lock()
+        self.unwritten = WriteLock()
         """Held while the store is written or closed, and by threads that read beside the one that uses it."""
         self._watchers: list[BeforeWrite] = []
         folder.opened_by(self)
@@ -308,9 +308,7 @@ class Backend(ABC):
         with self.unwritten:
             for before_write in [*self._watchers]:
                 before_write(rows, drop)
-            self._changes += (
-                1  # before the write: a scan must not go on after one that failed half-way, either
-            )
+            self._changes += 1  # also if it fails half-way: a scan must not go on after it
             write(rows, marker, drop)
 
     def _forget(self, before_write: BeforeWrite) -> None:

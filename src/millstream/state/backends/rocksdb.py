@@ -266,7 +266,7 @@ class RocksDbBackend(Backend):
 
         To wait for it might be to wait for one another.
         """
-        if self.unwritten.acquire(blocking=False):
+        if self.unwritten.try_hold():
             try:
                 self.flush()
             finally:

@@ -42,8 +42,9 @@ class WholeVersion:
     @contextmanager
     def moved_to(self, version: Version) -> Iterator[None]:
         """The stores are moved, in a `with` block. Reads that have begun are waited for."""
+        self._is_moving = True  # first: reads that have not begun let it pass, however many they are
         with self._changed:
-            self._is_moving = True
+            pass
         yield
         with self._changed:
             self._version = version

@@ -96,13 +96,14 @@ class PinnedStore:
             return self._backend.size()
 
     def close(self) -> None:
-        """Let the store go on without it."""
-        self._lose("it was let go")
+        """Let the store go on without it. By any thread: one that reads it is waited for."""
+        with self._backend.unwritten:
+            self._lose("it was let go")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
         self.used = time.monotonic()
-        with self._backend.unwritten:
+        with self._backend.unwritten.reading():
             if self._lost:
                 raise PinLostError(f"What was read can't be read on at the same version: {self._lost}.")
             yield
