@@ -154,6 +154,13 @@ class Running:
         """As `millstream apps assignment` shows it."""
         return AssignmentFile(ApplicationStorage(self.lab.folder / "log", "app").path).read()
 
+    def slots_on(self, host: Host, since: int) -> int:
+        """How many slots of a host have tasks, as the assignment says when it knows of a later epoch."""
+        tasks = self.assigned()
+        if all((one.version or 0) <= since for one in tasks):
+            return 0
+        return len({one.slot for one in tasks if one.host == host.address})
+
     def homes(self) -> dict[str, str]:
         """Where each task ran last."""
         found: dict[str, str] = {}
@@ -397,7 +404,8 @@ def test_slots_and_daemons_that_stand_still_and_wake_up_change_nothing(
         ):  # Spark may have ended it; else the process may become a slot again
             os.kill(slot, signal.SIGCONT)
         running.feed_until(lambda: running.is_spread(cluster), "its successor has tasks")
-        running.feed_until(lambda: len(holders(host)) >= CORES, "all slots are back")
+        noted = running.epochs()[-1].epoch
+        running.feed_until(lambda: running.slots_on(host, noted) >= CORES, "all slots are back")
 
         daemon = host.daemons()[0]
         os.kill(daemon, signal.SIGSTOP)
@@ -405,7 +413,8 @@ def test_slots_and_daemons_that_stand_still_and_wake_up_change_nothing(
         os.kill(holders(host)[0], signal.SIGKILL)
         running.feed(5)
         os.kill(daemon, signal.SIGCONT)
-        running.feed_until(lambda: len(holders(host)) >= CORES, "all slots are back")
+        noted = running.epochs()[-1].epoch
+        running.feed_until(lambda: running.slots_on(host, noted) >= CORES, "all slots are back")
         running.check()
         running.child.kill()
     assert_nothing_is_left(cluster)
