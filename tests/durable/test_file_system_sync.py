@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def asked(
         patch.setattr("sys.platform", "linux")
         patch.setattr("platform.release", lambda: release)
         patch.setattr("ctypes.CDLL", lambda *_, **__: _Library())
-        found = module.whole_sync(fd, files)
+        found = module.whole_sync([fd] * files)
         return None if found is None else found()
 
 
@@ -85,7 +85,9 @@ def test_a_kernel_that_does_not_tell_of_errors_is_not_asked(
 ) -> None:
     assert asked(tmp_path, monkeypatch, release="5.4.0-150-generic") is None
     module._syncfs.cache_clear()
-    assert asked(tmp_path, monkeypatch, release="5.8.0") is True
+    assert asked(tmp_path, monkeypatch, release="5.16.20") is None
+    module._syncfs.cache_clear()
+    assert asked(tmp_path, monkeypatch, release="5.17.0") is True
 
 
 def test_what_others_have_written_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +99,20 @@ def test_what_others_have_written_is_not_waited_for(tmp_path: Path, monkeypatch:
 def test_a_system_that_says_nothing_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_syncfs", lambda: None)
     with opened(tmp_path) as fd:
-        assert module.whole_sync(fd, 100) is None
+        assert module.whole_sync([fd] * 100) is None
+
+
+def test_files_of_several_file_systems_are_synced_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert asked(tmp_path, monkeypatch) is True
+    with opened(tmp_path) as fd:
+        elsewhere = os.open("/proc/self/stat", os.O_RDONLY)
+        try:
+            assert module.whole_sync([fd] * 100) is not None
+            assert module.whole_sync([*[fd] * 100, elsewhere]) is None
+        finally:
+            os.close(elsewhere)
 
 
 class Files(OsFileLayer):
@@ -114,10 +129,11 @@ class Files(OsFileLayer):
     def sync_folder(self, path: Path) -> None:
         self.synced.append("folder")
 
-    def whole_sync(self, fd: int, files: int) -> Callable[[], bool]:
+    def whole_sync(self, fds: Sequence[int]) -> Callable[[], bool]:
         def sync() -> bool:
-            os.fstat(fd)  # it is open
-            self.synced.append(f"{files} files")
+            for fd in fds:
+                os.fstat(fd)  # it is open
+            self.synced.append(f"{len(fds)} files")
             return self.succeeds
 
         return sync

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -48,14 +48,15 @@ class Files(OsFileLayer):
     def sync_folder(self, path: Path) -> None:
         del path
 
-    def whole_sync(self, fd: int, files: int) -> Callable[[], bool] | None:
+    def whole_sync(self, fds: Sequence[int]) -> Callable[[], bool] | None:
         if self.whole is None:
             return None
         whole = self.whole
 
         def sync() -> bool:
-            os.fstat(fd)  # it is open
-            self.steps.append(files)
+            for fd in fds:
+                os.fstat(fd)  # it is open
+            self.steps.append(len(fds))
             return whole()
 
         return sync

@@ -15,6 +15,7 @@ from millstream.errors import ConfigError, InvalidTimestampError, MillstreamErro
 from millstream.failpoints import armed
 from millstream.log import FileLog, Producer, TopicConfig, TopicPartition, open_log
 from millstream.log.api import AppendResult
+from millstream.log.errors import RecordTooLargeError
 from millstream.log.partitioner import partition_for_key
 from millstream.types import Offset, Partition
 
@@ -70,6 +71,18 @@ def test_of_several_appends_those_that_can_be_made_are_made(
         events[1]: AppendResult(Offset(1), 1),
         events[2]: AppendResult(Offset(3), 0),
     }
+
+
+def test_a_batch_that_cannot_be_written_keeps_no_other_from_it_and_leaves_nothing_behind(
+    kit: Kit, log: FileLog, events: list[TopicPartition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.log.embedded.partition.MAX_ENTRY_DATA_BYTES", 10_000)
+    batches = {where: kit.batch("a") for where in events}
+    batches[events[1]] = kit.batch("x" * 20_000)
+    with pytest.raises(RecordTooLargeError):
+        log.append_all(batches)
+    for seen in (log, kit.open()):
+        assert [seen.latest(where) for where in events] == [1, 0, 1]
 
 
 class _FullDisk(OsFileLayer):

@@ -240,9 +240,9 @@ class FaultyFiles:
             folder.changes.clear()
         self._note("sync_folder", path)
 
-    def whole_sync(self, fd: int, files: int) -> Callable[[], bool] | None:
+    def whole_sync(self, fds: Sequence[int]) -> Callable[[], bool] | None:
         """Never: each file is to be synced by itself, or its bytes are lost."""
-        del fd, files
+        del fds
         return None
 
     def begin(self, works: Sequence[Callable[[], None]]) -> Callable[[], None]:

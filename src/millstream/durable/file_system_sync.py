@@ -13,7 +13,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -24,8 +24,8 @@ MANY_FILES: Final = 16
 """So many files are worth it; fewer take no longer one by one."""
 _TYPES: Final = frozenset({"ext4", "xfs"})
 """Those that flush the disk at the end. Others, as those behind FUSE, may only hand the bytes on."""
-_REPORTS_ERRORS_SINCE: Final = (5, 8)
-"""Earlier kernels do not tell of bytes that could not be written."""
+_REPORTS_ERRORS_SINCE: Final = (5, 17)
+"""Earlier kernels do not tell of bytes that could not be written (5.8), or of a flush that failed."""
 DIRTY_BYTES_PER_FILE: Final = 128 << 10
 """What the disk writes in about the time that the sync of one file would take."""
 _DIRTY: Final = re.compile(rb"^(?:Dirty|Writeback):\s+(\d+) kB", re.MULTILINE)
@@ -33,19 +33,20 @@ _MEMORY: Final = Path("/proc/meminfo")
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
-def whole_sync(fd: int, files: int) -> Callable[[], bool] | None:
-    """What makes everything durable that was written to the file system of an open file; None: sync each.
+def whole_sync(fds: Sequence[int]) -> Callable[[], bool] | None:
+    """What makes everything durable that was written to the file system of open files; None: sync each.
 
-    That is so on other systems than Linux, on kernels and file systems whose promise is not known, and if
-    others have written so much that the syncs of `files` files will take less time. It answers whether it
-    has succeeded: if not, the sync of each file tells which of them can't be written.
+    That is so on other systems than Linux, on kernels and file systems whose promise is not known, if the
+    files are on several, and if others have written so much that the syncs of these files will take less
+    time. It answers whether it has succeeded: if not, the sync of each file tells which can't be written.
     """
     call = _syncfs()
-    if call is None or not _is_known(os.fstat(fd).st_dev):
+    if call is None:
         return None
-    if _dirty_bytes() > files * DIRTY_BYTES_PER_FILE:
+    device, *others = {os.fstat(fd).st_dev for fd in fds}
+    if others or not _is_known(device) or _dirty_bytes() > len(fds) * DIRTY_BYTES_PER_FILE:
         return None
-    return lambda: bool(call(fd) == 0)
+    return lambda: bool(call(fds[0]) == 0)
 
 
 @cache

@@ -72,10 +72,10 @@ class FileLayer(Protocol):
     def sync_folder(self, path: Path) -> None:
         """Make the names in a folder durable."""
 
-    def whole_sync(self, fd: int, files: int) -> Callable[[], bool] | None:
-        """What makes all files durable that are on the file system of an open one; None: sync each.
+    def whole_sync(self, fds: Sequence[int]) -> Callable[[], bool] | None:
+        """What makes open files durable together, with the file system that they are on; None: sync each.
 
-        Asked when `files` files are to be synced. If it answers False when it is called, each has to be, too.
+        If it answers False when it is called, each has to be, too.
         """
 
     def begin(self, works: Sequence[Callable[[], None]]) -> Callable[[], None]:
@@ -146,8 +146,8 @@ class OsFileLayer(FileLayer):
         finally:
             os.close(fd)
 
-    def whole_sync(self, fd: int, files: int) -> Callable[[], bool] | None:
-        return whole_sync(fd, files) if self is OS_FILES else None
+    def whole_sync(self, fds: Sequence[int]) -> Callable[[], bool] | None:
+        return whole_sync(fds) if self is OS_FILES else None
 
     def begin(self, works: Sequence[Callable[[], None]]) -> Callable[[], None]:
         return all_beside(works)

@@ -84,7 +84,7 @@ class SyncGroup:
     def _sync_as_a_whole(self) -> None:
         """All at once, if they are many and it can be done; else they are left to be synced one by one."""
         written = self._written
-        whole = self._files.whole_sync(written[0][1], len(written)) if len(written) >= MANY_FILES else None
+        whole = self._files.whole_sync([fd for _, fd in written]) if len(written) >= MANY_FILES else None
         if whole is not None and whole():
             self._written = []
             self._close(written)

@@ -6,8 +6,9 @@
    as a whole, if that is possible and worth it, else one by one in a few threads.
 3. Acknowledge what is durable, and let the locks go.
 
-What is not acknowledged, because something failed, is adopted or cut off by whoever looks at the partition
-next, as after a crash.
+A partition that can't be written to does not keep the others from it: what failed first is raised when all
+have had their turn. So nothing is left behind a watermark that somebody would adopt later, after its writer
+has been told that it failed; but by a crash.
 """
 
 from __future__ import annotations
@@ -43,14 +44,15 @@ def write_together(
 ) -> dict[TopicPartition, Sequence[R]]:
     """Write into partitions, in the given order; return the results of each.
 
-    A crash in the middle leaves some of them written and others not.
+    A failure, or a crash in the middle, leaves some of them written and others not.
     """
     results: dict[TopicPartition, Sequence[R]] = {}
+    failures: list[Exception] = []
     left = iter(writing.items())
     with ExitStack() as resources:
         before: _Step[R] | None = None
         while some := dict(islice(left, at_once or partitions_at_once())):
-            step: _Step[R] = _Step(files)
+            step: _Step[R] = _Step(files, failures)
             resources.callback(step.close)
             step.write(some)
             if before is not None:
@@ -58,6 +60,8 @@ def write_together(
             before = step
         if before is not None:
             results.update(before.acknowledge())
+    if failures:
+        raise failures[0]
     return results
 
 
@@ -73,18 +77,21 @@ def partitions_at_once() -> int:
 class _Step(Generic[R]):
     """Partitions that are written to at once."""
 
-    def __init__(self, files: FileLayer) -> None:
+    def __init__(self, files: FileLayer, failures: list[Exception]) -> None:
         self._files = files
+        self._failures = failures
         self._locks = ExitStack()
         self._pending: dict[TopicPartition, PendingEntries[R]] = {}
         self._synced: list[PendingEntries[R]] = []
-        self._failures: list[Exception] = []
         self._wait: Callable[[], None] | None = None
 
     def write(self, writing: Mapping[TopicPartition, AbstractContextManager[PendingEntries[R]]]) -> None:
         """Steps 1 and 2; the sync goes on."""
         for place, one in writing.items():
-            self._pending[place] = self._locks.enter_context(one)
+            try:
+                self._pending[place] = self._locks.enter_context(one)
+            except Exception as error:  # noqa: BLE001 - raised when the others have had their turn
+                self._failures.append(error)
         works = [*self._pending.values()]
         if len(works) == 1:
             self._sync(works[0])
@@ -97,10 +104,11 @@ class _Step(Generic[R]):
         if wait is not None:
             wait()
         for one in self._synced:
-            one.acknowledge()
+            try:
+                one.acknowledge()
+            except (OSError, MillstreamError) as error:
+                self._failures.append(error)
         self._locks.close()
-        if self._failures:
-            raise self._failures[0]
         return {place: one.results for place, one in self._pending.items()}
 
     def close(self) -> None:
@@ -114,7 +122,7 @@ class _Step(Generic[R]):
     def _syncs(self, works: Sequence[PendingEntries[R]]) -> list[Callable[[], None]]:
         """What makes all of it durable: works for one thread or several."""
         fds = [one.fd for one in works if one.fd is not None]
-        whole = self._files.whole_sync(fds[0], len(fds)) if len(fds) >= MANY_FILES else None
+        whole = self._files.whole_sync(fds) if len(fds) >= MANY_FILES else None
         if whole is not None:
             return [partial(self._sync_as_a_whole, whole, works)]
         return [partial(self._sync_each, works[first::_THREADS]) for first in range(_THREADS)]
