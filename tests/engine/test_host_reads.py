@@ -300,7 +300,6 @@ def refuse(is_refused: bool) -> None:
 def test_reads_beside_epochs_see_one_committed_version_of_each_partition_and_never_an_earlier_one(
     lab: Lab, seed: int, standbys: int, losses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without standbys the next epoch begins while one is published: hosts know of a commit before we do."""
     print("seed", seed)
     backend = random.Random(seed).choice(["lmdb", "rocksdb"])
     lab.topic("in", [[], []])
