@@ -1,22 +1,24 @@
 """The stores that a process has open, for threads that read them from outside: tasks' and copies' alike.
 
 Whoever opens stores to keep them says so; whoever reads finds them here, and pins one if it takes more than
-one look. Pins have a bound: those that were not used for longest are given up.
+one look. Pins have a bound: those that were not used for longest, or not for half a minute, are given up.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from itertools import count
 from typing import Final
 
 from millstream.state.errors import PinLostError
 from millstream.state.local.task_stores import TaskStores
-from millstream.state.stores.pinned import PinnedStore
+from millstream.state.stores.pinned import LONGEST_IDLE_S, PinnedStore
 
 __all__ = ["ReadableStores"]
 
-MOST_PINS: Final = 1_024
+MOST_PINS: Final = 64
+"""Each costs a look at what is about to be overwritten, in each commit."""
 
 
 class ReadableStores:
@@ -49,7 +51,12 @@ class ReadableStores:
             number = next(self._numbers)
             self._pins[number] = pin
             oldest = sorted(self._pins, key=lambda one: self._pins[one].used)
-            gone = [self._pins.pop(one) for one in oldest[: len(self._pins) - self._most_pins]]
+            too_many, idle_since = len(self._pins) - self._most_pins, time.monotonic() - LONGEST_IDLE_S
+            gone = [
+                self._pins.pop(one)
+                for place, one in enumerate(oldest)
+                if place < too_many or self._pins[one].used < idle_since
+            ]
         for one in gone:
             one.close()
         return number

@@ -21,7 +21,7 @@ from millstream.state.stores.overlay import Overlay
 
 __all__ = ["Page", "PinnedStore"]
 
-MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 16 << 20
 """What a pin may hold of values that were overwritten since."""
 LONGEST_IDLE_S: Final = 30.0
 _ROW_BYTES: Final = 200
