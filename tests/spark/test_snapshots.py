@@ -26,10 +26,10 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 @pytest.mark.parametrize("backend", ["lmdb", "rocksdb", "memory"])
 def test_a_lost_disk_comes_back_from_snapshots_where_the_changelog_no_longer_reaches(
-    lab: Lab, folder: Path, backend: str
+    lab: Lab, tmp_path: Path, backend: str
 ) -> None:
     settings: dict[str, Any] = {
-        "snapshot_uri": folder / "snapshots",
+        "snapshot_uri": tmp_path / "snapshots",
         "snapshot_interval_epochs": 1,
         "max_records_per_epoch": 20,
         "backend": backend,
@@ -37,7 +37,7 @@ def test_a_lost_disk_comes_back_from_snapshots_where_the_changelog_no_longer_rea
     parts = words(200, seed=21)
     lab.topic("in", [part[:60] for part in parts])
     lab.run(two_levels(), **settings)
-    positions = changelog_positions(FolderStorage(folder / "snapshots"), "app")
+    positions = changelog_positions(FolderStorage(tmp_path / "snapshots"), "app")
     assert {place.topic for place in positions} == {"app-counts-changelog"}
     assert len(positions) == 2
     for place, offsets in positions.items():
@@ -52,14 +52,14 @@ def test_a_lost_disk_comes_back_from_snapshots_where_the_changelog_no_longer_rea
 
 @about_jobs  # where stores stay open, they are copied while their task waits
 def test_a_snapshot_that_takes_longer_than_manifests_are_kept_is_as_good_as_any(
-    lab: Lab, folder: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own manifest is pinned while it is at work; by that one it is known to be of this history."""
     few = partial(CoordinatorSettings, retained_manifests=2)
     monkeypatch.setattr("millstream.engine.loop.CoordinatorSettings", few)
-    epochs, gate = 12, folder / "gate"
+    epochs, gate = 12, tmp_path / "gate"
     settings: dict[str, Any] = {
-        "snapshot_uri": folder / "snapshots",
+        "snapshot_uri": tmp_path / "snapshots",
         "snapshot_interval_epochs": epochs - 3,
         "maintenance_interval_epochs": 1,
         "max_records_per_epoch": 10,
@@ -77,10 +77,10 @@ def test_a_snapshot_that_takes_longer_than_manifests_are_kept_is_as_good_as_any(
         app.run(until="caught-up")
     head = ManifestChain(ApplicationStorage(lab.folder / "log", "app")).latest()
     assert head is not None
-    taken = [int(path.name[:20]) for path in (folder / "snapshots").glob("app/*/*/*/manifests/*")]
+    taken = [int(path.name[:20]) for path in (tmp_path / "snapshots").glob("app/*/*/*/manifests/*")]
     assert len(taken) == 2
     assert min(taken) < head.oldest
-    for place, offsets in changelog_positions(FolderStorage(folder / "snapshots"), "app").items():
+    for place, offsets in changelog_positions(FolderStorage(tmp_path / "snapshots"), "app").items():
         lab.log.delete_before(place, offsets[-1])
     shutil.rmtree(lab.state_dir)
     for number, part in enumerate(parts):
@@ -90,18 +90,18 @@ def test_a_snapshot_that_takes_longer_than_manifests_are_kept_is_as_good_as_any(
 
 
 def test_epochs_go_on_when_snapshots_fail_and_the_coordinator_says_so(
-    lab: Lab, folder: Path, caplog: pytest.LogCaptureFixture
+    lab: Lab, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (folder / "snapshots").mkdir(mode=0o700)
-    (folder / "snapshots" / "app").write_text("in the way")
+    (tmp_path / "snapshots").mkdir(mode=0o700)
+    (tmp_path / "snapshots" / "app").write_text("in the way")
     parts = words(60, seed=22)
     lab.topic("in", parts)
     with caplog.at_level(logging.WARNING, "millstream"):
-        lab.run(two_levels(), snapshot_uri=str(folder / "snapshots"), snapshot_interval_epochs=1)
+        lab.run(two_levels(), snapshot_uri=str(tmp_path / "snapshots"), snapshot_interval_epochs=1)
     assert {row.text: row.number for row in lab.rows("out")} == counted(parts)
     warnings = [message for message in caplog.messages if message.startswith("There is no new snapshot of")]
     assert warnings
-    assert str(folder / "snapshots" / "app") in warnings[0]
+    assert str(tmp_path / "snapshots" / "app") in warnings[0]
     assert warnings[0].endswith("The application goes on without it.")
 
 
