@@ -142,3 +142,29 @@ def test_what_tasks_leave_behind_is_deleted_after_the_delay_and_never_what_lives
             assert is_clean()
         assert app.engine.failures == []
     check_exact(lab, "one_level", [part[:count] for part, count in zip(parts, fed, strict=True)])
+
+
+@pytest.mark.usefixtures("never_looked")
+def test_a_host_that_comes_back_and_runs_nothing_deletes_what_is_elsewhere_by_now(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.engine.spark.resident.slot._CLEANS_EVERY_S", 0.1)
+    rows = iter(words(2_000, seed=3, partitions=1)[0])
+    lab.topic("in", [[next(rows) for _ in range(50)]])
+    settings = {"state_cleanup_delay_ms": 200, "acceptable_recovery_lag": 0}
+    with running_on(lab, one_level(), {0: "one", 1: "two"}, **settings) as app:
+        app.run()
+        home = app.active()["0_0"]
+        stale = app.state_of(home) / "app" / "0_0"
+        lose(app, home)
+
+        def is_elsewhere() -> bool:
+            lab.append("in", [next(rows)], partition=0)
+            app.run()
+            return app.active()["0_0"] != home
+
+        until(is_elsewhere)
+        assert stale.exists()
+        app.bring_back(home)
+        until(lambda: len(app.engine.pool.live()) == 2)
+        until(lambda: is_elsewhere() and not stale.exists())

@@ -165,6 +165,11 @@ class CommitCoordinator:
         return self._sources.is_idling
 
     @property
+    def may_plan_for_long(self) -> bool:
+        """Planning an epoch may take more than a look at topics."""
+        return self._sources.may_take_long
+
+    @property
     def is_told_of_records(self) -> bool:
         """The log tells when records come: there is no need to plan epochs only to look for them."""
         return self._sources.are_told

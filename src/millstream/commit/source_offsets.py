@@ -127,6 +127,11 @@ class SourceOffsets:
             cut[place.topic][place.partition] = (starts[place], end)
         return cut
 
+    @property
+    def may_take_long(self) -> bool:
+        """Whether a cut may have to read records, or to wait for a compaction."""
+        return self._timestamps.are_extracted or any(True for _ in reused_sources(self._plan))
+
     def wait(self, timeout_s: float) -> bool:
         """Wait for records; False if none came in time, or nobody tells of them."""
         return self._ends.wait(timeout_s)

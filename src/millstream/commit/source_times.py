@@ -82,6 +82,12 @@ class TimestampPlanner:
         self._read = read
         self._known: dict[TopicPartition, _KnownTimes] = {}
 
+    @property
+    def are_extracted(self) -> bool:
+        """Whether records may have to be read for their timestamps before an epoch is planned."""
+        sources = (source for sub in self._plan.all_subtopologies for source in sub.sources)
+        return any((source.timestamp_extractor or self._default) not in _IN_THE_LOG for source in sources)
+
     def is_wall_clock(self, place: TopicPartition) -> bool:
         """Whether its records get the time of the epoch that reads them."""
         return self._extractor(place) is wall_clock_timestamp

@@ -85,7 +85,10 @@ class EpochLoop:
         self.goes_on = False
         """Whoever runs epochs will run the next one, whatever comes of this one."""
         # Whether the clock shall tick, or more has come, is known when an epoch is published and has ended.
-        self._may_begin_ahead = not (self._ticks.may_be_wanted or plan.reads_what_it_writes)
+        # And an epoch that is committed shall not wait long to be shown, because the next one is planned.
+        self._may_begin_ahead = not (
+            self._ticks.may_be_wanted or plan.reads_what_it_writes or self.coordinator.may_plan_for_long
+        )
         self._ahead = EpochAhead(self.coordinator, engine, self._has_next)
         folder = state_dir_if_known(absolute_state_dir(config.state_dir))
         notes = None if folder is None else RestoreNotes(folder / storage.application_id, what="loading-")

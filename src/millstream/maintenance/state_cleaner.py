@@ -45,12 +45,6 @@ def clean_now_and_then(
     With a negative delay, only what killed processes left. `is_elsewhere` knows the tasks of which nothing
     has to be here; without it, the job says where those are that it plans.
     """
-    folder = directory.path / job.application_id
-    now = time.monotonic()
-    looked_at = _looked_at.get(folder)
-    if looked_at is not None and now - looked_at < cleaning_pause_s(delay_ms):
-        return []
-    _looked_at[folder] = now
     homes = {planned.task_id: planned.expected_instance for planned in job.tasks}
 
     def has_moved(task: str) -> bool:
@@ -62,11 +56,24 @@ def clean_now_and_then(
         is_gone = task not in homes and not job.has_task(task)
         return is_gone or (is_elsewhere or has_moved)(task)
 
+    return clean_what_may_go(directory, delay_ms, job.application_id, may_go)
+
+
+def clean_what_may_go(
+    directory: StateDirectory, delay_ms: int, application_id: str, may_go: Callable[[str], bool]
+) -> list[str]:
+    """The same, for whoever knows of which tasks nothing has to be here."""
+    folder = directory.path / application_id
+    now = time.monotonic()
+    looked_at = _looked_at.get(folder)
+    if looked_at is not None and now - looked_at < cleaning_pause_s(delay_ms):
+        return []
+    _looked_at[folder] = now
     removed: list[str] = []
     try:
-        remove_remains(directory, job.application_id)
+        remove_remains(directory, application_id)
         if delay_ms >= 0:
-            removed = clean(directory, job.application_id, unused_for_ms=delay_ms, may_go=may_go)
+            removed = clean(directory, application_id, unused_for_ms=delay_ms, may_go=may_go)
     except OSError:  # whoever cannot clean up can still work
         _logger.warning("Local state in %s could not be cleaned up", folder, exc_info=True)
         return []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -312,7 +312,7 @@ class Backend(ABC):
             write(rows, marker, drop)
 
     def _forget(self, before_write: BeforeWrite) -> None:
-        if before_write in self._watchers:
+        with suppress(ValueError):  # another thread was faster
             self._watchers.remove(before_write)
 
     def _checked(self, entries: Iterable[Entry]) -> list[Entry]:

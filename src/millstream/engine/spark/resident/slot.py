@@ -45,7 +45,7 @@ from millstream.engine.spark.resident.messages import (
 )
 from millstream.engine.spark.resident.standbys import StandbyTasks
 from millstream.errors import MillstreamError
-from millstream.maintenance.state_cleaner import clean_now_and_then
+from millstream.maintenance.state_cleaner import clean_what_may_go
 from millstream.state.errors import TaskLockedError, UnpublishedVersionError
 from millstream.task.shuffle_block import ShuffleBlock
 from millstream.threads import end_threads
@@ -111,6 +111,7 @@ class Slot:
         self._is_over = threading.Event()
         self._assigned = Assigned(0, {}, {})
         self._last_job: EpochJob | None = None
+        self._global_tasks = {sub.task_id(0) for sub in worker.plan.global_subtopologies}
         self._standbys = StandbyTasks(worker, self._tell_positions)
 
     def run(self) -> None:
@@ -272,14 +273,19 @@ class Slot:
 
     def _clean(self) -> None:
         """Delete local state of tasks that are elsewhere, if it is time for that, and say so."""
-        if self._last_job is not None:
-            worker, delay_ms = self._worker, self._worker.config.state_cleanup_delay_ms
-            deleted = clean_now_and_then(worker.directory, delay_ms, self._last_job, self._is_elsewhere)
-            if deleted:
-                self._connection.send(Deleted(frozenset(deleted)))
+        worker, delay_ms = self._worker, self._worker.config.state_cleanup_delay_ms
+        application_id = worker.storage.application_id
+        deleted = clean_what_may_go(worker.directory, delay_ms, application_id, self._may_go)
+        if deleted:
+            self._connection.send(Deleted(frozenset(deleted)))
 
-    def _is_elsewhere(self, task_id: str) -> bool:
-        return task_id in self._assigned.slots and task_id not in self._assigned.here
+    def _may_go(self, task_id: str) -> bool:
+        """Whether the host needs nothing of a task. Until it is told otherwise, it needs all that it has."""
+        if task_id in self._global_tasks:  # each host has a copy, whoever runs the task
+            return False
+        if task_id in self._assigned.slots:
+            return task_id not in self._assigned.here
+        return self._last_job is not None and not self._last_job.has_task(task_id)
 
     def _apply(self, command: Committed) -> None:
         """Step 10, from memory. What fails here is made up for, or told, when the stores are opened next."""

@@ -123,8 +123,9 @@ class SlotTasks:
         if self.assigner.keeps_copies or _incarnations(members) != self._asked:
             return None
         self._tell_committed(epoch, members)
-        before = self.assigner.now
-        if self.assigner.update({number: member.slot for number, member in members.items()}) != before:
+        before = self.assigner.now.tasks
+        slots = {number: member.slot for number, member in members.items()}
+        if self.assigner.update(slots).tasks != before:
             return None
         job = plan()
         if job is None or not all(task.task_id in self.assigner.now.tasks for task in job.tasks):
