@@ -35,6 +35,7 @@ BASE = (
     "failpoints",
     "offset_reset",
     "threads",
+    "frozen_heap",
     "until",
     "names",
     "stop_signals",

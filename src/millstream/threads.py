@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 _THREADS: Final = 8
-_SHORT_TURN_S: Final = 0.0003
+_SHORT_TURN_S: Final = 0.00005
 _LOW_PRIORITY: Final = 10
 """A tenth of the share of others."""
 

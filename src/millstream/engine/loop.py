@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Final
 
 from millstream.clock import now_ms
@@ -23,6 +23,7 @@ from millstream.engine.global_loading import GlobalLoading
 from millstream.engine.restore_notes import RestoreNotes
 from millstream.engine.snapshots import Snapshots
 from millstream.engine.ticks import Ticks
+from millstream.frozen_heap import FROZEN_HEAP
 from millstream.log.api import SealedLog
 from millstream.maintenance.background import BackgroundScheduler
 from millstream.maintenance.maintenance import Maintenance
@@ -82,6 +83,7 @@ class EpochLoop:
         self.rebalance_listeners: list[Callable[[Rebalance], None]] = []
         self._assignment_file = AssignmentFile(storage.path)
         self._ticks = Ticks(plan, config.tick_ms)
+        self._heap = ExitStack()
         self.goes_on = False
         """Whoever runs epochs will run the next one, whatever comes of this one."""
         # Whether the clock shall tick, or more has come, is known when an epoch is published and has ended.
@@ -111,6 +113,8 @@ class EpochLoop:
         if until_caught_up:
             self.engine.expect_records(sum(self.coordinator.lag().values()))
         self.engine.open()
+        self._heap.close()
+        self._heap.enter_context(FROZEN_HEAP)
         self._let_engine_rest()
         schedule = schedule_of(self._config, self._snapshot_storage, self.coordinator.head)
         self._snapshots = None if schedule is None else Snapshots(self.engine, schedule, self._task)
@@ -198,6 +202,7 @@ class EpochLoop:
 
     def close(self) -> None:
         """Release the lease, and close the engine."""
+        self._heap.close()
         self._end(_LONGEST_WAIT_S)
         self.engine.close()
 

@@ -16,7 +16,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -45,6 +45,7 @@ from millstream.engine.spark.resident.messages import (
 )
 from millstream.engine.spark.resident.standbys import StandbyTasks
 from millstream.errors import MillstreamError
+from millstream.frozen_heap import FROZEN_HEAP
 from millstream.maintenance.state_cleaner import clean_what_may_go
 from millstream.state.errors import TaskLockedError, UnpublishedVersionError
 from millstream.task.shuffle_block import ShuffleBlock
@@ -111,6 +112,7 @@ class Slot:
         self._is_over = threading.Event()
         self._assigned = Assigned(0, {}, {})
         self._last_job: EpochJob | None = None
+        self._heap = ExitStack()
         self._global_tasks = {sub.task_id(0) for sub in worker.plan.global_subtopologies}
         self._standbys = StandbyTasks(worker, self._tell_positions)
 
@@ -130,6 +132,7 @@ class Slot:
         finally:
             self._is_over.set()
             self._connection.close()
+            self._heap.close()
             self._standbys.close()
             if self._worker.open_stores is not None:
                 self._worker.open_stores.close()
@@ -205,6 +208,8 @@ class Slot:
             self._connection.send(EpochFailed(command.of, portable(error)))
             return
         self._connection.send(EpochDone(command.of, tuple(reports)))
+        if self._last_job is None:  # by now all is imported that tasks need
+            self._heap.enter_context(FROZEN_HEAP)
         self._last_job = command.job
         self._clean()
 
