@@ -39,7 +39,7 @@ ROUNDS = 30
 """Epochs in which nothing may move."""
 ENGINES = ["jobs", "resident"] if SOAK else ["resident"]
 EXECUTOR_CORES = [CORES, 1] if SOAK else [CORES]
-KILLS = {"jobs": 50, "resident": 50} if SOAK else {"jobs": 1, "resident": 3}
+KILLS = {"jobs": 50, "resident": 50} if SOAK else {"jobs": 3, "resident": 3}
 BEHIND = re.compile(r"(\d+) (?:records behind|records were missing|of \d+ records are missing)")
 """How an assignment says that a copy takes over."""
 
