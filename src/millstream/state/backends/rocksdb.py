@@ -62,7 +62,6 @@ from millstream.state.errors import StoreInUseError, damaged_store, disk_full, u
 _NAME: Final = "rocksdb"
 _FORMAT: Final = 1
 _MARKER_KEY: Final = b""
-_FIRST_KEY: Final = b"\0"
 
 _KEYS_PER_GET: Final = 1000
 """RocksDB's multi-get is fastest in lists of about this length: by a third, against one list of 50,000."""
