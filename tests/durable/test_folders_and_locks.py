@@ -134,6 +134,22 @@ def test_a_lock_that_is_not_released_in_time_names_its_owner(tmp_path: Path) -> 
         pass
 
 
+def test_a_lock_that_is_taken_again_is_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with held_lock(path, timeout_ms=0):
+        pass
+    os.utime(path, ns=(5, 5))
+    with held_lock(path, timeout_ms=0):
+        assert path.stat().st_mtime_ns == 5
+    path.write_bytes(b"1".ljust(32))  # another process had it meanwhile
+    with (
+        held_lock(path, timeout_ms=0),
+        pytest.raises(LockTimeoutError, match=rf"locked by process {os.getpid()} "),
+        held_lock(path, timeout_ms=0),
+    ):
+        pass
+
+
 HOLD = """
 import sys
 from pathlib import Path

@@ -142,7 +142,7 @@ class CompactionMachine(RuleBasedStateMachine):
     @rule()
     def collect(self) -> None:
         """Whatever no entry points into is gone."""
-        needed = self.log.referenced_files()
+        needed = set(self.log.references())
         for path in self.log.root.glob("sealed/*/*"):
             if str(path.relative_to(self.log.root)) not in needed:
                 path.unlink()
@@ -221,7 +221,7 @@ def test_what_is_behind_the_bound_stays_where_it_is_in_the_same_segment(tmp_path
         rows = record_batch([b"k", b"%d" % number], [b"%d" % number, None], [number] * 2)
         log.publish_sealed(WHERE, sealed_range(log.root, rows, epoch=number + 1))
     assert log.rewrite(WHERE, min_entries=1, up_to=Offset(9), beyond="leave")
-    assert log.referenced_files() == {f"sealed/app/0_0-{epoch}-0" for epoch in (5, 6)}, (
+    assert set(log.references()) == {f"sealed/app/0_0-{epoch}-0" for epoch in (5, 6)}, (
         "a bound within the fifth leaves the whole of it"
     )
     assert rows_of(log, 0, 12) == [
@@ -469,5 +469,5 @@ def test_whoever_asks_for_sizes_and_files_looks_again_if_a_segment_was_just_repl
     if asks_for_size:
         assert 0 < reader.raw_size(WHERE) < before
     else:
-        assert reader.referenced_files() == set()
+        assert set(reader.references()) == set()
     assert replaced

@@ -122,7 +122,7 @@ class LateErrors(FaultyFiles):
 
     def open(self, path: Path, flags: int) -> int:
         fd = super().open(path, flags)
-        is_mark = path.name == "end" and flags & os.O_WRONLY
+        is_mark = path.name == "end" and flags & (os.O_WRONLY | os.O_RDWR)
         self.marks = self.marks - {fd} | ({fd} if is_mark else set())
         return fd
 

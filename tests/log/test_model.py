@@ -77,7 +77,7 @@ class LogMachine(RuleBasedStateMachine):
         log = self.logs[which]
         log.rewrite(WHERE, min_entries=min_entries)
         assert not log.rewrite(WHERE, min_entries=1_000), "all was done"
-        for name in self.published - log.referenced_files():
+        for name in self.published - set(log.references()):
             (Path(self.folder.name) / name).unlink()  # the collector's work
             self.published.remove(name)
 

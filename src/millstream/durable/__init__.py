@@ -10,12 +10,14 @@ take the power away.
 from __future__ import annotations
 
 from millstream.durable.actions import (
+    access_denied,
     create_exclusive,
     disk_errors_named,
     is_temporary,
     opened,
     publish_by_link,
     publish_exclusive,
+    raise_named,
     read_bounded,
     replace_durably,
     sync_folder,
@@ -63,6 +65,7 @@ __all__ = [
     "TruncatedFrameError",
     "UnsafeFolderError",
     "UnsuitableStorageError",
+    "access_denied",
     "check_place",
     "check_private_folder",
     "check_storage",
@@ -75,6 +78,7 @@ __all__ = [
     "opened",
     "publish_by_link",
     "publish_exclusive",
+    "raise_named",
     "read_bounded",
     "remove_in_steps",
     "remove_tree_in_steps",

@@ -110,11 +110,18 @@ def write_all(fd: int, chunks: Iterable[Chunk], position: int, *, files: FileLay
     The one place through which every durable byte passes, so that a failpoint can tear it.
     """
     for chunk in chunks:
-        view = memoryview(chunk).cast("B")
         torn = failpoints.take_torn_write()
         if torn is not None:
-            files.pwrite(fd, view[: len(view) // 2], position)
+            half = memoryview(chunk).cast("B")[: memoryview(chunk).nbytes // 2]
+            files.pwrite(fd, half, position)
             torn.die()
+        if type(chunk) is bytes and chunk:  # the common case, without a view
+            taken = files.pwrite(fd, chunk, position)
+            position += taken
+            if taken == len(chunk):
+                continue
+            chunk = chunk[taken:]  # noqa: PLW2901
+        view = memoryview(chunk).cast("B")
         while len(view):
             taken = files.pwrite(fd, view, position)
             view = view[taken:]
@@ -159,17 +166,20 @@ class disk_errors_named:  # noqa: N801 - a function to whoever uses it
     def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if not isinstance(error, OSError):
-            return
-        if error.errno in _NO_ACCESS:
-            raise access_denied(self._path, error) from None
-        if error.errno in _NO_SPACE:
-            raise DiskFullError(
-                f"The disk is full: {self._path} could not be written ({error.strerror}). Nothing of this "
-                "write is visible or acknowledged. Likely cause: the volume or the user's quota has no space "
-                "left. Remedy: free space or move the folder to a larger volume, then start again; no repair "
-                "is needed."
-            ) from error
+        if isinstance(error, OSError):
+            raise_named(self._path, error)
+
+
+def raise_named(path: Path, error: OSError) -> None:
+    """Raise an error of ours instead of "no space left" or "no access"; return if it is another one."""
+    if error.errno in _NO_ACCESS:
+        raise access_denied(path, error) from None
+    if error.errno in _NO_SPACE:
+        raise DiskFullError(
+            f"The disk is full: {path} could not be written ({error.strerror}). Nothing of this write is "
+            "visible or acknowledged. Likely cause: the volume or the user's quota has no space left. "
+            "Remedy: free space or move the folder to a larger volume, then start again; no repair is needed."
+        ) from error
 
 
 def access_denied(path: Path, error: OSError) -> AccessDeniedError:

@@ -11,6 +11,8 @@ somebody who may write into the folder (see :mod:`millstream.durable.folders` fo
 
 A payload is usually a :class:`msgspec.Struct` as canonical JSON (sorted keys, no spaces): equal records are
 equal bytes. What the records mean is not known here.
+
+``where`` names a frame in messages: a text, or what becomes one.
 """
 
 from __future__ import annotations
@@ -67,13 +69,13 @@ class FrameKind:
                 f"a {self.magic!r} record has {len(payload)} bytes; the bound is {self.max_bytes}"
             )
         header = _HEADER.pack(self.magic, self.version, len(payload))
-        return header + _CHECKSUM.pack(checksum(header, payload)) + payload
+        return header + _CHECKSUM.pack(zlib.crc32(payload, zlib.crc32(header))) + payload
 
     def encode(self, record: msgspec.Struct) -> bytes:
         """Return a record as canonical JSON in a frame."""
         return self.wrap(msgspec.json.encode(record, order="deterministic"))
 
-    def unwrap(self, data: bytes | memoryview, where: str) -> bytes:
+    def unwrap(self, data: bytes | memoryview, where: object) -> bytes:
         """Return the payload of a frame that is all of ``data``."""
         payload, end = self.unwrap_at(data, 0, where)
         if end != len(data):
@@ -83,7 +85,7 @@ class FrameKind:
             )
         return payload
 
-    def unwrap_at(self, data: bytes | memoryview, start: int, where: str) -> tuple[bytes, int]:
+    def unwrap_at(self, data: bytes | memoryview, start: int, where: object) -> tuple[bytes, int]:
         """Return the payload of the frame that begins at ``start``, and where the frame ends."""
         view = memoryview(data)[start:]
         length = self.payload_length(view, where)
@@ -92,7 +94,7 @@ class FrameKind:
             raise _truncated(where, len(view), end)
         payload = bytes(view[FRAME_HEADER_BYTES:end])
         (expected,) = _CHECKSUM.unpack_from(view, _HEADER.size)
-        if checksum(view[: _HEADER.size], payload) != expected:
+        if zlib.crc32(payload, zlib.crc32(view[: _HEADER.size])) != expected:
             raise _damaged(where, "its checksum does not match")
         version = view[4]
         if version != self.version:
@@ -102,7 +104,7 @@ class FrameKind:
             )
         return payload, start + end
 
-    def payload_length(self, data: bytes | memoryview, where: str) -> int:
+    def payload_length(self, data: bytes | memoryview, where: object) -> int:
         """Return the payload's length that the header at the start of ``data`` states, within the bound."""
         if len(data) < FRAME_HEADER_BYTES:
             raise _truncated(where, len(data), FRAME_HEADER_BYTES)
@@ -113,11 +115,11 @@ class FrameKind:
             raise _damaged(where, f"it claims a payload of {length} bytes; the bound is {self.max_bytes}")
         return int(length)
 
-    def decode(self, data: bytes | memoryview, record_type: type[T], where: str) -> T:
+    def decode(self, data: bytes | memoryview, record_type: type[T], where: object) -> T:
         """Return the record whose frame is all of ``data``."""
         return self.parse(self.unwrap(data, where), record_type, where)
 
-    def parse(self, payload: bytes, record_type: type[T], where: str) -> T:
+    def parse(self, payload: bytes, record_type: type[T], where: object) -> T:
         """Return the record that an intact payload holds."""
         try:
             return msgspec.json.decode(payload, type=record_type)
@@ -125,14 +127,14 @@ class FrameKind:
             raise _damaged(where, f"its content is not as expected ({error})") from error
 
 
-def _truncated(where: str, length: int, expected: int) -> TruncatedFrameError:
+def _truncated(where: object, length: int, expected: int) -> TruncatedFrameError:
     return TruncatedFrameError(
         f"{where} ends after {length} bytes; at least {expected} are expected. Likely cause: the file was "
         "cut, or a write was torn. Remedy: restore the file from a backup."
     )
 
 
-def _damaged(where: str, how: str) -> DamagedFileError:
+def _damaged(where: object, how: str) -> DamagedFileError:
     return DamagedFileError(
         f"{where} is damaged: {how}. Likely cause: a fault of the disk, or another program wrote into the "
         "file. Remedy: restore the file from a backup; don't edit it."

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from millstream.durable.actions import disk_errors_named
+from millstream.durable.actions import raise_named
 from millstream.durable.errors import LockTimeoutError, UnsuitableStorageError
 from millstream.durable.layer import FILE_MODE
 
@@ -34,15 +34,22 @@ class held_lock:  # noqa: N801 - a function to whoever uses it
         self._fd = -1
 
     def __enter__(self) -> None:
-        with disk_errors_named(self._path):
-            fd = self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        except OSError as error:
+            raise_named(self._path, error)
+            raise
         try:
             _acquire(fd, self._path, self._timeout_ms)
         except BaseException:
             os.close(fd)
             raise
+        self._fd = fd
         try:
-            os.pwrite(fd, str(os.getpid()).encode().ljust(_OWNER_BYTES), 0)
+            owner = b"%-*d" % (_OWNER_BYTES, os.getpid())
+            # Written only if it is not there yet: else each lock that is taken would be a page to be synced.
+            if os.pread(fd, _OWNER_BYTES, 0) != owner:
+                os.pwrite(fd, owner, 0)
         except BaseException:
             self.__exit__()
             raise
@@ -56,13 +63,15 @@ class held_lock:  # noqa: N801 - a function to whoever uses it
 
 
 def _acquire(fd: int, path: Path, timeout_ms: int) -> None:
-    deadline = time.monotonic() + timeout_ms / 1000
+    deadline: float | None = None
     wait = _FIRST_WAIT_S
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() >= deadline:
+            now = time.monotonic()
+            deadline = now + timeout_ms / 1000 if deadline is None else deadline
+            if now >= deadline:
                 raise LockTimeoutError(_still_held(fd, path, timeout_ms)) from None
         except OSError as error:
             raise UnsuitableStorageError(

@@ -112,7 +112,8 @@ class SyncGroup:
             self._syncs += works
         else:
             self._syncs.append(self._files.begin(works))
-        for wait in self._syncs:
+        syncs, self._syncs = self._syncs, []  # they hold the group, which would be garbage to search for
+        for wait in syncs:
             try:
                 wait()
             except BaseException as other:  # noqa: BLE001 - raised below, when all files are closed

@@ -283,7 +283,10 @@ class Log(Protocol):
         """Return the first offset from ``start`` on (default: earliest) whose timestamp is not below."""
 
     def max_timestamp(self, topic_partition: TopicPartition, start: Offset, end: Offset) -> int | None:
-        """Return the largest timestamp in the range; ``None`` if the range is empty."""
+        """Return the largest timestamp in the range; ``None`` if the range is empty.
+
+        Like :meth:`end_within`, it may still answer for records that another process has removed just now.
+        """
 
     def append_time(self, topic_partition: TopicPartition, offset: Offset) -> int:
         """Return when a record came into the log, by the log's clock, in milliseconds."""
@@ -340,8 +343,11 @@ class SealedLog(Log, Protocol):
     def publications(self, topic_partition: TopicPartition) -> Mapping[tuple[str, str], Publication]:
         """Return the last publication of every (publisher, task)."""
 
-    def referenced_files(self, topics: Sequence[str] | None = None) -> set[str]:
-        """Return the sealed files that an index still needs: whoever deletes files must spare these."""
+    def references(self, topics: Sequence[str] | None = None) -> Mapping[str, Mapping[TopicPartition, int]]:
+        """Return the sealed files that indexes still need, and how many bytes of them each partition has.
+
+        Whoever deletes files must spare these.
+        """
 
     def rewrite(
         self,

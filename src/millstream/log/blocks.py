@@ -23,9 +23,9 @@ What is appended or sealed is never compressed: it is read without a copy.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 from millstream.durable import Chunk, FormatVersionError, checksum
 from millstream.errors import InvalidTimestampError
 from millstream.log.errors import DamagedLogError, RecordTooLargeError
+from millstream.log.few_records import FEW_ROWS, FewRecords
 from millstream.record import Headers
 
 HEADERS_TYPE: Final = pa.list_(
@@ -48,6 +49,7 @@ SCHEMA: Final = pa.schema(
 )
 """The columns of every batch of records in a log."""
 _PLAIN: Final = pa.schema(list(SCHEMA)[:3])
+_HEADERS: Final = SCHEMA.field("headers")
 _OFFSET_DELTA: Final = pa.field("offset_delta", pa.uint32(), nullable=False)
 
 MAX_RECORD_BYTES: Final = 16 << 20
@@ -77,6 +79,10 @@ _SPARSE: Final = 2
 _COMPRESSED: Final = 4
 _ALIGNMENT: Final = 64
 _TIMESTAMP_BYTES: Final = 8
+
+
+Records: TypeAlias = pa.RecordBatch | FewRecords
+"""What blocks are made of."""
 
 
 class BlockHeader(NamedTuple):
@@ -109,8 +115,7 @@ class BlockHeader(NamedTuple):
         return BLOCK_HEADER_BYTES + _padded(self.raw_body_length or self.body_length)
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """The records of a block, and the offset of each less that of the block."""
 
     records: pa.RecordBatch
@@ -135,19 +140,43 @@ def record_batch(
         _column(keys, pa.binary()),
         _column(values, pa.binary()),
         _column(timestamps, pa.int64()),
-        pa.nulls(len(timestamps), HEADERS_TYPE) if headers is None else _column(headers, HEADERS_TYPE),
+        _no_headers(len(timestamps)) if headers is None else _column(headers, HEADERS_TYPE),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
+def records_of(
+    keys: Sequence[bytes | None] | pa.Array,
+    values: Sequence[bytes | None] | pa.Array,
+    timestamps: Sequence[int] | pa.Array,
+    headers: Sequence[Headers] | None = None,
+) -> Records:
+    """The same for whoever only wants blocks of it: a few Python values stay what they are.
+
+    >>> few, many = (make([b"k"], [b"v"], [5]) for make in (records_of, record_batch))
+    >>> b"".join(encode_blocks(few, 7)[0]) == b"".join(encode_blocks(many, 7)[0])
+    True
+    """
+    are_lists = all(isinstance(column, list) for column in (keys, values, timestamps))
+    if are_lists and headers is None and 0 < len(timestamps) <= FEW_ROWS:
+        return FewRecords(keys, values, timestamps)
+    return record_batch(keys, values, timestamps, headers)
+
+
 def encode_blocks(
-    records: pa.RecordBatch, append_time: int, *, compress: bool = False
+    records: Records, append_time: int, *, compress: bool = False
 ) -> tuple[list[Chunk], list[BlockHeader]]:
     """Return the bytes of the blocks that hold ``records``, in pieces, and their headers."""
+    if isinstance(records, FewRecords):
+        found = None if compress else _encode_few(records, append_time)
+        if found is not None:
+            return found
+        records = record_batch(records.keys, records.values, records.timestamps)
     chunks: list[Chunk] = []
     headers: list[BlockHeader] = []
-    for part in _parts(_checked(records)):
-        header, body = _encode(part, append_time, compress=compress)
+    times = _checked(records)
+    for part in _parts(records):
+        header, body = _encode(part, append_time, times if part is records else None, compress=compress)
         chunks += _chunks(header, body)
         headers.append(header)
     return chunks, headers
@@ -157,15 +186,16 @@ def encode_sparse_block(
     records: pa.RecordBatch, offset_deltas: pa.Array, span: int, append_time: int, *, compress: bool = False
 ) -> tuple[list[Chunk], BlockHeader]:
     """Return the bytes of one block that covers ``span`` offsets and has records at some of them."""
-    header, body = _encode(records, append_time, offset_deltas.cast(pa.uint32()), span, compress=compress)
+    deltas = offset_deltas.cast(pa.uint32())
+    header, body = _encode(records, append_time, None, deltas, span, compress=compress)
     return _chunks(header, body), header
 
 
-def _chunks(header: BlockHeader, body: pa.Buffer) -> list[Chunk]:
+def _chunks(header: BlockHeader, body: pa.Buffer | bytes) -> list[Chunk]:
     return [_pack(header), memoryview(body), bytes(_padded(header.body_length) - header.body_length)]
 
 
-def decode_header(data: bytes | memoryview, where: str) -> BlockHeader:
+def decode_header(data: bytes | memoryview, where: object) -> BlockHeader:
     """Return the header at the start of ``data``."""
     if len(data) < BLOCK_HEADER_BYTES:
         raise _damaged(where, f"it ends after {len(data)} of {BLOCK_HEADER_BYTES} header bytes")
@@ -201,7 +231,7 @@ def decode_header(data: bytes | memoryview, where: str) -> BlockHeader:
     )
 
 
-def decode_blocks(data: memoryview, where: str, position: int = 0) -> Iterator[pa.RecordBatch]:
+def decode_blocks(data: memoryview, where: object, position: int = 0) -> Iterator[pa.RecordBatch]:
     """Yield the records of blocks that stand one after the other; see decode_block."""
     while position < len(data):
         place = f"{where} at byte {position}"
@@ -210,12 +240,12 @@ def decode_blocks(data: memoryview, where: str, position: int = 0) -> Iterator[p
         position += header.length
 
 
-def decode_block(header: BlockHeader, block: bytes | memoryview, where: str) -> pa.RecordBatch:
+def decode_block(header: BlockHeader, block: bytes | memoryview, where: object) -> pa.RecordBatch:
     """Return the records of a whole block (header included); without copying, if it is not compressed."""
     return decode_rows(header, block, where).records
 
 
-def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> Rows:
+def decode_rows(header: BlockHeader, block: bytes | memoryview, where: object) -> Rows:
     """Return the records of a whole block (header included) and their offset deltas; see decode_block."""
     body = memoryview(block)[BLOCK_HEADER_BYTES : BLOCK_HEADER_BYTES + header.body_length]
     if len(body) < header.body_length:
@@ -234,11 +264,13 @@ def decode_rows(header: BlockHeader, block: bytes | memoryview, where: str) -> R
         raise _damaged(where, f"its records can't be read ({error})") from error
     if found.num_rows != header.rows:
         raise _damaged(where, f"it has {found.num_rows} records and claims {header.rows}")
-    columns = found.columns
-    offset_deltas = columns.pop() if header.is_sparse else None
+    offset_deltas = None
+    if header.is_sparse:
+        offset_deltas = found.column(found.num_columns - 1)
+        found = found.remove_column(found.num_columns - 1)
     if not header.has_headers:
-        columns.append(pa.nulls(header.rows, HEADERS_TYPE))
-    return Rows(pa.RecordBatch.from_arrays(columns, schema=SCHEMA), offset_deltas)
+        found = found.append_column(_HEADERS, _no_headers(header.rows))
+    return Rows(found, offset_deltas)
 
 
 def _column(values: Sequence[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
@@ -247,7 +279,17 @@ def _column(values: Sequence[Any] | pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _checked(records: pa.RecordBatch) -> pa.RecordBatch:
+def _no_headers(rows: int) -> pa.Array:
+    return _few_nulls(rows) if rows <= FEW_ROWS else pa.nulls(rows, HEADERS_TYPE)
+
+
+@cache
+def _few_nulls(rows: int) -> pa.Array:
+    return pa.nulls(rows, HEADERS_TYPE)
+
+
+def _checked(records: pa.RecordBatch) -> _Times:
+    """Refuse records that a log does not take; return their times."""
     if records.schema != SCHEMA:
         raise TypeError(
             f"A batch with the columns ({', '.join(map(str, records.schema))}) can't be appended. Remedy: "
@@ -257,13 +299,13 @@ def _checked(records: pa.RecordBatch) -> pa.RecordBatch:
         raise InvalidTimestampError(
             "A record has no timestamp. Remedy: give it milliseconds since 1970 before it is appended."
         )
-    lowest = _times_of(records.column(2))[0]
-    if records.num_rows and lowest < 0:
+    times = _times_of(records.column(2))
+    if records.num_rows and times.lowest < 0:
         raise InvalidTimestampError(
-            f"A record's timestamp is {lowest}, but timestamps are milliseconds since 1970 and never "
+            f"A record's timestamp is {times.lowest}, but timestamps are milliseconds since 1970 and never "
             "negative. Remedy: give the record a valid time before it is appended."
         )
-    return records
+    return times
 
 
 def _parts(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -329,6 +371,7 @@ def sum_of(column: pa.Array) -> int:
 def _encode(
     records: pa.RecordBatch,
     append_time: int,
+    times: _Times | None = None,
     offset_deltas: pa.Array | None = None,
     span: int = 0,
     *,
@@ -342,14 +385,14 @@ def _encode(
     if compress:
         shorter = pa.Codec(_CODEC, _LEVEL).compress(raw)
         body = shorter if shorter.size <= _WORTH_IT * raw.size else raw
-    low, high, max_at = _times_of(records.column(2))
+    lowest, highest, highest_at = _times_of(records.column(2)) if times is None else times
     header = BlockHeader(
         rows=records.num_rows,
         body_length=body.size,
-        min_timestamp=low,
-        max_timestamp=high,
+        min_timestamp=lowest,
+        max_timestamp=highest,
         append_time=append_time,
-        max_at=max_at,
+        max_at=highest_at,
         has_headers=has_headers,
         body_checksum=checksum(memoryview(body)),
         span=records.num_rows if offset_deltas is None else span,
@@ -359,16 +402,45 @@ def _encode(
     return header, body
 
 
-def _times_of(timestamps: pa.Array) -> tuple[int, int, int]:
-    """Return the smallest and the largest timestamp, and the first row with it; -1, -1, 0 if there is none.
+class _Times(NamedTuple):
+    """The smallest and the largest timestamp of some records, and the first row with it."""
 
-    By NumPy, without a copy: a call of Arrow's takes ten times as long where there are few rows.
+    lowest: int = -1
+    highest: int = -1
+    highest_at: int = 0
+
+
+def _encode_few(records: FewRecords, append_time: int) -> tuple[list[Chunk], list[BlockHeader]] | None:
+    """Return the one block of a few records; None if they are large, or may not be taken."""
+    try:
+        body, times = records.body(), _few_times(records.timestamps)
+    except (TypeError, struct.error):
+        return None
+    if len(body) > TARGET_BLOCK_BYTES or times.lowest < 0:
+        return None
+    rows = len(records)
+    crc = checksum(body)
+    header = BlockHeader(rows, len(body), *times[:2], append_time, times[2], False, crc, rows)
+    return _chunks(header, body), [header]
+
+
+def _times_of(timestamps: pa.Array) -> _Times:
+    """Return the times of a block; those by default if it has no records.
+
+    A few are looked at one by one, many by NumPy: each call of Arrow's or NumPy's has a fixed price.
     """
     if not len(timestamps):
-        return -1, -1, 0
+        return _Times()
+    if len(timestamps) <= FEW_ROWS:
+        return _few_times(timestamps.to_pylist())
     times = timestamps.to_numpy()
     at = int(times.argmax())
-    return int(times.min()), int(times[at]), at
+    return _Times(int(times.min()), int(times[at]), at)
+
+
+def _few_times(timestamps: Sequence[int]) -> _Times:
+    highest = max(timestamps)
+    return _Times(min(timestamps), highest, timestamps.index(highest))
 
 
 def _pack(header: BlockHeader) -> bytes:
@@ -396,17 +468,18 @@ def _padded(length: int) -> int:
     return -(-length // _ALIGNMENT) * _ALIGNMENT
 
 
-def summary(headers: Iterable[BlockHeader]) -> tuple[int, int, int]:
+def summary(headers: Sequence[BlockHeader]) -> tuple[int, int, int]:
     """Return the number of offsets, the smallest and the largest timestamp of some blocks."""
-    blocks = list(headers)
+    if len(headers) == 1:
+        return headers[0].span, headers[0].min_timestamp, headers[0].max_timestamp
     return (
-        sum(block.span for block in blocks),
-        min(block.min_timestamp for block in blocks),
-        max(block.max_timestamp for block in blocks),
+        sum(block.span for block in headers),
+        min(block.min_timestamp for block in headers),
+        max(block.max_timestamp for block in headers),
     )
 
 
-def _damaged(where: str, how: str) -> DamagedLogError:
+def _damaged(where: object, how: str) -> DamagedLogError:
     return DamagedLogError(
         f"The block at {where} is damaged: {how}. Likely cause: a fault of the disk, or another program "
         "wrote into the file. Remedy: restore the file from a backup; records before and after it can still "

@@ -78,6 +78,7 @@ from millstream.log.embedded.sealed import check_sealed
 from millstream.log.embedded.together import write_together
 from millstream.log.embedded.topics import Topic, TopicFolder, check_topic
 from millstream.log.errors import NoSuchLogError, UnknownTopicError
+from millstream.throttler import maybe_throttle
 from millstream.types import Offset, Partition
 
 MARKER: Final = "millstream-log"
@@ -185,9 +186,16 @@ class FileLog(SealedLog):
     def append_all(
         self, batches: Mapping[TopicPartition, pa.RecordBatch]
     ) -> dict[TopicPartition, AppendResult]:
-        writing = {place: self._writable(place).appending(batches[place]) for place in sorted(batches)}
+        writing = {
+            place: partial(self._writable(place).begin_append, batches[place])
+            for place in sorted(batches)
+            if batches[place].num_rows
+        }
         done = write_together(writing, self._files)
-        return {place: result for place, (result,) in done.items()}
+        return {
+            place: done[place][0] if place in done else AppendResult(self.latest(place), 0)
+            for place in sorted(batches)
+        }
 
     def publish_sealed(self, topic_partition: TopicPartition, sealed: SealedRange) -> PublishResult:
         return self.publish_all([(topic_partition, sealed)])[0]
@@ -203,7 +211,8 @@ class FileLog(SealedLog):
         for place, sealed in wanted:
             by_partition.setdefault(place, []).append(sealed)
         writing = {
-            place: self._writable(place).publishing(by_partition[place]) for place in sorted(by_partition)
+            place: partial(self._writable(place).begin_publish, by_partition[place])
+            for place in sorted(by_partition)
         }
         done = write_together(writing, self._files)
         results = {place: iter(one) for place, one in done.items()}
@@ -281,12 +290,16 @@ class FileLog(SealedLog):
         with self._partition(topic_partition).index() as index:
             return dict(index.publications)
 
-    def referenced_files(self, topics: Sequence[str] | None = None) -> set[str]:
-        found: set[str] = set()
+    def references(self, topics: Sequence[str] | None = None) -> Mapping[str, Mapping[TopicPartition, int]]:
+        found: dict[str, dict[TopicPartition, int]] = {}
         for topic in self.topics() if topics is None else topics:
             for number in range(self.config(topic).partitions):
-                entries = self._reader(TopicPartition(topic, Partition(number))).all_entries()
-                found |= {entry.file for entry in entries if entry.file is not None}
+                place = TopicPartition(topic, Partition(number))
+                for entry in self._reader(place).all_entries():
+                    if entry.file is not None:
+                        held = found.setdefault(entry.file, {})
+                        held[place] = held.get(place, 0) + entry.length
+                maybe_throttle()
         return found
 
     # What keeps topics small ----------------------------------------------------------------------------

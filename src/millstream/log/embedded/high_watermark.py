@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import os
 import struct
-from contextlib import suppress
+import zlib
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from millstream.durable import FileLayer, checksum, create_exclusive, opened, write_all
+from millstream.durable import FileLayer, access_denied, create_exclusive, opened, write_all
 
 NAME: Final = "end"
 _BODY: Final = struct.Struct("<4sB3xqqqq")
 _CHECKSUM: Final = struct.Struct("<I4x")
+_FILE: Final = struct.Struct("<4sB3xqqqqI4x")
+"""Both."""
 _MAGIC: Final = b"MSWM"
 _VERSION: Final = 1
 _READ_ATTEMPTS: Final = 100
@@ -49,9 +51,14 @@ def write_watermark(folder: Path, mark: Watermark, files: FileLayer, *, durably:
 def write_watermark_file(path: Path, mark: Watermark, files: FileLayer, *, durably: bool = False) -> None:
     """The same, for whoever writes it so often that it keeps the path."""
     with opened(path, os.O_WRONLY | (os.O_CREAT if durably else 0), files=files) as fd:
-        write_all(fd, [_pack(mark)], 0, files=files)
+        write_open_watermark(fd, mark, files)
         if durably:
             files.fsync(fd)
+
+
+def write_open_watermark(fd: int, mark: Watermark, files: FileLayer) -> None:
+    """The same, for whoever has opened it."""
+    write_all(fd, [_pack(mark)], 0, files=files)
 
 
 def read_watermark(folder: Path, files: FileLayer) -> Watermark | None:
@@ -60,30 +67,41 @@ def read_watermark(folder: Path, files: FileLayer) -> Watermark | None:
 
 
 def read_watermark_file(path: Path, files: FileLayer) -> Watermark | None:
-    """The same, for whoever asks so often that it keeps the path.
+    """The same, for whoever asks so often that it keeps the path."""
+    try:
+        fd = files.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    except PermissionError as error:
+        raise access_denied(path, error) from None
+    try:
+        return read_open_watermark(fd, files)
+    finally:
+        files.close(fd)
+
+
+def read_open_watermark(fd: int, files: FileLayer) -> Watermark | None:
+    """The same, for whoever has opened it.
 
     Reading may meet a write in progress and see half of each; so a bad checksum is read again, a bounded
     number of times.
     """
-    with suppress(FileNotFoundError), opened(path, os.O_RDONLY, files=files) as fd:
-        for _ in range(_READ_ATTEMPTS):
-            mark = _unpack(files.pread(fd, _BODY.size + _CHECKSUM.size + 1, 0))
-            if mark is not None:
-                return mark
+    for _ in range(_READ_ATTEMPTS):
+        mark = _unpack(files.pread(fd, _FILE.size, 0))
+        if mark is not None:
+            return mark
     return None
 
 
 def _pack(mark: Watermark) -> bytes:
-    body = _BODY.pack(_MAGIC, _VERSION, mark.segment_base, mark.length, mark.next_offset, mark.start_offset)
-    return body + _CHECKSUM.pack(checksum(body))
+    body = _BODY.pack(_MAGIC, _VERSION, *mark)
+    return body + _CHECKSUM.pack(zlib.crc32(body))
 
 
 def _unpack(data: bytes) -> Watermark | None:
-    if len(data) != _BODY.size + _CHECKSUM.size:
+    if len(data) != _FILE.size:
         return None
-    body = data[: _BODY.size]
-    magic, version, *numbers = _BODY.unpack(body)
-    (expected,) = _CHECKSUM.unpack_from(data, _BODY.size)
-    if (magic, version) != (_MAGIC, _VERSION) or checksum(body) != expected:
+    magic, version, segment_base, length, next_offset, start_offset, checksum = _FILE.unpack(data)
+    if magic != _MAGIC or version != _VERSION or zlib.crc32(data[: _BODY.size]) != checksum:
         return None
-    return Watermark(*numbers)
+    return Watermark(segment_base, length, next_offset, start_offset)

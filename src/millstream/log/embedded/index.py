@@ -90,13 +90,16 @@ class SegmentIndex:
                 "right file back."
             )
 
-    def extend(self, end: int | None = None) -> list[Located]:
-        """Read the entries up to byte ``end`` (default: the file's end); return the new ones."""
-        with ReadBuffer(self.path, self._files) as window:
+    def extend(self, end: int | None = None) -> tuple[list[Located], ReadBuffer]:
+        """Read the entries up to byte ``end`` (default: the file's end); return the new ones.
+
+        And what was read last: their blocks may be in it.
+        """
+        with ReadBuffer(self.path, self._files, end=end) as window:
             size = window.size(at_least=end or 0)
             new = list(scan(window, self.end, size if end is None else end, self.next_offset))
         self.add(new)
-        return new
+        return new, window
 
     def add(self, new: Sequence[Located]) -> None:
         """Know of entries behind the last one."""
@@ -126,6 +129,8 @@ class SegmentIndex:
     def between(self, start: int, end: int) -> list[Located]:
         """Return the entries that hold any offset of the range."""
         entries = self._entries_from(start)
+        if entries and entries[-1].entry.base_offset <= start < self.next_offset:
+            return entries[-1:]  # who follows a partition asks for the last one
         first = max(0, bisect_right(entries, start, key=lambda at: at.entry.base_offset) - 1)
         last = bisect_right(entries, end - 1, key=lambda at: at.entry.base_offset)
         return [located for located in entries[first:last] if located.entry.next_offset > start]
@@ -143,7 +148,7 @@ class SegmentIndex:
     def _entries_from(self, start: int) -> list[Located]:
         """The entries in memory, after those from an offset on were read again if they were forgotten."""
         if start < self._held_from:
-            with ReadBuffer(self.path, self._files) as window:
+            with ReadBuffer(self.path, self._files, end=self.end) as window:
                 self._held = list(scan(window, self._header_end, self.end, self.base))
             self._held_from = self.base
         return self._held
@@ -160,6 +165,8 @@ class PartitionIndex:
         self.mark: Watermark | None = None
         self.append_time = 0
         self.publications: dict[tuple[str, str], Publication] = {}
+        self.tail: ReadBuffer | None = None
+        """What the last refresh has read of the active segment, until whoever looks has ended."""
 
     @property
     def active(self) -> SegmentIndex:
@@ -173,7 +180,8 @@ class PartitionIndex:
             return
         if self._active is None or self._active.base != mark.segment_base:
             self._open_active(mark.segment_base)
-        for located in self.active.extend(mark.length):
+        new, self.tail = self.active.extend(mark.length)
+        for located in new:
             self._add(located)
         if self.active.next_offset != mark.next_offset or self.active.end != mark.length:
             raise DamagedLogError(
@@ -211,7 +219,7 @@ class PartitionIndex:
     def held(self) -> int:
         """How many entries are in memory."""
         active = 0 if self._active is None else self._active.held
-        return active + sum(segment.held for segment in self._older.values())
+        return active + sum(segment.held for segment in self._older.values()) if self._older else active
 
     def forget_entries(self) -> None:
         """Hold no entries in memory until somebody asks for them; what is known of segments stays."""

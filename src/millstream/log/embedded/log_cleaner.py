@@ -43,6 +43,7 @@ from millstream.log.embedded.index import SegmentIndex
 from millstream.log.embedded.partition import PartitionFiles
 from millstream.log.embedded.reader import PartitionReader, Stored, joined
 from millstream.log.embedded.segment import ENTRY, HEADER, Entry, SegmentName
+from millstream.throttler import maybe_throttle
 
 LOCK: Final = "maintenance"
 _UNFINISHED: Final = "unfinished"
@@ -253,6 +254,7 @@ class LogCleaner:
                 parts, size = [], 0
             parts.append(stored)
             size += added
+            maybe_throttle()
         if parts:
             yield joined(parts)
 

@@ -24,17 +24,17 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
-from msgspec.structs import replace as replace_fields
 
 from millstream import failpoints
 from millstream.durable import (
     Chunk,
     FileLayer,
+    access_denied,
     disk_errors_named,
     held_lock,
-    opened,
     publish_by_link,
     publish_exclusive,
+    raise_named,
     sync_folder,
     write_all,
 )
@@ -52,8 +52,10 @@ from millstream.log.blocks import encode_blocks, summary
 from millstream.log.embedded.high_watermark import NAME as WATERMARK
 from millstream.log.embedded.high_watermark import (
     Watermark,
+    read_open_watermark,
     read_watermark,
     read_watermark_file,
+    write_open_watermark,
     write_watermark,
     write_watermark_file,
 )
@@ -79,6 +81,8 @@ from millstream.types import Offset
 R = TypeVar("R")
 
 LOCK: Final = "lock"
+_JOINED_BYTES: Final = 64 << 10
+"""So much is written with one system call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +94,48 @@ class Limits:
     lock_timeout_ms: int = 30_000
 
 
-def _nothing() -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
 class PendingEntries(Generic[R]):
-    """Entries that are written at the end of a partition, and that nobody sees yet."""
+    """Entries that are written at the end of a partition, and that nobody sees yet.
 
-    results: Sequence[R]
-    sync: Callable[[], None] = _nothing
-    """Step 3 of appending: make them durable, or cut them off. In any thread."""
-    acknowledge: Callable[[], None] = _nothing
-    """Step 4: move the watermark over them."""
-    fd: int | None = None
-    """Of the file that they are in; None if there are none."""
+    The partition's lock is held until they are closed, in the thread that wrote them.
+    """
+
+    __slots__ = ("_mark", "_moved", "_partition", "_written", "fd", "results")
+
+    def __init__(
+        self,
+        partition: PartitionFiles,
+        results: Sequence[R],
+        mark: Watermark,
+        moved: Watermark,
+        written: Sequence[Located],
+        fd: int | None,
+    ) -> None:
+        self.results = results
+        self.fd = fd
+        """Of the file that they are in; None if there are none."""
+        self._partition = partition
+        self._mark = mark
+        self._moved = moved
+        self._written = written
+
+    def sync(self) -> None:
+        """Step 3 of appending: make them durable, or cut them off. In any thread."""
+        if self.fd is not None:
+            self._partition.sync_entries(self.fd, self._mark)
+
+    def acknowledge(self) -> None:
+        """Step 4: move the watermark over them."""
+        if self.fd is not None:
+            self._partition.acknowledge_entries(self.fd, self._mark, self._moved, self._written)
+
+    def close(self) -> None:
+        """Let the lock go."""
+        try:
+            if self.fd is not None:
+                self._partition.files.close(self.fd)
+        finally:
+            self._partition.end_writing()
 
 
 class _PartitionLock(held_lock):
@@ -125,6 +157,22 @@ class _PartitionLock(held_lock):
             ) from None
 
 
+class _IndexLook:
+    """A look at the index of a partition, for the length of a ``with`` block."""
+
+    __slots__ = ("_partition", "_up_to")
+
+    def __init__(self, partition: PartitionFiles, up_to: int | None) -> None:
+        self._partition = partition
+        self._up_to = up_to
+
+    def __enter__(self) -> PartitionIndex:
+        return self._partition.begin_look(self._up_to)
+
+    def __exit__(self, *_: object) -> None:
+        self._partition.end_look()
+
+
 class PartitionFiles:
     """The files of one partition. Safe to share between threads."""
 
@@ -144,23 +192,54 @@ class PartitionFiles:
         self._memory = memory
         self._index = PartitionIndex(info, files)
         self._mutex = threading.RLock()
-        self._lock_path = info.folder / LOCK
+        self._lock = _PartitionLock(info, info.folder / LOCK, limits.lock_timeout_ms)
+        """Taken by whoever has the mutex."""
+        self._place = f"{info.folder}/"
         self._watermark_path = info.folder / WATERMARK
+        self._watermark_fd: int | None = None
+        """Of whoever writes to the partition just now."""
+        self._seen: Watermark | None = None
+        """The watermark as it was read or written last."""
         self._compacted: tuple[tuple[SegmentName, ...], Compacted] = (), Compacted(Offset(0), Offset(0))
 
-    @contextmanager
-    def index(self) -> Iterator[PartitionIndex]:
-        """Give the index as it is now, for the length of a ``with`` block. It must not leave the block."""
-        with self._mutex:
-            mark = read_watermark_file(self._watermark_path, self.files)
+    def index(self, up_to: int | None = None) -> _IndexLook:
+        """Give the index as it is now, for the length of a ``with`` block. It must not leave the block.
+
+        With ``up_to``, as it was at the last look at the watermark, if that was behind this offset.
+        """
+        return _IndexLook(self, up_to)
+
+    def begin_look(self, up_to: int | None) -> PartitionIndex:
+        """Take the mutex and bring the index up to date. Whoever does ends the look."""
+        self._mutex.acquire()
+        try:
+            mark = self._seen_behind(up_to)
+            if mark is None:
+                mark = read_watermark_file(self._watermark_path, self.files)
             if mark is None or (self._index.mark is None and self._needs_recovery(mark)):
-                with self._locked():
+                with self._lock:
                     mark = recover(self.info.folder, self.files)
             self._refresh_index(mark)
-            try:
-                yield self._index
-            finally:
-                self._memory.used(self, self._index.held)
+        except BaseException:
+            self._mutex.release()
+            raise
+        return self._index
+
+    def end_look(self) -> None:
+        """Let the mutex go."""
+        self._index.tail = None
+        self._memory.used(self, self._index.held)
+        self._mutex.release()
+
+    def _seen_behind(self, up_to: int | None) -> Watermark | None:
+        """A watermark behind an offset that need not be read again: the newest of those."""
+        known, seen = self._index.mark, self._seen
+        if up_to is None or known is None or seen is None:
+            return None
+        if known.next_offset >= up_to and known.start_offset >= seen.start_offset:
+            return known
+        # Others may have seen an older one since: the index never goes back.
+        return seen if known.next_offset < up_to <= seen.next_offset else None
 
     def known(self, offset: Offset) -> Located | None:
         """Return the entry of an offset that was asked for just now; None if nothing is known of it."""
@@ -184,17 +263,11 @@ class PartitionFiles:
             with self.index() as index:
                 mark = index.mark
                 assert mark is not None
+        self._seen = mark
         return Offset(mark.start_offset), Offset(mark.next_offset)
 
-    @contextmanager
-    def appending(self, records: pa.RecordBatch) -> Iterator[PendingEntries[AppendResult]]:
-        """Append records at the end, all or nothing.
-
-        They are written now; whoever appends syncs and acknowledges them within the ``with`` block.
-        """
-        if not records.num_rows:
-            yield PendingEntries([AppendResult(self.bounds()[1], 0)])
-            return
+    def begin_append(self, records: pa.RecordBatch) -> PendingEntries[AppendResult]:
+        """Write records at the end, all or nothing. Whoever does syncs, acknowledges and closes them."""
         now = self._now_ms()
         chunks, headers = encode_blocks(records, now)
         length = sum(header.length for header in headers)
@@ -203,25 +276,30 @@ class PartitionFiles:
                 f"A batch of {records.num_rows} records for {self.info.topic_partition} has {length} "
                 f"bytes; the bound is {MAX_ENTRY_DATA_BYTES}. Remedy: append it in several parts."
             )
-        count, low, high = summary(headers)
-        with self._writing() as mark:
-            entry = Entry(mark.next_offset, count, None, 0, length, low, high, now, None)
-            results = [AppendResult(Offset(mark.next_offset), count)]
-            with self._written(mark, [(entry, chunks)], results) as pending:
-                yield pending
+        mark = self._begin_writing()
+        try:
+            results = [AppendResult(Offset(mark.next_offset), records.num_rows)]
+            entries: list[tuple[Entry, list[Chunk]]] = []
+            if headers:
+                count, low, high = summary(headers)
+                times = self._times(now, low, high)
+                entries.append((Entry(mark.next_offset, count, None, 0, length, *times, None), chunks))
+            return self._write(mark, entries, results)
+        except BaseException:
+            self.end_writing()
+            raise
 
-    @contextmanager
-    def publishing(self, ranges: Sequence[SealedRange]) -> Iterator[PendingEntries[PublishResult]]:
+    def begin_publish(self, ranges: Sequence[SealedRange]) -> PendingEntries[PublishResult]:
         """Give sealed rows the next offsets, without copying; skip what is there already.
 
-        They are written now; whoever publishes syncs and acknowledges them within the ``with`` block. The
-        lock is held from the look at the last epoch to the acknowledgement: a publisher that slept in between
-        does not exist.
+        They are written now; whoever publishes syncs, acknowledges and closes them. The lock is held from the
+        look at the last epoch to the acknowledgement: a publisher that slept in between does not exist.
         """
         now = self._now_ms()
         results: list[PublishResult] = []
         entries: list[tuple[Entry, list[Chunk]]] = []
-        with self._writing() as mark:
+        mark = self._begin_writing()
+        try:
             known = self._index.publications
             made: dict[tuple[str, str], Publication] = {}
             offset = Offset(mark.next_offset)
@@ -233,15 +311,15 @@ class PartitionFiles:
                     at = last.base_offset if last.epoch == stamp.epoch else None
                     results.append(PublishResult(False, at))
                     continue
-                entries.append((sealed_entry(sealed, offset, now), []))
+                times = self._times(now, sealed.min_timestamp, sealed.max_timestamp)
+                entries.append((sealed_entry(sealed, offset, *times), []))
                 made[by] = Publication(stamp.epoch, offset, sealed.count)
                 results.append(PublishResult(True, offset))
                 offset = Offset(offset + sealed.count)
-            if entries:
-                with self._written(mark, entries, results) as pending:
-                    yield pending
-            else:
-                yield PendingEntries(results)
+            return self._write(mark, entries, results)
+        except BaseException:
+            self.end_writing()
+            raise
 
     def delete_before(self, offset: Offset) -> None:
         """Let the partition begin at ``offset``.
@@ -263,6 +341,7 @@ class PartitionFiles:
             mark = self._roll(seen) if is_last else seen
             # 2
             write_watermark(folder, mark._replace(start_offset=offset), self.files, durably=True)
+            self._seen = None
             failpoints.hit("log.start_moved")
             # 3
             self._remove_replaced()
@@ -344,77 +423,140 @@ class PartitionFiles:
     @contextmanager
     def _writing(self) -> Iterator[Watermark]:
         """Hold the lock with everything known and in order; give the watermark. Step 1 of appending."""
-        with self._mutex, self._locked():
+        mark = self._begin_writing()
+        try:
+            yield mark
+        finally:
+            self.end_writing()
+
+    def _begin_writing(self) -> Watermark:
+        """Step 1 of appending. An epoch may write into thousands of partitions: no generators here."""
+        self._mutex.acquire()
+        try:
+            self._lock.__enter__()
+        except BaseException:
+            self._mutex.release()
+            raise
+        try:
             failpoints.hit("log.locked")
-            mark = read_watermark_file(self._watermark_path, self.files)
+            mark = self._open_watermark()
             if mark is None or self._needs_recovery(mark):
                 mark = recover(self.info.folder, self.files)
             self._refresh_index(mark)
-            yield mark
-            self._memory.used(self, self._index.held)
+        except BaseException:
+            self.end_writing()
+            raise
+        return mark
 
-    def _locked(self) -> _PartitionLock:
-        return _PartitionLock(self.info, self._lock_path, self.limits.lock_timeout_ms)
+    def _open_watermark(self) -> Watermark | None:
+        """Read it, and keep it open until it is written, or the writing has ended."""
+        try:
+            self._watermark_fd = self.files.open(self._watermark_path, os.O_RDWR)
+        except FileNotFoundError:
+            return None
+        except PermissionError as error:
+            raise access_denied(self._watermark_path, error) from None
+        return read_open_watermark(self._watermark_fd, self.files)
+
+    def end_writing(self) -> None:
+        """Let the lock and the mutex go."""
+        self._index.tail = None
+        fd, self._watermark_fd = self._watermark_fd, None
+        try:
+            if fd is not None:
+                self.files.close(fd)
+        finally:
+            try:
+                self._lock.__exit__()
+            finally:
+                self._memory.used(self, self._index.held)
+                self._mutex.release()
 
     def _needs_recovery(self, mark: Watermark) -> bool:
-        return is_unclean(self.info.folder, mark, first_look=self._index.mark is None)
+        return is_unclean(self._place, mark, first_look=self._index.mark is None)
 
     def _refresh_index(self, mark: Watermark) -> None:
         try:
             self._index.refresh(mark)
         except FileNotFoundError:
             # Others rolled on and deleted that segment after we read the watermark.
-            self._index.refresh(read_watermark(self.info.folder, self.files) or mark)
+            mark = read_watermark(self.info.folder, self.files) or mark
+            self._index.refresh(mark)
+        self._seen = mark
 
-    @contextmanager
-    def _written(
+    def _write(
         self, mark: Watermark, entries: list[tuple[Entry, list[Chunk]]], results: Sequence[R]
-    ) -> Iterator[PendingEntries[R]]:
-        """Step 2 of appending: write. What is to be done about it comes within the ``with`` block."""
+    ) -> PendingEntries[R]:
+        """Step 2 of appending: write."""
+        if not entries:
+            return PendingEntries(self, results, mark, mark, (), None)
         if self._is_full():
             mark = self._roll(mark)
         chunks: list[Chunk] = []
         written: list[Located] = []
         end = mark.length
         for entry, blocks in entries:
-            timed = self._timed(entry)
-            frame = ENTRY.encode(timed)
-            written.append(located := located_behind(timed, end + len(frame)))
+            frame = ENTRY.encode(entry)
+            written.append(located := located_behind(entry, end + len(frame)))
             end = located.end
             chunks += [frame, *blocks]
+        if end - mark.length <= _JOINED_BYTES:
+            chunks = [b"".join(chunks)]
+        moved = Watermark(mark.segment_base, end, entries[-1][0].next_offset, mark.start_offset)
         path = self._index.active.path
-        moved = mark._replace(length=end, next_offset=entries[-1][0].next_offset)
-
-        def sync() -> None:
+        try:
+            fd = self.files.open(path, os.O_RDWR)
             try:
-                with disk_errors_named(path):
-                    self.files.fsync(fd)
-            except (OSError, MillstreamError):
-                self._truncate_tail(fd, mark)
+                # 2
+                try:
+                    write_all(fd, chunks, mark.length, files=self.files)
+                except OSError:
+                    self._truncate_tail(fd, mark)
+                    raise
+                failpoints.hit("log.frame_written")
+            except BaseException:
+                self.files.close(fd)
                 raise
-            failpoints.hit("log.frame_synced")
+        except OSError as error:
+            raise_named(path, error)
+            raise
+        return PendingEntries(self, results, mark, moved, written, fd)
 
-        def acknowledge() -> None:
-            with disk_errors_named(path):
-                self._acknowledge(fd, mark, moved)
-            self._index.appended(written, moved)
-            failpoints.hit("log.watermark_written")
+    def sync_entries(self, fd: int, mark: Watermark) -> None:
+        """Step 3: see PendingEntries."""
+        try:
+            with disk_errors_named(self._index.active.path):
+                self.files.fsync(fd)
+        except (OSError, MillstreamError):
+            self._truncate_tail(fd, mark)
+            raise
+        failpoints.hit("log.frame_synced")
 
-        with disk_errors_named(path), opened(path, os.O_RDWR, files=self.files) as fd:
-            # 2
-            try:
-                write_all(fd, chunks, mark.length, files=self.files)
-            except OSError:
-                self._truncate_tail(fd, mark)
-                raise
-            failpoints.hit("log.frame_written")
-            yield PendingEntries(results, sync, acknowledge, fd)
+    def acknowledge_entries(
+        self, fd: int, mark: Watermark, moved: Watermark, written: Sequence[Located]
+    ) -> None:
+        """Step 4: see PendingEntries."""
+        try:
+            self._acknowledge(fd, mark, moved)
+        except OSError as error:
+            raise_named(self._index.active.path, error)
+            raise
+        self._index.appended(written, moved)
+        self._seen = moved
+        failpoints.hit("log.watermark_written")
 
     def _acknowledge(self, fd: int, mark: Watermark, moved: Watermark) -> None:
         """Move the watermark. If that fails, what its file holds decides: what it covers must stay."""
         folder = self.info.folder
         try:
-            write_watermark_file(self._watermark_path, moved, self.files)
+            watermark, self._watermark_fd = self._watermark_fd, None
+            if watermark is None:  # it was missing when the lock was taken
+                write_watermark_file(self._watermark_path, moved, self.files)
+            else:
+                try:
+                    write_open_watermark(watermark, moved, self.files)
+                finally:
+                    self.files.close(watermark)  # here: network file systems tell of errors only then
         except OSError:
             with suppress(OSError):
                 found = read_watermark(folder, self.files)
@@ -431,14 +573,12 @@ class PartitionFiles:
             self.files.truncate(fd, mark.length)
             self.files.fsync(fd)
 
-    def _timed(self, entry: Entry) -> Entry:
-        """Return the entry with an append time that does not go back, and with the topic's kind of time."""
-        append_time = max(entry.append_time, self._index.append_time)
+    def _times(self, now: int, lowest: int, highest: int) -> tuple[int, int, int]:
+        """The times of a new entry, of the topic's kind, and its append time, which does not go back."""
+        append_time = max(now, self._index.append_time)
         if self.info.timestamp_type is TimestampType.CREATE_TIME:
-            return replace_fields(entry, append_time=append_time)
-        return replace_fields(
-            entry, append_time=append_time, min_timestamp=append_time, max_timestamp=append_time
-        )
+            return lowest, highest, append_time
+        return append_time, append_time, append_time
 
     def _is_full(self) -> bool:
         active = self._index.active
@@ -461,4 +601,5 @@ class PartitionFiles:
         mark = mark._replace(segment_base=mark.next_offset, length=length)
         write_watermark(info.folder, mark, self.files)
         index.refresh(mark)
+        self._seen = mark
         return mark

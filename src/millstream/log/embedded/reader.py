@@ -10,18 +10,25 @@ they were rewritten are the exception: they are copied, and count as many bytes 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.log.api import LogRecordBatch, TimestampType
-from millstream.log.blocks import SCHEMA, BlockHeader, decode_rows, rows_within
+from millstream.log.blocks import (
+    BLOCK_HEADER_BYTES,
+    SCHEMA,
+    BlockHeader,
+    decode_header,
+    decode_rows,
+    rows_within,
+)
 from millstream.log.embedded.partition import PartitionFiles
 from millstream.log.embedded.segment import Entry, Located, ReadBuffer, block_headers
 from millstream.log.errors import DamagedLogError, OffsetOutOfRangeError
@@ -43,8 +50,7 @@ class _GoneError(Exception):
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """Records of a block: from an offset on, or, where compaction left gaps, with an offset each."""
 
     records: pa.RecordBatch
@@ -79,8 +85,7 @@ def joined(parts: Sequence[Stored]) -> Stored:
     return Stored(records, first.base_offset, offsets, last.append_time, last.next_offset)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(NamedTuple):
     """A block and where it is; its body has not been read."""
 
     base_offset: int
@@ -106,6 +111,27 @@ class _Block:
             first = max(start, self.base_offset)
             records = records.slice(first - self.base_offset, min(end, self.next_offset) - first)
         return Stored(records, first, offsets, self.entry.append_time, self.next_offset)
+
+
+class _Found(NamedTuple):
+    """The entries that hold a range up to ``end``, each with the file of its blocks."""
+
+    end: Offset
+    entries: list[tuple[Path, Located]]
+    tail: ReadBuffer | None
+    """What was read to find them: the blocks of the last ones may be in it."""
+
+    def only_block(self) -> _Block | None:
+        """The block of the range, if it was read already: who follows a partition finds it so."""
+        if self.tail is None or len(self.entries) != 1:
+            return None
+        tail, (path, (entry, start, _)) = self.tail, self.entries[0]
+        if tail.path is not path or not tail.holds(start, start + entry.length):
+            return None
+        header = decode_header(tail.get(start, BLOCK_HEADER_BYTES), tail.at(start))
+        if (header.length, header.raw_length, header.span) != (entry.length, entry.raw_bytes, entry.count):
+            return None  # several; or something is wrong, and whoever reads them one by one says what
+        return _Block(entry.base_offset, header, entry, tail, start)
 
 
 def _again_if_replaced(
@@ -137,7 +163,7 @@ class PartitionReader:
 
     def read(self, start: Offset, end: Offset | None) -> Iterator[LogRecordBatch]:
         """Return the records of a range, in batches. The range is checked now, the files are read later."""
-        return self._batches(start, self._checked(start, end))
+        return self._batches(start, self._asked(start, end))
 
     @_again_if_replaced
     def offset_for_time(self, timestamp: int, start: Offset | None) -> Offset | None:
@@ -146,7 +172,7 @@ class PartitionReader:
         start = earliest if start is None else start
         self._checked(start, latest)
         candidates = [
-            item for item in self._entries(start, latest) if item[1].entry.max_timestamp >= timestamp
+            item for item in self._find(start, latest).entries if item[1].entry.max_timestamp >= timestamp
         ]
         with closing(self._blocks(candidates, start, latest)) as blocks:
             for block in blocks:
@@ -167,7 +193,7 @@ class PartitionReader:
         """Return the largest timestamp in a range; ``None`` if it is empty."""
         highest = -1
         in_part: list[tuple[Path, Located]] = []
-        for path, located in self._entries(start, end, is_checked=False):
+        for path, located in self._find(start, end, is_checked=False, up_to=end).entries:
             entry = located.entry
             if self.is_append_time or (start <= entry.base_offset and entry.next_offset <= end):
                 highest = max(highest, entry.max_timestamp)
@@ -183,7 +209,7 @@ class PartitionReader:
         """Return when a record was appended or published."""
         located = self._partition.known(offset)
         if located is None:
-            located = self._entries(offset, Offset(offset + 1), is_checked=False)[0][1]
+            located = self._find(offset, Offset(offset + 1), is_checked=False).entries[0][1]
         return located.entry.append_time
 
     @_again_if_replaced
@@ -193,7 +219,7 @@ class PartitionReader:
         Whole entries, then whole blocks of the first that does not fit; if not even one block does, records.
         """
         left, reached = max_bytes, start
-        for item in self._entries(start, end, is_checked=False):
+        for item in self._find(start, end, is_checked=False, up_to=end).entries:
             entry = item[1].entry
             if entry.raw_bytes > left:
                 break
@@ -218,13 +244,13 @@ class PartitionReader:
 
     def stored(self, start: int, end: int) -> Iterator[Stored]:
         """Give records block by block, as they are stored, for whoever rewrites them."""
-        for block in self._blocks(self._entries(start, end), start, end):
+        for block in self._blocks(self._find(start, end).entries, start, end):
             yield block.part(start, end)
 
     @_again_if_replaced
     def all_entries(self) -> list[Entry]:
         """Return the entries from the partition's first offset on."""
-        return [located.entry for _, located in self._entries(*self._partition.bounds())]
+        return [located.entry for _, located in self._find(*self._partition.bounds()).entries]
 
     @_again_if_replaced
     def raw_size(self) -> int:
@@ -265,25 +291,37 @@ class PartitionReader:
             f"backup. Remedy: begin at an offset from {earliest} to {latest}."
         )
 
-    def _batches(self, start: Offset, end: Offset) -> Iterator[LogRecordBatch]:
+    @_again_if_replaced
+    def _asked(self, start: Offset, end: Offset | None) -> _Found:
+        return self._find(start, end, is_checked=False)
+
+    def _batches(self, start: Offset, found: _Found) -> Iterator[LogRecordBatch]:
         """Read on behind the last batch if a file was replaced meanwhile."""
-        position = start
+        only = found.only_block()
+        if only is not None:
+            part = self._timed(only.part(start, found.end))
+            yield self._batch(start, Offset(min(found.end, part.next_offset)), [part])
+            return
+        position, end = start, found.end
         missing: Path | None = None
         while position < end:
             try:
-                for batch in self._joined(position, end):
+                for batch in self._joined(position, found):
                     yield batch
                     position = batch.next_offset
             except _GoneError as gone:
                 if gone.path == missing:
                     raise self.missing(gone.path, position) from None
                 missing = gone.path
+                if position < end:
+                    found = self._find(position, end)
 
-    def _joined(self, start: Offset, end: Offset) -> Iterator[LogRecordBatch]:
+    def _joined(self, start: Offset, found: _Found) -> Iterator[LogRecordBatch]:
         parts: list[Stored] = []
         rows = size = 0
         base = reached = start
-        for block in self._blocks(self._entries(start, end), start, end):
+        end = found.end
+        for block in self._blocks(found.entries, start, end, found.tail):
             part = self._timed(block.part(start, end))
             is_large = part.records.num_rows > _SMALL_ROWS or block.header.raw_length > _SMALL_BYTES
             if parts and (is_large or rows >= _JOINED_ROWS or size >= _JOINED_BYTES):
@@ -309,7 +347,7 @@ class PartitionReader:
         records = part.records
         times = pa.repeat(pa.scalar(part.append_time, pa.int64()), records.num_rows)
         columns = [records.column(0), records.column(1), times, records.column(3)]
-        return replace(part, records=pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        return part._replace(records=pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
 
     def missing(self, path: Path, start: Offset | None = None) -> Exception:
         """Return the error for a file that is gone, though nobody replaced it."""
@@ -320,50 +358,80 @@ class PartitionReader:
             "hand. Remedy: restore it from a backup."
         )
 
-    def _entries(self, start: int, end: int, *, is_checked: bool = True) -> list[tuple[Path, Located]]:
-        """Return the entries that hold a range, each with the file of its blocks.
+    def _find(
+        self, start: int, end: int | None, *, is_checked: bool = True, up_to: int | None = None
+    ) -> _Found:
+        """Find the entries that hold a range.
 
-        A range that is not checked yet is checked against the same look at the partition.
+        A range that is not checked yet is checked against the same look at the partition: as of now or, with
+        ``up_to``, a look that has seen that offset.
         """
-        found: list[tuple[Path, Located]] = []
-        root = self._partition.info.root
+        entries: list[tuple[Path, Located]] = []
         if start == end and is_checked:
-            return found
-        with self._partition.index() as index, _gone_if_missing():
-            if not is_checked:
-                assert index.mark is not None
-                self._within(index.mark.start_offset, index.mark.next_offset, start, end)
+            return _Found(Offset(start), entries, None)
+        root = self._partition.info.root
+        with self._partition.index(up_to) as index:
+            tail = index.tail
+            mark = index.mark
+            assert mark is not None
+            if not is_checked or end is None:
+                end = self._within(mark.start_offset, mark.next_offset, start, end)
                 if start == end:
-                    return found
-            for segment in index.segments(start):
-                for located in segment.between(start, end):
-                    file = located.entry.file
-                    path = segment.path if file is None else sealed_path(root, file)
-                    found.append((path, located))
-                if segment.next_offset >= end:
-                    break
-        if not found or found[0][1].entry.base_offset > start or found[-1][1].entry.next_offset < end:
+                    return _Found(Offset(end), entries, None)
+            try:
+                for segment in index.segments(start):
+                    for located in segment.between(start, end):
+                        file = located.entry.file
+                        path = segment.path if file is None else sealed_path(root, file)
+                        entries.append((path, located))
+                    if segment.next_offset >= end:
+                        break
+            except FileNotFoundError as error:
+                raise _GoneError(Path(error.filename)) from None
+        if not entries or entries[0][1].entry.base_offset > start or entries[-1][1].entry.next_offset < end:
             self._checked(start, end)  # gone by retention since we looked: then this says so
             raise DamagedLogError(
                 f"No segment of {self._topic_partition} holds the offsets {start} to {end}. Likely cause: a "
                 "file was deleted by hand. Remedy: restore it from a backup."
             )
-        return found
+        return _Found(Offset(end), entries, tail)
 
     def _blocks(
-        self, entries: list[tuple[Path, Located]], start: int, end: int
+        self, entries: list[tuple[Path, Located]], start: int, end: int, tail: ReadBuffer | None = None
     ) -> Generator[_Block, None, None]:
-        """Yield the blocks that hold a range, with one open file at a time."""
-        with ExitStack() as stack:
-            window: ReadBuffer | None = None
-            for path, located in entries:
-                if window is None or path != window.path:
-                    stack.close()
-                    with _gone_if_missing():
-                        window = stack.enter_context(ReadBuffer(path, self._partition.files))
-                for position, header, base in block_headers(window, located):
-                    if base < end and base + header.span > start:
-                        yield _Block(base, header, located.entry, window, position)
+        """Yield the blocks that hold a range, with one open file at a time, unless the ``tail`` has them."""
+        for path, of_file in _by_file(entries):
+            last = max(located.data_start + located.entry.length for located in of_file)
+            if tail is not None and tail.path is path and tail.holds(of_file[0].data_start, last):
+                yield from _blocks_of(tail, of_file, start, end)
+                continue
+            try:
+                window = ReadBuffer(path, self._partition.files, end=last)
+            except FileNotFoundError as error:
+                raise _GoneError(Path(error.filename)) from None
+            with window:
+                yield from _blocks_of(window, of_file, start, end)
+
+
+def _by_file(entries: Sequence[tuple[Path, Located]]) -> Iterator[tuple[Path, list[Located]]]:
+    """Entries that stand one behind the other and have their blocks in the same file, together."""
+    together: list[Located] = []
+    before: Path | None = None
+    for path, located in entries:
+        if before is not None and path != before:
+            yield before, together
+            together = []
+        before = path
+        together.append(located)
+    if before is not None:
+        yield before, together
+
+
+def _blocks_of(window: ReadBuffer, entries: Sequence[Located], start: int, end: int) -> Iterator[_Block]:
+    for located in entries:
+        for position, header, base in block_headers(window, located):
+            if base < end and base + header.span > start:
+                yield _Block(base, header, located.entry, window, position)
 
 
 @contextmanager

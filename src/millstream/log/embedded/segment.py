@@ -59,8 +59,11 @@ class SegmentHeader(msgspec.Struct, frozen=True):
     """Of this segment, what is before this offset was compacted; the rest is still to be."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """Which offsets, and where their blocks are. On disk: a JSON array in this order."""
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Which offsets, and where their blocks are. On disk: a JSON array in this order.
+
+    A process may hold hundreds of thousands, which are part of no cycle: garbage collections pass them over.
+    """
 
     base_offset: int
     count: int
@@ -87,11 +90,22 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
         return self.base_offset + self.count
 
 
-def sealed_entry(sealed: SealedRange, base_offset: int, append_time: int) -> Entry:
+def sealed_entry(
+    sealed: SealedRange, base_offset: int, min_timestamp: int, max_timestamp: int, append_time: int
+) -> Entry:
     """Return the entry of rows that stand in a sealed file."""
-    stamp = (sealed.stamp.publisher, sealed.stamp.task, sealed.stamp.epoch)
-    place = (sealed.file, sealed.start, sealed.length, sealed.min_timestamp, sealed.max_timestamp)
-    return Entry(base_offset, sealed.count, *place, append_time, stamp)
+    by = sealed.stamp
+    return Entry(
+        base_offset,
+        sealed.count,
+        sealed.file,
+        sealed.start,
+        sealed.length,
+        min_timestamp,
+        max_timestamp,
+        append_time,
+        (by.publisher, by.task, by.epoch),
+    )
 
 
 class Located(NamedTuple):
@@ -137,7 +151,7 @@ class SegmentName(NamedTuple):
 
 def segment_name(base_offset: int) -> str:
     """Return the file name of the segment that begins at an offset, as it is first written."""
-    return SegmentName(base_offset).file_name
+    return f"{base_offset:020d}{_SUFFIX}"
 
 
 def parse_segment_name(name: str) -> SegmentName | None:
@@ -154,15 +168,32 @@ def parse_segment_name(name: str) -> SegmentName | None:
     return SegmentName(int(base), int(end or 0), int(generation or 0))
 
 
+class FilePosition(NamedTuple):
+    """A byte of a file, for messages: as text only if there is one."""
+
+    position: int
+    path: Path
+
+    def __str__(self) -> str:
+        return f"byte {self.position} of {self.path}"
+
+
 class ReadBuffer:
-    """An open file, read through a window: one system call per MB and not per frame."""
+    """An open file, read through a window: one system call per MB and not per frame.
+
+    Whoever knows up to which byte it will read says so: then no more is asked for. What the window holds
+    can still be had when the file is closed.
+    """
 
     _BYTES: Final = 1 << 20
 
-    def __init__(self, path: Path, files: FileLayer, *, window_bytes: int = _BYTES) -> None:
+    def __init__(
+        self, path: Path, files: FileLayer, *, window_bytes: int = _BYTES, end: int | None = None
+    ) -> None:
         self.path = path
         self._files = files
         self._window_bytes = window_bytes
+        self._end = end
         self._fd = files.open(path, os.O_RDONLY)
         self._data = memoryview(b"")
         self._start = 0
@@ -180,17 +211,24 @@ class ReadBuffer:
             raise _cut_short(self.path, size, at_least)
         return size
 
-    def at(self, position: int) -> str:
+    def at(self, position: int) -> FilePosition:
         """Name a position, for messages."""
-        return f"byte {position} of {self.path}"
+        return FilePosition(position, self.path)
 
     def get(self, position: int, length: int) -> memoryview:
         """Return ``length`` bytes from ``position``; fewer only at the file's end."""
         offset = position - self._start
         if offset < 0 or offset + length > len(self._data):
-            self._data = memoryview(self._files.pread(self._fd, max(length, self._window_bytes), position))
+            wanted = (
+                self._window_bytes if self._end is None else min(self._window_bytes, self._end - position)
+            )
+            self._data = memoryview(self._files.pread(self._fd, max(length, wanted), position))
             self._start, offset = position, 0
         return self._data[offset : offset + length]
+
+    def holds(self, start: int, end: int) -> bool:
+        """Whether the window has these bytes."""
+        return self._start <= start and end <= self._start + len(self._data)
 
 
 def read_header(path: Path, files: FileLayer) -> tuple[SegmentHeader, int]:
@@ -201,6 +239,15 @@ def read_header(path: Path, files: FileLayer) -> tuple[SegmentHeader, int]:
         return HEADER.decode(window.get(0, length), SegmentHeader, where), length
 
 
+class _EntryPosition(FilePosition):
+    """Where an entry is."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"the entry at {super().__str__()}"
+
+
 def scan(window: ReadBuffer, start: int, end: int, base_offset: int) -> Iterator[Located]:
     """Yield the entries between two positions of a segment; ``base_offset`` is what the first must have.
 
@@ -209,7 +256,7 @@ def scan(window: ReadBuffer, start: int, end: int, base_offset: int) -> Iterator
     """
     position = start
     while position < end:
-        where = f"the entry at byte {position} of {window.path}"
+        where = _EntryPosition(position, window.path)
         length = ENTRY.payload_length(window.get(position, min(FRAME_HEADER_BYTES, end - position)), where)
         frame = window.get(position, min(FRAME_HEADER_BYTES + length, end - position))
         entry = ENTRY.decode(frame, Entry, where)
@@ -265,7 +312,7 @@ def _cut_short(path: Path, size: int, expected: int) -> DamagedLogError:
     )
 
 
-def _located(entry: Entry, frame_end: int, where: str) -> Located:
+def _located(entry: Entry, frame_end: int, where: object) -> Located:
     if entry.count < 1 or not 0 <= entry.length <= entry.raw_bytes <= MAX_ENTRY_DATA_BYTES:
         raise DamagedLogError(
             f"{where} claims {entry.count} records in {entry.length} bytes, {entry.raw_bytes} uncompressed. "

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from functools import cache, partial
 from itertools import islice
 from typing import Final, Generic, TypeVar
@@ -31,14 +31,16 @@ __all__ = ["write_together"]
 R = TypeVar("R")
 
 _FEWEST_AT_ONCE: Final = 32
-_MOST_AT_ONCE: Final = 256
-_PART_OF_DESCRIPTORS: Final = 8
-"""A partition has two files open while it is written to, and those of two steps may be at once."""
+_MOST_AT_ONCE: Final = 1024
+"""A sync of a file system has a price of its own, whatever it finds: fewer and larger steps are quicker, but
+their locks are held for longer."""
+_PART_OF_DESCRIPTORS: Final = 12
+"""A partition has three files open while it is written to, and those of two steps may be at once."""
 _THREADS: Final = 4
 
 
 def write_together(
-    writing: Mapping[TopicPartition, AbstractContextManager[PendingEntries[R]]],
+    writing: Mapping[TopicPartition, Callable[[], PendingEntries[R]]],
     files: FileLayer,
     at_once: int | None = None,
 ) -> dict[TopicPartition, Sequence[R]]:
@@ -80,18 +82,20 @@ class _Step(Generic[R]):
     def __init__(self, files: FileLayer, failures: list[Exception]) -> None:
         self._files = files
         self._failures = failures
-        self._locks = ExitStack()
         self._pending: dict[TopicPartition, PendingEntries[R]] = {}
+        self._open: list[PendingEntries[R]] = []
         self._synced: list[PendingEntries[R]] = []
         self._wait: Callable[[], None] | None = None
 
-    def write(self, writing: Mapping[TopicPartition, AbstractContextManager[PendingEntries[R]]]) -> None:
+    def write(self, writing: Mapping[TopicPartition, Callable[[], PendingEntries[R]]]) -> None:
         """Steps 1 and 2; the sync goes on."""
-        for place, one in writing.items():
+        for place, begin in writing.items():
             try:
-                self._pending[place] = self._locks.enter_context(one)
+                one = self._pending[place] = begin()
             except Exception as error:  # noqa: BLE001 - raised when the others have had their turn
                 self._failures.append(error)
+            else:
+                self._open.append(one)
         works = [*self._pending.values()]
         if len(works) == 1:
             self._sync(works[0])
@@ -108,7 +112,7 @@ class _Step(Generic[R]):
                 one.acknowledge()
             except (OSError, MillstreamError) as error:
                 self._failures.append(error)
-        self._locks.close()
+        self._let_go()
         return {place: one.results for place, one in self._pending.items()}
 
     def close(self) -> None:
@@ -117,7 +121,12 @@ class _Step(Generic[R]):
         if wait is not None:
             with suppress(Exception):
                 wait()
-        self._locks.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        with ExitStack() as locks:  # one that fails keeps no other
+            while self._open:
+                locks.callback(self._open.pop().close)
 
     def _syncs(self, works: Sequence[PendingEntries[R]]) -> list[Callable[[], None]]:
         """What makes all of it durable: works for one thread or several."""
