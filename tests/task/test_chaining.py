@@ -7,7 +7,6 @@ from collections.abc import Callable
 from tests.simulation.epochs import EpochRunner
 
 from millstream import KStream, Processor, StreamsBuilder, StreamsConfig
-from millstream.task.chaining import chains_of
 from millstream.task.metrics import Metrics
 from millstream.task.records import RawBatch
 from millstream.topology.nodes import ProcessorNode
@@ -23,7 +22,7 @@ def built(shape: Callable[[KStream[bytes, bytes]], object]) -> Topology:
 
 def chains(topology: Topology) -> list[tuple[str, ...]]:
     (sub,) = topology.plan().subtopologies
-    return list(chains_of(sub).values())
+    return list(sub.chains.values())
 
 
 def same(key: bytes, value: bytes) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -33,7 +35,7 @@ class Bench:
             )
             for name, spec in self.sub.stores.items()
         }
-        environment = TaskEnvironment(
+        self.environment = TaskEnvironment(
             application_id="app",
             config=StreamsConfig(),
             book=book,
@@ -44,7 +46,7 @@ class Bench:
             partitions_of=lambda topic: 1,
             is_internal=lambda topic: False,
         )
-        self.task = Task(self.sub, 3, environment, state)
+        self.task = Task(self.sub, 3, self.environment, state)
 
     def epoch(self, *raws: Any, max_rows: int | None = None) -> TaskResult:
         self.task.process(raws, max_rows=max_rows)
@@ -195,3 +197,36 @@ def test_processors_are_closed_in_the_order_of_the_topology() -> None:
     stream.process(closing("parent")).process(closing("child"))
     Bench(builder).task.close()
     assert closed == ["parent", "child"]
+
+
+def test_tasks_of_one_sub_topology_have_processors_of_their_own() -> None:
+    class Remembering(Processor[str, str, str, str]):
+        def __init__(self) -> None:
+            self.seen: list[str] = []
+
+        def process(self, record: Record[str, str]) -> None:
+            self.seen.append(record.value)
+            self.context.forward(record.with_value(",".join(self.seen)))
+
+    builder = StreamsBuilder()
+    builder.stream("in", **STRINGS).process(Remembering).to("out", **STRINGS)
+    bench = Bench(builder)
+    again = Task(bench.sub, 3, bench.environment)
+    for task, expected in ((bench.task, [b"x"]), (again, [b"y"])):
+        task.process([rows_of("in", ("a", expected[0].decode()))])
+        (out,) = task.seal().outputs
+        assert expected == list(out.values)
+        task.close()
+
+
+def test_what_a_task_held_is_freed_when_it_is_closed_without_a_search_for_garbage() -> None:
+    bench = Bench(counting())
+    bench.epoch(rows_of("in", ("a", "1"), ("b", "2")))
+    held = weakref.ref(bench.task)
+    gc.disable()
+    try:
+        bench.task.close()
+        del bench.task
+        assert held() is None
+    finally:
+        gc.enable()

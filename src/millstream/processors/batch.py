@@ -187,6 +187,8 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
 
 def interleave(batches: Sequence[Batch]) -> Batch:
     """Several batches as one, in depth-first order."""
+    if len(batches) == 1:
+        return batches[0]
     batches = [batch for batch in batches if len(batch)] or list(batches[:1])
     whole = concatenate(batches)
     if len(batches) == 1 or whole.order is None:

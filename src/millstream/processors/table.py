@@ -179,7 +179,9 @@ class TableOperator(Operator):
         if not held:
             return None
         data, batch = last_of_each(held)
-        batch = replace(batch, keys=self.table_keys(data, batch.keys))
+        keys = self.table_keys(data, batch.keys)
+        if keys is not batch.keys:
+            batch = replace(batch, keys=keys)
         olds: list[Any] | None = None
         if self.send_old or None in batch.values:
             rows = zip(data, batch.values, strict=True)
@@ -199,6 +201,8 @@ class TableOperator(Operator):
         values = batch.values
         if values.shows(Frozen):
             values = Column(list(map(self.store.thawed, values)))
+        if values is batch.values and not self.send_old:  # what is held back has no old values
+            return batch
         return replace(batch, values=values, olds=Column(olds or ()) if self.send_old else None)
 
     def save(self, batch: Batch, updates: Updates, cells: Mapping[bytes, Cell]) -> None:
@@ -266,8 +270,10 @@ class TableOperator(Operator):
         if not self.store.keeps(news):
             news = list(map(self.store.frozen, news))
         held = batch if rows == list(range(len(batch))) else batch.take(rows)
-        held = replace(held, values=Column(news), timestamps=Column(timestamps), olds=None, order=None)
-        self.cache.hold((keys, held))
+        last_rows = Batch(
+            held.keys, news, timestamps, held.headers, held.origins, ports=held.ports, latest=held.latest
+        )
+        self.cache.hold((keys, last_rows))
 
 
 def drop_null_keys(context: OperatorContext, batch: Batch) -> Batch:

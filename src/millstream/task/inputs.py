@@ -1,10 +1,10 @@
 """What a task works on in an epoch: records decoded, timestamped and put into the task's order.
 
-The order: within a partition by offset; across partitions always the partition whose next record is
-the oldest. Sorting by the running maximum of the timestamp within each partition gives exactly that, so
-the order depends on the records alone and a replay repeats it. Of equal times, rows that the task's own
-earlier step sent (see `topology.steps`) come before others; changes of tables of which the task has copies
-come before all.
+The order: within a partition by offset; across partitions, and across the senders of a repartition, always
+the one whose next record is the oldest. Sorting by the running maximum of the timestamp within each of them
+gives exactly that, so the order depends on the records alone and a replay repeats it. Of equal times, rows
+that the task's own earlier step sent (see `topology.steps`) come before others; changes of tables of which
+the task has copies come before all.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ class TaskInput:
     """All records of an epoch, in the task's order. Row numbers of it are the origins of batches."""
 
     def __init__(self, parts: Sequence[DecodedPart], stream_time: int) -> None:
-        parts = sorted(parts, key=lambda part: (not part.comes_first, not part.wins_ties))  # stable
+        self._order: Column | None = None
+        if len(parts) != 1 or parts[0].raw.runs:  # else the rows of the one partition are the task's
+            parts = sorted(parts, key=lambda part: (not part.comes_first, not part.wins_ties))  # stable
+            self._order = Column.of(_merge_order(parts))
         self._parts = parts
-        # One partition needs no merging: its rows are the task's rows.
-        self._order = None if len(parts) == 1 else Column.of(_merge_order(parts))
         self._starts = [0, *accumulate(len(part.rows) for part in parts)]
         self._sources = list({part.source: part for part in parts})
         self._keys = self._by_source([part.keys for part in parts])
@@ -173,7 +174,7 @@ def _merge_order(parts: Sequence[DecodedPart]) -> Sequence[int]:
         behind = _merge_order(parts[len(first) :])
         return [*_merge_order(first), *(place + before for place in behind)]
     # A stable sort: rows of a part stand in order already, and of equal times the first part's come first.
-    return Column.concat([part.timestamps.running_maximum(-1) for part in parts]).places_in_order()
+    return Column.concat([part.largest_times() for part in parts]).places_in_order()
 
 
 def extract_timestamps(

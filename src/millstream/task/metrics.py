@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 
 class Metrics:
     """Named counters by task and node.
@@ -15,7 +13,7 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._counts: dict[tuple[str, str, str], int] = {}
 
     def add(self, task_id: str, node: str, name: str, count: int) -> None:
         """Count some more.
@@ -27,7 +25,8 @@ class Metrics:
         5
         """
         if count:
-            self._counts[task_id, node, name] += count
+            key = (task_id, node, name)
+            self._counts[key] = self._counts.get(key, 0) + count
 
     def get(self, node: str, name: str) -> int:
         """The counter of a node, over all tasks.
@@ -46,7 +45,8 @@ class Metrics:
         >>> metrics.get("node", "records-in")
         2
         """
-        self._counts.update(other._counts)
+        for key, count in other._counts.items():
+            self._counts[key] = self._counts.get(key, 0) + count
 
     def copy(self) -> Metrics:
         """The counters as they are now.
@@ -55,7 +55,7 @@ class Metrics:
         {}
         """
         copied = Metrics()
-        dict.update(copied._counts, self._counts)
+        copied._counts = self._counts.copy()
         return copied
 
     def reset_to(self, other: Metrics) -> None:
@@ -68,7 +68,7 @@ class Metrics:
         >>> metrics.as_dict()
         {}
         """
-        self._counts = Counter(other._counts)
+        self._counts = other._counts.copy()
 
     def of_task(self, task_id: str) -> dict[tuple[str, str], int]:
         """The counters of one task, by node and name.

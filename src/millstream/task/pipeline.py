@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -23,12 +23,11 @@ from millstream.processors.operator_times import OperatorTimes
 from millstream.processors.record_cache import RecordCache
 from millstream.processors.table_history import TableHistory
 from millstream.serdes import Serde
-from millstream.task.chaining import chains_of
 from millstream.task.context import FixedKeyContext, ForwardingContext, TaskServices, TransformerContext
 from millstream.task.outputs import Sink
 from millstream.task.serde_book import Part
 from millstream.topology.execution_units import ExecutionUnit
-from millstream.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from millstream.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from millstream.topology.plan import SubTopology
 
 
@@ -153,19 +152,13 @@ class Pipeline:
         self._histories = {store: TableHistory() for store in sub.looked_up}
         self._operators: dict[str, Operator] = {}
         self._chains: dict[str, OperatorChain] = {}
-        self._chained = chains_of(sub)
-        self._edges = {name: _edges(sub, name) for name in sub.nodes}
-        self._unit_of: dict[str, ExecutionUnit] = {
-            name: unit for unit in sub.units if len(unit) > 1 for name in unit
-        }
 
     def open(self) -> None:
         """Make the operators and show them their context, parents first."""
         self.is_opening = True
-        for node in self._sub.nodes.values():
-            if isinstance(node, ProcessorNode):
-                self._open_node(node)
-        for first, nodes in self._chained.items():
+        for node in self._sub.processors:
+            self._open_node(node)
+        for first, nodes in self._sub.chains.items():
             self._chains[first] = OperatorChain([self._operators[name] for name in nodes])
         self.is_opening = False
 
@@ -184,7 +177,7 @@ class Pipeline:
                 f"{type(error).__name__}: {error}\n  added at {node.site}"
             ) from error
         self._operators[node.name] = operator
-        if node.name in self._unit_of and isinstance(context.user, ForwardingContext):
+        if node.name in self._sub.unit_of and isinstance(context.user, ForwardingContext):
             context.user.dispatch = self._dispatcher(node.name)
 
     def close(self) -> None:
@@ -202,11 +195,15 @@ class Pipeline:
         if first_error is not None:
             raise first_error
 
+    def forget(self) -> None:
+        """After the last `close`: know nobody any more. So nothing here is garbage that has to be found."""
+        vars(self).clear()
+
     def run(self, roots: Mapping[str, Batch]) -> None:
         """Send rows of the sources through."""
         for source, batch in roots.items():
             self._inbox.setdefault(source, []).append(batch)
-        self._drain(self._no_flush)
+        self._drain(None)
 
     def flush(self) -> None:
         """The commit: cached tables send what they held back, in topological order."""
@@ -229,11 +226,11 @@ class Pipeline:
                 # Also when it failed: what it had forwarded before goes on, ahead of the next record.
                 context.end_punctuation()
                 self._deliver(node, context.emitted())
-                self._drain(self._no_flush)
+                self._drain(None)
         else:
             callback(timestamp)
 
-    def _drain(self, flush: Callable[[str], Batch | None]) -> None:
+    def _drain(self, flush: Callable[[str], Batch | None] | None) -> None:
         for history in self._histories.values():
             history.begin_pass()
         for unit in self._sub.units:
@@ -244,7 +241,8 @@ class Pipeline:
             batches = self._inbox.pop(name, None)
             if batches is not None:
                 self._pass_on(name, interleave(batches))
-            self._deliver(name, flush(name))
+            if flush is not None and name in self._operators:
+                self._deliver(name, flush(name))
 
     def _pass_on(self, name: str, batch: Batch) -> None:
         """Take rows through a node, or the chain that it begins, and hand on what comes out."""
@@ -253,7 +251,7 @@ class Pipeline:
             self._deliver(name, self._process(name, batch))
             return
         emission, counts = chain.process(batch)
-        nodes = self._chained[name]
+        nodes = self._sub.chains[name]
         for node, (taken, given) in zip(nodes[:-1], counts, strict=False):
             if taken:
                 self._host.count(node, "records-in", taken)
@@ -276,18 +274,16 @@ class Pipeline:
     def _deliver(self, name: str, emission: Emission) -> None:
         if emission is None:
             return
-        self._host.count(name, "records-out", _rows_of(emission))
-        for edge in self._edges[name]:
-            batch = emission.get(edge.child) if isinstance(emission, Mapping) else emission
+        # A row that goes to several children by name counts once for each.
+        batches = (emission,) if isinstance(emission, Batch) else emission.values()
+        self._host.count(name, "records-out", sum(map(len, batches)))
+        for edge in self._sub.edges[name]:
+            batch = emission if isinstance(emission, Batch) else emission.get(edge.child)
             if batch is not None and len(batch):
                 self._inbox.setdefault(edge.child, []).append(edge.carry(batch))
 
-    def _no_flush(self, name: str) -> None:
-        del name
-
     def _flush(self, name: str) -> Batch | None:
-        operator = self._operators.get(name)
-        batch = operator.flush() if operator is not None else None
+        batch = self._operators[name].flush()
         if batch is None or not self._sub.ordered:
             return batch
         start = self._flushed
@@ -296,7 +292,7 @@ class Pipeline:
 
     # Nodes that share a store: one row at a time, depth first.
 
-    def _take_turns(self, unit: ExecutionUnit, flush: Callable[[str], Batch | None]) -> None:
+    def _take_turns(self, unit: ExecutionUnit, flush: Callable[[str], Batch | None] | None) -> None:
         waiting = [
             (batch.order[row] if batch.order is not None else (), name, batch, row)
             for name in unit
@@ -313,7 +309,7 @@ class Pipeline:
             for *_, row in rows:
                 self._process_row(name, batch.take((row,)))
         for name in unit:
-            flushed = flush(name)
+            flushed = None if flush is None else flush(name)
             if flushed is not None:
                 self._dispatch(name, flushed, None)
 
@@ -332,10 +328,10 @@ class Pipeline:
         """Send rows on, each to all children (or the named one) before the next row."""
         batch = batch.in_rows()
         self._host.count(name, "records-out", len(batch))
-        unit = self._unit_of[name]
+        unit = self._sub.unit_of[name]
         for row in range(len(batch)):
             one = batch if len(batch) == 1 else batch.take((row,))
-            for edge in self._edges[name]:
+            for edge in self._sub.edges[name]:
                 if child is not None and edge.child != child:
                     continue
                 if edge.child in unit:
@@ -348,40 +344,3 @@ class Pipeline:
             self._dispatch(name, batch, child)
 
         return dispatch
-
-
-def _rows_of(emission: Batch | Mapping[str, Batch]) -> int:
-    """How many rows go on; a row that goes to several children by name counts once for each."""
-    if isinstance(emission, Mapping):
-        return sum(len(batch) for batch in emission.values())
-    return len(emission)
-
-
-@dataclass(frozen=True, slots=True)
-class _Edge:
-    """From a node to one of its children."""
-
-    child: str
-    position: int | None
-    """Which of several children it is."""
-    port: int | None
-    """By which of several ports of the child its rows come."""
-
-    def carry(self, batch: Batch) -> Batch:
-        """The rows as they arrive."""
-        if self.position is not None:
-            batch = batch.for_child(self.position)
-        return batch.for_port(self.port)
-
-
-def _edges(sub: SubTopology, name: str) -> tuple[_Edge, ...]:
-    children = sub.children[name]
-    return tuple(
-        _Edge(child, position if len(children) > 1 else None, _port(sub.nodes[child], name))
-        for position, child in enumerate(children)
-    )
-
-
-def _port(child: Node, parent: str) -> int | None:
-    has_ports = isinstance(child, ProcessorNode) and child.spec.ports > 1
-    return child.parents.index(parent) if has_ports else None

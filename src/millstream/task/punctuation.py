@@ -49,7 +49,8 @@ class Punctuations:
         self._remembered = dict(remembered)
         """In the order of the queues, as `remember` told it."""
         self._schedules: dict[ScheduleKey, Schedule] = {}
-        self._queues: dict[PunctuationType, list[Schedule]] = {kind: [] for kind in PunctuationType}
+        self._queues: dict[PunctuationType, list[Schedule]] = {}
+        """Made with the first punctuator: most tasks have none."""
         self._opened: list[Schedule] = []
         """Made by `init`, and not in a queue yet: their order there is known when all are made again."""
 
@@ -70,6 +71,8 @@ class Punctuations:
         if interval_ms < 1:
             message = f"node {node!r} schedules a punctuator every {interval_ms} ms: at least 1 is needed"
             raise ProcessingError(message)
+        if not self._queues:
+            self._queues = {kind: [] for kind in PunctuationType}
         first = 0 if kind is PunctuationType.STREAM_TIME else now + interval_ms
         schedule = Schedule(node, kind, interval_ms, callback, first)
         if is_initial:
@@ -83,14 +86,18 @@ class Punctuations:
 
     def has(self, kind: PunctuationType) -> bool:
         """Whether a punctuator of that clock is waiting."""
-        return any(not one.is_cancelled for one in self._queue(kind))
+        return bool(self._queues) and any(not one.is_cancelled for one in self._queue(kind))
 
     def next_due(self, kind: PunctuationType) -> int | None:
         """When the next punctuator of that clock is due."""
+        if not self._queues:
+            return None
         return min((one.due for one in self._queue(kind) if not one.is_cancelled), default=None)
 
     def run(self, kind: PunctuationType, now: int, call: Callable[[Schedule, int], None]) -> bool:
         """Call all that are due, the one that was due first first. True if there was one."""
+        if not self._queues:
+            return False
         ran = False
         queue = self._queue(kind)
         while queue and queue[0].due <= now:
@@ -107,6 +114,8 @@ class Punctuations:
 
     def remember(self) -> dict[ScheduleKey, int]:
         """When each punctuator is due next, for the task that comes after this one, in the queues' order."""
+        if not self._queues:
+            return dict(self._remembered)
         waiting = {
             one.key: _cancelled_at(one.due) if one.is_cancelled else one.due
             for kind in self._queues

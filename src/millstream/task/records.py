@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain, pairwise
 
+import numpy as np
 import pyarrow as pa
 
 from millstream.log.api import LogRecordBatch, TopicPartition
-from millstream.log.blocks import record_batch
+from millstream.log.blocks import Records, records_of
 from millstream.processors.columns.column import Column
 from millstream.record import Headers
 from millstream.types import Offset, Partition
@@ -26,6 +28,8 @@ class RawBatch:
     values: Column
     timestamps: Column
     headers: Sequence[Headers] | None = None
+    runs: Sequence[int] = ()
+    """How many of them each sender has, if they came from several through a repartition."""
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class RawBatch:
         values: Sequence[bytes | None],
         timestamps: Sequence[int],
         headers: Sequence[Headers] | None = None,
+        runs: Sequence[int] = (),
     ) -> None:
         put = object.__setattr__
         put(self, "topic", topic)
@@ -45,16 +50,18 @@ class RawBatch:
         put(self, "values", Column.of(values))
         put(self, "timestamps", Column.of(timestamps))
         put(self, "headers", headers)
+        put(self, "runs", runs)
 
     @classmethod
-    def of(cls, topic: str, partition: int, first_offset: int, rows: pa.RecordBatch) -> RawBatch:
+    def of(
+        cls, topic: str, partition: int, first_offset: int, rows: pa.RecordBatch, runs: Sequence[int] = ()
+    ) -> RawBatch:
         """Rows with consecutive offsets as columns of bytes."""
-        return cls.of_batch(
-            LogRecordBatch(TopicPartition(topic, Partition(partition)), Offset(first_offset), rows)
-        )
+        place = TopicPartition(topic, Partition(partition))
+        return cls.of_batch(LogRecordBatch(place, Offset(first_offset), rows), runs)
 
     @classmethod
-    def of_batch(cls, batch: LogRecordBatch) -> RawBatch:
+    def of_batch(cls, batch: LogRecordBatch, runs: Sequence[int] = ()) -> RawBatch:
         """A batch of the log as columns of bytes, which stay where they are until somebody looks."""
         has_headers = batch.records.column(3).null_count < len(batch)
         return cls(
@@ -65,10 +72,18 @@ class RawBatch:
             Column.of_arrow(batch.records.column(1)),
             Column.of_arrow(batch.records.column(2)),
             batch.headers() if has_headers else None,
+            runs,
         )
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def row_of_sender(self, row: int) -> int:
+        """Which row of its sender's a row is."""
+        if not self.runs:
+            return row
+        starts = [0, *accumulate(self.runs)]
+        return row - starts[bisect_right(starts, row) - 1]
 
     def headers_of(self, row: int) -> Headers:
         """The headers of one record."""
@@ -91,6 +106,19 @@ class DecodedPart:
     """They come before those of all other partitions, whatever their time."""
     wins_ties: bool = False
     """They come before those of other partitions that have the same time."""
+
+    def largest_times(self) -> Column:
+        """The largest timestamp up to each of them, of its sender's."""
+        if not self.raw.runs:
+            return self.timestamps.running_maximum(-1)
+        ends = list(accumulate(self.raw.runs))
+        if len(self.rows) < len(self.raw):
+            ends = [bisect_left(self.rows, end) for end in ends]
+        times = np.asarray(self.timestamps.arrow(), np.int64)
+        largest = np.concatenate(
+            [np.maximum.accumulate(times[start:end]) for start, end in pairwise([0, *ends])]
+        )
+        return Column.of_arrow(pa.array(np.maximum(largest, -1)))
 
     def take(self, rows: Column) -> DecodedPart:
         """Some of them, in the given order."""
@@ -148,9 +176,9 @@ def joined(
     )
 
 
-def record_batch_of(parts: Sequence[RawBatch]) -> pa.RecordBatch:
-    """Batches as rows of the log."""
-    return record_batch(
+def records_of_batches(parts: Sequence[RawBatch | OutputBatch]) -> Records:
+    """Batches as records of the log."""
+    return records_of(
         Column.concat([part.keys for part in parts]).arrow(),
         Column.concat([part.values for part in parts]).arrow(),
         Column.concat([part.timestamps for part in parts]).arrow(),
@@ -158,7 +186,7 @@ def record_batch_of(parts: Sequence[RawBatch]) -> pa.RecordBatch:
     )
 
 
-def _headers(parts: Sequence[RawBatch]) -> list[Headers] | None:
+def _headers(parts: Sequence[RawBatch | OutputBatch]) -> list[Headers] | None:
     if all(part.headers is None for part in parts):
         return None
     return list(chain.from_iterable(part.headers or [()] * len(part) for part in parts))

@@ -51,9 +51,10 @@ class SourceReader:
         *,
         clock: Callable[[], int],
         combines: bool = True,
+        wants_columns: bool = False,
     ) -> None:
         self.node = node
-        self.wants_columns = False
+        self.wants_columns = wants_columns
         """Whether the operators behind it work on columns: then rows are decoded into such."""
         self._combines = combines
         self._book = book
@@ -76,9 +77,10 @@ class SourceReader:
         else:
             values = self._decode(value_serde, news, "value", bad, whole=whole)
         old_values = None if olds is None else Column(_decode(value_serde, olds, "value", bad))
-        for row, (part, cause) in sorted(bad.items()):
+        for row, (part, cause) in sorted(bad.items()) if bad else ():
             serde, data = (key_serde, raw.keys[row]) if part == "key" else (value_serde, raw.values[row])
-            self._failed(raw, row, _failure(cause, serde, part, data, raw, row), (row,))
+            order = (raw.row_of_sender(row),)
+            self._failed(raw, row, _failure(cause, serde, part, data, raw, row), order)
         rows = range(len(raw))
         whole_part = DecodedPart(
             raw,

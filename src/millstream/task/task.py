@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from millstream import handlers
 from millstream.config import StreamsConfig
@@ -24,6 +24,7 @@ from millstream.processors.columns.column import Column
 from millstream.processors.operator_times import UNKNOWN_TIME, OperatorTimes
 from millstream.record import RecordMetadata
 from millstream.serdes import Serde
+from millstream.small_pickles import pickled_as_call
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.store import StateStore, changes_of, forget_epoch, take_changes
 from millstream.state.stores.views import global_store
@@ -41,8 +42,11 @@ from millstream.topology.nodes import SourceNode
 from millstream.topology.plan import SubTopology
 
 STREAM_TIME, WALL_CLOCK_TIME = PunctuationType.STREAM_TIME, PunctuationType.WALL_CLOCK_TIME
+_NO_INPUT: Final = TaskInput((), UNKNOWN_TIME)
+"""Of a task that has taken no records in yet."""
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class TaskState:
     """What a task knows besides its stores; kept with the commit, so that a restart forgets nothing."""
@@ -113,7 +117,7 @@ class Task:
         self._partition_times = dict(state.partition_times)
         self._punctuations = Punctuations(state.punctuations)
         self._operator_times = _operator_times(state.operator_times)
-        self._input = TaskInput((), state.stream_time)
+        self._input = _NO_INPUT
         self._rows_at_work = 0
         self._failures = Failures(environment.config, self.task_id, environment.metrics)
         self._outputs = Outputs()
@@ -121,8 +125,6 @@ class Task:
         self._readers = {node.name: self._reader(node) for node in sub.sources}
         self._pipeline = Pipeline(sub, self, {node.name: self._sink(node) for node in sub.sinks})
         self._pipeline.open()
-        for source, reader in self._readers.items():
-            reader.wants_columns = any(spec.columnar for spec in sub.operators_behind(source))
 
     def process(self, raws: Sequence[RawBatch], *, max_rows: int | None = None) -> None:
         """Take an epoch's records in, of any of the task's partitions. Called once per epoch.
@@ -134,6 +136,10 @@ class Task:
         self._input = TaskInput(parts, self._stream_time)
         for source, rows in self._input.left_columns():
             self.count(source, "columns-fell-back", rows)
+        if len(self._input) == 1:  # a batch of its own: nothing can be scheduled in the middle
+            self._take_copies(copies)
+            self._run(1)
+            return
         start_again = self._way_back()
         self._take_copies(copies)
         try:
@@ -190,8 +196,14 @@ class Task:
         )
 
     def close(self) -> None:
-        """Close the operators."""
+        """Close the operators, for good.
+
+        Task, pipeline and operators know each other, and the records of the epoch. They let go of each other
+        here: else all of it would stay until Python looks for garbage, which would then take long.
+        """
         self._pipeline.close()
+        self._pipeline.forget()
+        vars(self).clear()
 
     @property
     def wants_wall_clock(self) -> bool:
@@ -359,6 +371,7 @@ class Task:
             partial(self.count, node.name),
             clock=self._environment.clock,
             combines=self._environment.combines,
+            wants_columns=node.name in self._sub.column_sources,
         )
 
     def _sink(self, node: Any) -> Sink:

@@ -17,8 +17,10 @@ from types import MappingProxyType
 from typing import Any
 
 from millstream.state.specs import StoreBuilder
+from millstream.topology.chaining import chains_of
 from millstream.topology.combiner import with_combiners
 from millstream.topology.copartition import Copartition
+from millstream.topology.edges import Edge, edges_of
 from millstream.topology.execution_units import ExecutionUnit, units_of
 from millstream.topology.graph import TopologyGraph
 from millstream.topology.grouping import node_groups
@@ -69,6 +71,35 @@ class SubTopology:
     def may_schedule(self) -> bool:
         """Whether an operator may wait for the wall clock: a processor of the user's, or a window's close."""
         return any(isinstance(node, ProcessorNode) and node.spec.may_schedule for node in self.nodes.values())
+
+    @cached_property
+    def processors(self) -> tuple[ProcessorNode, ...]:
+        """The nodes with an operator."""
+        return tuple(node for node in self.nodes.values() if isinstance(node, ProcessorNode))
+
+    @cached_property
+    def edges(self) -> Mapping[str, tuple[Edge, ...]]:
+        """How rows get from each node to those behind it."""
+        return edges_of(self.nodes, self.children)
+
+    @cached_property
+    def chains(self) -> Mapping[str, tuple[str, ...]]:
+        """The nodes of each chain of operators that run as one, by its first node."""
+        return chains_of(self.nodes, self.children, self.units)
+
+    @cached_property
+    def unit_of(self) -> Mapping[str, ExecutionUnit]:
+        """The unit of each node that shares one with others."""
+        return {name: unit for unit in self.units if len(unit) > 1 for name in unit}
+
+    @cached_property
+    def column_sources(self) -> frozenset[str]:
+        """Sources with operators right behind them that work on columns."""
+        return frozenset(
+            source.name
+            for source in self.sources
+            if any(spec.columnar for spec in self.operators_behind(source.name))
+        )
 
     def store_name(self, asked_for: str) -> str:
         """The store that an operator means by a name: a copy, where an earlier step writes the store."""

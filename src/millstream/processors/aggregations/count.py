@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,11 @@ def _one_less(key: Any, value: Any, count: int) -> int:
     return count - 1
 
 
+def _counts(keys: Sequence[Any], values: Sequence[Any]) -> Mapping[Any, int]:
+    del values
+    return Counter(keys) if len(keys) > 1 else dict.fromkeys(keys, 1)
+
+
 class CountColumns(SumColumns):
     """A sum of ones, whatever the values are."""
 
@@ -39,7 +45,7 @@ class CountColumns(SumColumns):
 COUNT: Final = Aggregation(
     fold=_one_more,
     subtract=_one_less,
-    combiner=Combiner(lambda keys, _: Counter(keys), add),
+    combiner=Combiner(_counts, add),
     columns=CountColumns(),
     partials=sum_of(None),
     merge=add,

@@ -50,6 +50,8 @@ def group_rows(batch: Batch, key_serde: Serde[Any], aggregation: Aggregation) ->
     found = aggregation.combiner.combine(keys, batch.values.rows())
     if found is None:
         return None
+    if len(keys) == 1:
+        return Groups(Column(range(1)), Column([found[keys[0]]]), batch.timestamps)
     last = dict(zip(keys, range(len(batch)), strict=True))
     ordered = sorted(last.items(), key=itemgetter(1))
     columns = (

@@ -114,7 +114,7 @@ class KeyedAggregation(TableOperator):
             groups = group_rows(batch, self.group_serde, aggregation)
             if groups is None:
                 return False
-            last = batch.take(groups.rows)
+            last = batch if len(groups.rows) == len(batch) else batch.take(groups.rows)
             keys = cast("list[bytes]", serialize_column(self.group_serde, last.keys))
             updates = self._merged(keys, groups)
         except Exception:  # noqa: BLE001 - row by row it fails again, and then it is known where

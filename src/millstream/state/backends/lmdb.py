@@ -44,6 +44,7 @@ from millstream.state.backends.lmdb_environment import (
     begin,
     check_whole,
     errors_named,
+    file_bytes,
     grow,
     open_environment,
     room,
@@ -77,7 +78,8 @@ class LmdbBackend(Backend):
         self._path = path
         self._step_rows = step_rows
         self._pins = 0
-        with errors_named(path):
+        self._errors = errors_named(path)
+        with self._errors:
             self._env = open_environment(path, map_bytes=map_bytes, most_tables=_MOST_TABLES)
             try:
                 check_whole(self._env, path)
@@ -91,7 +93,7 @@ class LmdbBackend(Backend):
 
     def _get_many(self, keys: list[bytes]) -> list[bytes | None]:
         values: list[bytes | None] = []
-        with errors_named(self._path), begin(self._env, write=False) as txn:
+        with self._errors, begin(self._env, write=False) as txn:
             for name, group in grouped(keys, keys, self._segment_bytes):
                 part = self._parts.get(name)
                 values += [None] * len(group) if part is None else part.get_many(txn, group)
@@ -101,7 +103,7 @@ class LmdbBackend(Backend):
         keys = [key for key, _ in entries] if self._segment_bytes else []
         while True:
             try:
-                with errors_named(self._path), begin(self._env, write=True) as txn:
+                with self._errors, begin(self._env, write=True) as txn:
                     if drop is not None:
                         self._drop(txn, *drop)
                     for name, group in grouped(entries, keys, self._segment_bytes):
@@ -132,12 +134,12 @@ class LmdbBackend(Backend):
         self._write(entries, marker, drop)
 
     def _marker(self) -> bytes | None:
-        with errors_named(self._path), begin(self._env, write=False) as txn:
+        with self._errors, begin(self._env, write=False) as txn:
             return txn.get(_MARKER, db=self._meta)
 
     def _page(self, start: bytes, end: bytes | None, limit: int, *, reverse: bool) -> list[Row]:
         rows: list[Row] = []
-        with errors_named(self._path), begin(self._env, write=False) as txn:
+        with self._errors, begin(self._env, write=False) as txn:
             for name, first, behind in ranges_of_parts(self._parts, start, end, reverse=reverse):
                 rows += self._parts[name].page(txn, first, behind, limit - len(rows), reverse=reverse)
                 if len(rows) == limit:
@@ -145,9 +147,9 @@ class LmdbBackend(Backend):
         return rows
 
     def _size(self) -> StoreSize:
-        with errors_named(self._path), begin(self._env, write=False) as txn:
+        with self._errors, begin(self._env, write=False) as txn:
             entries = sum(int(txn.stat(table)["entries"]) for table in self._row_tables())
-        return StoreSize(entries, (self._path / DATA_FILE).stat().st_size)
+        return StoreSize(entries, file_bytes(self._path))
 
     def is_mostly_free(self) -> bool:
         """Tell whether at most a quarter of a large file is in use. LMDB keeps freed pages, for later.
@@ -155,22 +157,22 @@ class LmdbBackend(Backend):
         Many are free after mass deletes, and after a long snapshot: what it still reads can't be used again.
         """
         self._check_open()
-        if (self._path / DATA_FILE).stat().st_size < _LARGE_FILE_BYTES:
+        if file_bytes(self._path) < _LARGE_FILE_BYTES:
             return False
-        with errors_named(self._path), begin(self._env, write=False) as txn:
+        with self._errors, begin(self._env, write=False) as txn:
             used = sum(pages_of(txn, table) for table in (self._meta, *self._row_tables()))
         return used * _MOSTLY_FREE_FROM <= int(self._env.info()["last_pgno"])
 
     def _copy_to(self, folder: Path, txn: lmdb.Transaction[bytes] | None = None) -> None:
         folder.mkdir(FOLDER_MODE)
-        with errors_named(self._path), synced_meanwhile(folder / DATA_FILE):
+        with self._errors, synced_meanwhile(folder / DATA_FILE):
             self._env.copy(str(folder), compact=True, txn=txn)
 
     @contextmanager
     def _pinned(self, spare: Path) -> Iterator[Callable[[Path], object]]:
         """Keep a read transaction: others may write, but overwrite nothing of the store as it is."""
         del spare
-        with errors_named(self._path):
+        with self._errors:
             txn = begin(self._env, write=False)
         self._pins += 1
         try:
@@ -182,7 +184,7 @@ class LmdbBackend(Backend):
                 self._env.close()
 
     def _sync(self) -> None:
-        with errors_named(self._path):
+        with self._errors:
             self._env.sync(True)
 
     def _close(self) -> None:
@@ -217,7 +219,7 @@ class LmdbBackend(Backend):
 
     def _find_parts(self) -> None:
         """After a write that failed: tables that it made are gone, and those that it dropped are there."""
-        with errors_named(self._path):
+        with self._errors:
             self._meta, self._parts = open_tables(self._env)
 
 

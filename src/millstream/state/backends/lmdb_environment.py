@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +27,7 @@ _DAMAGE: Final = (
     lmdb.PanicError,
     lmdb.VersionMismatchError,
 )
+_TOO_SMALL: Final = (lmdb.MapFullError, lmdb.MapResizedError)
 
 
 def open_environment(path: Path, *, map_bytes: int, most_tables: int) -> lmdb.Environment:
@@ -71,7 +70,7 @@ def grow(env: lmdb.Environment, path: Path) -> None:
 
 def check_whole(env: lmdb.Environment, path: Path) -> None:
     """Refuse a file that is shorter than it says: to read behind its end would kill the process (SIGBUS)."""
-    size, expected = _file_bytes(env, path)
+    size, expected = file_bytes(path), _bytes_of_pages(env)
     if size < expected:
         raise damaged_store(path, f"the file has {size} of {expected} bytes")
 
@@ -82,30 +81,36 @@ def write_to_the_end(env: lmdb.Environment, path: Path) -> None:
     A transaction that needs new pages and frees the last of them again counts them, but does not write
     them: nobody will read them before somebody has written them. Only :func:`check_whole` can't know.
     """
-    size, expected = _file_bytes(env, path)
-    if size < expected:
+    expected = _bytes_of_pages(env)
+    if file_bytes(path) < expected:
         os.truncate(path / DATA_FILE, expected)
 
 
-def _file_bytes(env: lmdb.Environment, path: Path) -> tuple[int, int]:
-    """How long the file is, and how long it has to be for its pages."""
-    expected = _bytes_of_pages(env)
-    return (path / DATA_FILE).stat().st_size, expected
+def file_bytes(path: Path) -> int:
+    """How long the file is."""
+    return os.stat(f"{path}/{DATA_FILE}").st_size  # noqa: PTH116 - several times per epoch and task
 
 
 def _bytes_of_pages(env: lmdb.Environment) -> int:
     return (int(env.info()["last_pgno"]) + 1) * int(env.stat()["psize"])
 
 
-@contextmanager
-def errors_named(path: Path) -> Iterator[None]:
-    """Turn LMDB's errors into ours, except those by which a map tells that it is too small."""
-    try:
-        yield
-    except (lmdb.MapFullError, lmdb.MapResizedError):
-        raise
-    except lmdb.Error as error:
-        raise _named(path, error) from error
+class errors_named:  # noqa: N801 - a function to whoever uses it
+    """Turn LMDB's errors into ours, except those by which a map tells that it is too small.
+
+    A class: a generator would take as long as a small transaction.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, lmdb.Error) and not isinstance(error, _TOO_SMALL):
+            raise _named(self._path, error) from error
 
 
 def _named(path: Path, error: lmdb.Error) -> StoreError:

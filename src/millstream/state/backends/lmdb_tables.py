@@ -36,8 +36,9 @@ class Part:
         """Return the value of each key, or None."""
         # Twice as fast as getmulti, which answers with pairs and leaves missing keys out.
         get: Callable[[bytes], bytes | None] = txn.cursor(self.data).get
+        is_short = len(keys) == 1 and len(keys[0]) <= _SHORT_KEY_BYTES
         # Where no long key was ever put there are no links that one could be mistaken for.
-        if not txn.stat(self.nodes)["entries"] or max(map(len, keys)) <= _SHORT_KEY_BYTES:
+        if is_short or not txn.stat(self.nodes)["entries"] or max(map(len, keys)) <= _SHORT_KEY_BYTES:
             return list(map(get, encode_keys(keys)))
         tree = self._tree(txn)
         return [get(encode_key(key)) if len(key) <= _SHORT_KEY_BYTES else tree.get(key) for key in keys]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.log.blocks import record_batch
+from millstream.log.blocks import Records, record_batch, records_of
 from millstream.state.specs import StoreKind
 from millstream.state.stores.overlay import Entry
 from millstream.state.stores.written_columns import WrittenColumns
@@ -36,11 +36,20 @@ def changelog_topic(application_id: str, store: str) -> str:
 
 def changelog_rows(entries: Sequence[Entry], kind: StoreKind, time: int) -> pa.RecordBatch:
     """Sorted writes as changelog rows. `time` is the timestamp of rows whose value has none."""
+    return record_batch(*_changelog_columns(entries, kind, time))
+
+
+def changelog_records(entries: Sequence[Entry], kind: StoreKind, time: int) -> Records:
+    """The same for whoever only wants blocks of it."""
+    return records_of(*_changelog_columns(entries, kind, time))
+
+
+def _changelog_columns(entries: Sequence[Entry], kind: StoreKind, time: int) -> tuple[Any, Any, Any]:
     time = max(time, 0)
     if isinstance(entries, WrittenColumns):
         times = entries.time_column
         times = times.fill_null(time) if times.null_count else times
-        return record_batch(entries.key_column, entries.value_column, times)
+        return entries.key_column, entries.value_column, times
     timestamps = [time] * len(entries)
     if kind in _TIMESTAMPED:
         unpack = _TIMESTAMP.unpack_from
@@ -49,7 +58,7 @@ def changelog_rows(entries: Sequence[Entry], kind: StoreKind, time: int) -> pa.R
         timestamps = [
             time if not value or (has_none and not key) else unpack(value)[0] for key, value in entries
         ]
-    return record_batch([key for key, _ in entries], [value for _, value in entries], timestamps)
+    return [key for key, _ in entries], [value for _, value in entries], timestamps
 
 
 def entries_of(rows: pa.RecordBatch) -> list[Entry]:

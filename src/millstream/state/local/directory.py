@@ -259,7 +259,7 @@ class TaskDirectory:
         content = {"version": checkpoint.version, "positions": dict(sorted(checkpoint.positions.items()))}
         data = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
         descriptor = os.open(
-            self.path / CHECKPOINT_FILE,
+            f"{self.path}/{CHECKPOINT_FILE}",
             os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC,
             FILE_MODE,
         )

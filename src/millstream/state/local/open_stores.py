@@ -155,19 +155,9 @@ class OpenStores:
         """The versions of the stores that are open."""
         return {task_id: held.version.version for task_id, held in [*self._held.items()]}
 
-    @contextmanager
-    def _used(self, task_id: str, wait_s: float = _LONGEST_WAIT_S) -> Iterator[None]:
-        lock = self._locks.setdefault(task_id, threading.Lock())
-        if not lock.acquire(timeout=wait_s):
-            raise TaskLockedError(
-                f"The stores of task {task_id} are used by another thread for more than "
-                f"{wait_s:.0f} s. Likely cause: a snapshot of a very large store on a slow disk. "
-                "Remedy: wait for it, or take snapshots less often."
-            )
-        try:
-            yield
-        finally:
-            lock.release()
+    def _used(self, task_id: str, wait_s: float = _LONGEST_WAIT_S) -> _Use:
+        lock = self._locks.get(task_id)
+        return _Use(task_id, lock or self._locks.setdefault(task_id, threading.Lock()), wait_s)
 
     def _at(self, task_id: str, wanted: TaskVersion, newer: NewerStores) -> TaskStores | None:
         """The open stores, brought to a version; None if there are none, or they can't be brought there."""
@@ -203,6 +193,28 @@ class OpenStores:
         held = self._held.pop(task_id, None)
         if held is not None:
             held.close()
+
+
+class _Use:
+    """Has a task's stores for one thread, in a `with` block. A class: a generator costs more than a lock."""
+
+    __slots__ = ("_lock", "_task_id", "_wait_s")
+
+    def __init__(self, task_id: str, lock: threading.Lock, wait_s: float) -> None:
+        self._task_id = task_id
+        self._lock = lock
+        self._wait_s = wait_s
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=self._wait_s):
+            raise TaskLockedError(
+                f"The stores of task {self._task_id} are used by another thread for more than "
+                f"{self._wait_s:.0f} s. Likely cause: a snapshot of a very large store on a slow disk. "
+                "Remedy: wait for it, or take snapshots less often."
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 def _identity(version: TaskVersion) -> tuple[Version, str]:

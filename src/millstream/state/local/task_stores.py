@@ -8,6 +8,7 @@ same version, also those that an epoch did not write to.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -49,6 +50,9 @@ from millstream.state.stores.overlay import CommittedReader, Entry
 from millstream.state.stores.segments import SEGMENT_BYTES, apply_changes
 from millstream.types import Offset, Partition, Version
 
+_SHORT_WAIT_MS: Final = 2
+"""So long it is waited for the lock to bring shared stores to a version before they are looked at again, and
+twice as long each time."""
 _MOST_TRIES: Final = 10
 """How often stores that are shared are brought to a version before it is given up to read them there."""
 
@@ -105,6 +109,8 @@ class TaskStores:
         self._listener = listener
         self._resources = resources
         self._cells: dict[str, HotCells] = {}
+        self._positions: dict[str, StorePosition] = {}
+        """Where stores stand that were advanced: nobody else writes to them, for the lock is held."""
         self.whole = WholeVersion(directory.path.name, version.version)
         """For threads that read the stores beside the one that uses them."""
 
@@ -133,16 +139,18 @@ class TaskStores:
     def _advance(self, wanted: TaskVersion, changes: Mapping[str, Sequence[Entry]]) -> None:
         for name, spec in self._specs.items():
             backend, cells = self.backends[name], self._cells.get(name)
-            target = _target(spec, wanted, self._directory.path / SORTING_FOLDER)
+            here = self._positions.pop(name, None)
             if spec.source_topic is not None and _has_rows(spec, wanted):
+                target = _target(spec, wanted, self._directory.path / SORTING_FOLDER)
                 follow(backend, target, self._log, self._listener)
                 if cells is not None:
                     cells.forget()
             else:
-                refuse_newer(name, wanted.partition, position_of(backend, name), target.position)
-                marker = target.position.encoded()
+                position = _wanted_position(spec, wanted)
+                refuse_newer(name, wanted.partition, here or position_of(backend, name), position)
                 entries = () if spec.source_topic is not None else changes[name]
-                apply_changes(backend, entries, marker, segmented=spec.is_segmented)
+                apply_changes(backend, entries, position.encoded(), segmented=spec.is_segmented)
+                self._positions[name] = position
                 if cells is not None:
                     cells.written(entries)
             failpoints.hit("commit.store_applied")
@@ -166,6 +174,7 @@ class TaskStores:
         self, wanted: TaskVersion, local_changes: LocalChanges, is_known: IsKnown, batch_bytes: int | None
     ) -> None:
         self._forget_cells()
+        self._positions.clear()
         scratch = self._directory.path / SORTING_FOLDER
         for name, spec in self._specs.items():
             _bring_to_version(
@@ -306,11 +315,11 @@ def open_shared_stores(
 
     1. Under a shared lock: open them to read, if they are at the version.
     2. Else bring them there under the lock that one alone can have, as everybody else does, and go back to 1.
+       If somebody has it, or reads, that may be because they are there by now: so it is not waited for long.
 
     A backend that can be open in one process only is held by one reader at a time.
     """
-    setter = rocksdb_config_setter
-    suppliers = {name: supplier_of(spec, default_backend, setter) for name, spec in stores.items()}
+    suppliers = _suppliers(stores, default_backend, rocksdb_config_setter)
     opening = partial(
         open_task_stores,
         directory,
@@ -320,16 +329,17 @@ def open_shared_stores(
         default_backend=default_backend,
         local_changes=local_changes,
         is_known=is_known,
-        lock_timeout_ms=lock_timeout_ms,
         listener=listener,
         snapshots=snapshots,
         rocksdb_config_setter=rocksdb_config_setter,
     )
-    if not all(isinstance(one, ReadOnly) for one in suppliers.values()):
-        with opening() as opened:
+    if not can_be_shared(stores, default_backend, rocksdb_config_setter):
+        with opening(lock_timeout_ms=lock_timeout_ms) as opened:
             yield opened
         return
-    for _ in range(_MOST_TRIES):
+    deadline = time.monotonic() + lock_timeout_ms / 1000
+    brought, wait_ms = 0, _SHORT_WAIT_MS
+    while brought < _MOST_TRIES:
         with ExitStack() as resources:
             # 1.
             resources.enter_context(directory.shared_lock(timeout_ms=lock_timeout_ms))
@@ -338,8 +348,13 @@ def open_shared_stores(
                 yield found
                 return
         # 2.
-        with opening():
-            pass
+        try:
+            with opening(lock_timeout_ms=min(lock_timeout_ms, wait_ms)):
+                brought += 1
+        except TaskLockedError:
+            if time.monotonic() >= deadline:
+                raise
+            wait_ms *= 2
     raise TaskLockedError(
         f"The stores in {directory.path} were brought to version {wanted.version} {_MOST_TRIES} times, and "
         "every time were not there any more to be read. Likely cause: somebody deletes local state while the "
@@ -420,6 +435,22 @@ def standing_on_disk(
                 ):
                     found[name] = position_of(backend, name)
     return found
+
+
+def can_be_shared(
+    stores: Mapping[str, StoreBuilder],
+    default_backend: str | BackendSupplier,
+    rocksdb_config_setter: object = None,
+) -> bool:
+    """Whether several processes may have stores open to read at once."""
+    suppliers = _suppliers(stores, default_backend, rocksdb_config_setter)
+    return all(isinstance(one, ReadOnly) for one in suppliers.values())
+
+
+def _suppliers(
+    stores: Mapping[str, StoreBuilder], default_backend: str | BackendSupplier, rocksdb_config_setter: object
+) -> dict[str, BackendSupplier]:
+    return {name: supplier_of(spec, default_backend, rocksdb_config_setter) for name, spec in stores.items()}
 
 
 def supplier_of(
@@ -515,12 +546,15 @@ def _has_rows(spec: StoreBuilder, wanted: TaskVersion) -> bool:
 
 
 def _target(spec: StoreBuilder, wanted: TaskVersion, scratch: Path | None) -> Target:
-    offset = wanted.positions.get(spec.name, Offset(0)) if spec.logging else Offset(0)
-    position = StorePosition(wanted.version, offset, wanted.sealed_digest)
-    origin = wanted.origins.get(spec.name)
+    position, origin = _wanted_position(spec, wanted), wanted.origins.get(spec.name)
     return replace(
         target_of(spec, wanted.application_id, wanted.partition, position, origin), scratch=scratch
     )
+
+
+def _wanted_position(spec: StoreBuilder, wanted: TaskVersion) -> StorePosition:
+    offset = wanted.positions.get(spec.name, Offset(0)) if spec.logging else Offset(0)
+    return StorePosition(wanted.version, offset, wanted.sealed_digest)
 
 
 def _refuse_foreign(here: StorePosition, name: str, wanted: TaskVersion, is_known: IsKnown) -> None:

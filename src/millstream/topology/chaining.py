@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from millstream.topology.nodes import ProcessorNode
+from collections.abc import Iterable, Mapping, Sequence
+
+from millstream.topology.execution_units import ExecutionUnit
+from millstream.topology.nodes import Node, ProcessorNode
 from millstream.topology.operator_spec import ChainingStrategy
-from millstream.topology.plan import SubTopology
 
 __all__ = ["chains_of"]
 
 
-def chains_of(sub: SubTopology) -> dict[str, tuple[str, ...]]:
+def chains_of(
+    nodes: Mapping[str, Node], children: Mapping[str, Sequence[str]], units: Iterable[ExecutionUnit]
+) -> dict[str, tuple[str, ...]]:
     """The nodes of each chain of two and more operators, by its first node.
 
     Inside a chain each node has one child and each child one parent. Nodes that share a store, and those
@@ -17,7 +21,7 @@ def chains_of(sub: SubTopology) -> dict[str, tuple[str, ...]]:
     """
     strategies = {
         node.name: node.spec.chaining
-        for node in (sub.nodes[unit[0]] for unit in sub.units if len(unit) == 1)
+        for node in (nodes[unit[0]] for unit in units if len(unit) == 1)
         if isinstance(node, ProcessorNode) and node.spec.chaining is not ChainingStrategy.NEVER
     }
     chains: dict[str, tuple[str, ...]] = {}
@@ -25,17 +29,13 @@ def chains_of(sub: SubTopology) -> dict[str, tuple[str, ...]]:
     for first in strategies:
         if first in taken:
             continue
-        nodes = [first]
-        while strategies[nodes[-1]] is not ChainingStrategy.TAIL:
-            children = sub.children[nodes[-1]]
-            if (
-                len(children) != 1
-                or children[0] not in strategies
-                or len(sub.nodes[children[0]].parents) != 1
-            ):
+        chain = [first]
+        while strategies[chain[-1]] is not ChainingStrategy.TAIL:
+            behind = children[chain[-1]]
+            if len(behind) != 1 or behind[0] not in strategies or len(nodes[behind[0]].parents) != 1:
                 break
-            nodes.append(children[0])
-        taken.update(nodes)
-        if len(nodes) > 1:
-            chains[first] = tuple(nodes)
+            chain.append(behind[0])
+        taken.update(chain)
+        if len(chain) > 1:
+            chains[first] = tuple(chain)
     return chains
