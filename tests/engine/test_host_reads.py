@@ -272,15 +272,19 @@ def test_an_answer_never_goes_back_behind_what_the_same_object_has_answered(
             host = standby._worker.directory.path.name
             if host.endswith(app.engine.launcher.hosts[slow]):
                 raise StoreError("not now")
+            assert may_follow.wait(60)
             real(standby, entry)
 
+        may_follow = threading.Event()
         monkeypatch.setattr(StandbyTask, "follow", follow)
         for number, part in enumerate(parts):
             lab.append("in", part[20:], partition=number)
         app.run()
+        may_follow.set()
         now = len(parts[0]) - 1
 
         def is_answered_by_the_quick_one() -> bool:
+            app.loop.run_epoch(tick=False)  # takes note of how far the copies are
             reading.hosts.asked.clear()
             return (store.get("0-0001"), next(iter(reading.hosts.asked))) == (now, quick)
 
