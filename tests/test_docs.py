@@ -105,7 +105,7 @@ def test_the_life_of_a_record_passes_the_stations() -> None:
         "task/task.py:Task.process",
         "processors/stateless.py:FlatMapValues.process",
         "state/stores/overlay.py:Overlay.get_many",
-        "commit/sealed_file.py:write_sealed",
+        "commit/seal_group.py:SealGroup.seal",
     ]
     places = [text.index(f"`{station}`") for station in stations]
     assert places == sorted(places)

@@ -23,7 +23,6 @@ from millstream.durable import DiskFullError
 from millstream.engine.local import MAX_RUNS
 from millstream.log.embedded.file_log import FileLog
 from millstream.state.errors import TaskLockedError
-from millstream.task.shuffle_block import Sent
 
 
 def planned(world: World) -> tuple[Executor, EpochJob]:
@@ -70,7 +69,7 @@ def test_an_epoch_in_which_other_rows_were_consumed_than_sent_is_not_committed(r
     reports = app.run_tasks(job)
     first = reports[0]
     assert isinstance(first, TaskReport)
-    sent = {place: Sent("another", sent.count) for place, sent in first.sent.items()}
+    sent = tuple(block._replace(digest="another") for block in first.sent)
 
     message = refused(running, app, job, [replace(first, sent=sent), *reports[1:]])
 
@@ -78,6 +77,20 @@ def test_an_epoch_in_which_other_rows_were_consumed_than_sent_is_not_committed(r
         "epoch 5: task 1_0 consumed rows of another attempt than those that are named: the epoch has to run "
         "again"
     )
+
+
+def test_a_block_that_was_taken_twice_or_not_at_all_is_not_committed(running: World) -> None:
+    app, job = planned(running)
+    reports = app.run_tasks(job)
+    number, taker = next(
+        (number, report)
+        for number, report in enumerate(reports)
+        if isinstance(report, TaskReport) and report.consumed
+    )
+
+    for consumed in (taker.consumed * 2, taker.consumed[1:]):
+        others = [*reports[:number], replace(taker, consumed=consumed), *reports[number + 1 :]]
+        assert "consumed rows of another attempt" in refused(running, app, job, others)
 
 
 def test_rows_of_another_attempt_that_are_equal_are_as_good(running: World) -> None:

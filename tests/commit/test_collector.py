@@ -29,6 +29,7 @@ from tests.state.small_app import FastFiles, word_count
 from millstream.commit import manifest as manifests
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.manifest import Manifest, ManifestChain, TaskEntry
+from millstream.commit.seal_group import SealGroup
 from millstream.commit.sealed_file import SealedContent, write_sealed
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.api import LogRecordBatch, SealedRange, Stamp
@@ -127,21 +128,27 @@ class CollectorMachine(RuleBasedStateMachine):
             unique_by=lambda write: write[0],
         ),
         attempts=st.integers(1, 2),
+        is_shared=st.booleans(),
     )
-    def commit(self, writes: list[tuple[str, list[Row], list[Row]]], attempts: int) -> None:
-        """An epoch; every task that seals does so as often as there are attempts, and the last one counts."""
+    def commit(
+        self, writes: list[tuple[str, list[Row], list[Row]]], attempts: int, is_shared: bool = False
+    ) -> None:
+        """An epoch; every task that seals does so as often as there are attempts, and the last one counts.
+
+        If they share a file, it is that of the last attempts.
+        """
         head = self.history[-1] if self.history else None
         epoch = Epoch(len(self.history) + 1)
         self.now += 10
         entries = dict(head.tasks) if head else {}
-        for task, out, changed in writes:
-            for attempt in range(attempts):
-                entry = self._sealed(epoch, task, out, changed)
-                if attempt < attempts - 1:
+        with SealGroup(self.folder) as group:
+            for task, out, changed in writes:
+                for _ in range(attempts - 1):
+                    entry = self._sealed(epoch, task, out, changed)
                     self.lost.append((epoch, self.folder.root / entry.file))
-            entries[task] = entry
-            self.outputs[task] += out
-            self.changes[task] += changed
+                entries[task] = self._sealed(epoch, task, out, changed, group if is_shared else None)
+                self.outputs[task] += out
+                self.changes[task] += changed
         manifest = Manifest(
             application_id=APPLICATION,
             epoch=epoch,
@@ -233,7 +240,7 @@ class CollectorMachine(RuleBasedStateMachine):
         self._check_snapshots(head)
 
     def _check_files(self, head: Manifest) -> None:
-        needed = {entry.file for entry in head.tasks.values()}
+        needed = {entry.file for entry in head.tasks.values() if entry.part == (0, 0)}
         needed |= {manifest.tasks[task].file for manifest in self._kept() for task in manifest.sealed}
         missing = [file for file in needed if not (self.folder.root / file).exists()]
         assert not missing, "a manifest that is kept needs them"
@@ -242,7 +249,11 @@ class CollectorMachine(RuleBasedStateMachine):
         self.lost = [(epoch, path) for epoch, path in self.lost if epoch > head.epoch]
         there = {self.folder.relative(path) for path in self.folder.root.glob("sealed/*/*/*")}
         running = {self.folder.relative(path) for _, path in self.lost}
-        assert there <= needed | running | self.log.referenced_files(), "nobody needs them"
+        references = self.log.references()
+        assert there <= needed | running | set(references), "nobody needs them"
+        for file in there - needed - running:
+            size, used = (self.folder.root / file).stat().st_size, sum(references[file].values())
+            assert 4 * used >= size or not file.endswith(".shared"), f"{file}: {used} of {size} are used"
 
     def _check_topics(self) -> None:
         """Indexes point at what is there, and changelogs are enough for every commit that is kept."""
@@ -276,7 +287,9 @@ class CollectorMachine(RuleBasedStateMachine):
         assert dict(backend.scan()) == self._state(task, entry)
         return backend
 
-    def _sealed(self, epoch: Epoch, task: str, out: list[Row], changed: list[Row]) -> TaskEntry:
+    def _sealed(
+        self, epoch: Epoch, task: str, out: list[Row], changed: list[Row], group: SealGroup | None = None
+    ) -> TaskEntry:
         place = Partition(int(task[2:]))
         published = {
             (topic, place): record_batch(
@@ -287,7 +300,10 @@ class CollectorMachine(RuleBasedStateMachine):
         }
         path = self.folder.sealed_file(epoch, task, 0, Term(1), Attempt(next(self.attempts)))
         content = SealedContent(task, epoch, published, {}, self.now)
-        sealed = write_sealed(self.folder, path, content)
+        if group is None:
+            sealed = write_sealed(self.folder, path, content)
+        else:
+            sealed = group.seal(path, content, is_read_again=False)
         before = self.history[-1].tasks.get(task) if self.history else None
         return TaskEntry(
             version=epoch,
@@ -299,6 +315,7 @@ class CollectorMachine(RuleBasedStateMachine):
             partition_times=(),
             punctuations=(),
             previous=(before.version, before.digest) if before else (0, ""),
+            part=sealed.part,
         )
 
     def _publish(self, manifest: Manifest) -> None:

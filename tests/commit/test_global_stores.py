@@ -6,7 +6,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from millstream import (
     serdes,
     stores,
 )
+from millstream.commit import worker
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.worker import opened_stores
@@ -33,6 +34,9 @@ from millstream.errors import TopologyError
 from millstream.log import TopicPartition
 from millstream.state.changelog.follow import Progress
 from millstream.state.errors import StoreAheadError, TaskLockedError
+from millstream.state.local import task_stores
+from millstream.state.local.directory import TaskDirectory
+from millstream.state.local.task_stores import open_shared_stores, open_task_stores
 from millstream.testing import TopologyTestDriver
 from millstream.types import Partition
 
@@ -322,6 +326,36 @@ def test_several_tasks_of_a_host_have_the_one_copy_open_at_once(tmp_path: Path, 
     assert copies == [f"app/0_0/{backend}/rates"]
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_the_tasks_of_an_epoch_open_a_copy_once_if_others_may_read_it_meanwhile(
+    tmp_path: Path, backend: str, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = made(tmp_path / "app", backend=backend, partitions=4)
+    app.append("rates", [("a", "1")])
+    app.append("changes", [("a", "x")])
+    seen: list[Path] = []
+    with app.start() as executor:
+        executor.run_until_caught_up()
+        real = open_shared_stores
+        monkeypatch.setattr(worker, "can_be_shared", lambda *_: is_shared)
+
+        def counted(directory: TaskDirectory, *args: Any, **more: Any) -> Any:
+            seen.append(directory.path)
+            return real(directory, *args, **more)
+
+        monkeypatch.setattr(worker, "open_shared_stores", counted)
+        for partition in range(4):
+            app.append("orders", [("o", "a")], partition=partition)
+        executor.run_until_caught_up()
+        opened = 1 if is_shared else 4
+        assert Counter(path.name for path in seen) == {"0_0": opened, "1_0": opened}
+        for path in set(seen):
+            with TaskDirectory(path).lock(timeout_ms=0):
+                pass  # they are closed when the epoch has run
+    assert app.outputs() == ["a=1,1"] * 4
+
+
 def test_who_would_move_a_copy_on_waits_for_those_who_read_it(tmp_path: Path) -> None:
     app = made(tmp_path / "app", backend="lmdb")
     app.append("rates", [("a", "1")])
@@ -337,6 +371,31 @@ def test_who_would_move_a_copy_on_waits_for_those_who_read_it(tmp_path: Path) ->
             assert seen == []
         reader.join()
     assert [list(rows) for rows in seen] == [[b"a"]]
+
+
+def test_a_copy_that_others_have_moved_on_meanwhile_is_read_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = made(tmp_path / "app", backend="lmdb")
+    app.append("rates", [("a", "1")])
+    with app.start() as executor, ExitStack() as held:
+        executor.apply_after_commit = False
+        executor.run_until_caught_up()
+        directory = executor.worker.directory.task("app", "0_0")
+        tries: list[int] = []
+
+        def opened(*args: Any, **more: Any) -> Any:
+            """The first who would move it on finds that another one has, and reads."""
+            if not tries:
+                with open_task_stores(*args, **{**more, "lock_timeout_ms": 1_000}):
+                    pass
+                held.enter_context(directory.shared_lock(timeout_ms=0))
+            tries.append(more["lock_timeout_ms"])
+            return open_task_stores(*args, **more)
+
+        monkeypatch.setattr(task_stores, "open_task_stores", opened)
+        assert list(_rows(executor)) == [b"a"]
+        assert tries == [2]
 
 
 def _rows(executor: InProcessExecutor) -> dict[bytes, bytes]:

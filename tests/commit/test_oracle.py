@@ -196,7 +196,7 @@ LIES: dict[str, tuple[str, Callable[[Facts], Facts]]] = {
     "a sealed file that is not there": ("I7", lambda facts: replace(facts, sealed={})),
     "a sealed file that is another": (
         "I7",
-        lambda facts: replace(facts, sealed=dict.fromkeys(facts.sealed, "another")),
+        lambda facts: replace(facts, sealed=dict.fromkeys(facts.sealed, b"another")),
     ),
     "a topic that shows what nobody named": (
         "I8",

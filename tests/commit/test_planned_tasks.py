@@ -115,7 +115,7 @@ def test_what_was_sent_must_have_been_taken(app: InProcessExecutor) -> None:
 def test_what_was_taken_must_have_been_sent(app: InProcessExecutor) -> None:
     append(app, "lines", 2, b"river", b"river")
     job = plan(app)
-    reports = [replace(report, sent={}) for report in run(app, job)]
+    reports = [replace(report, sent=()) for report in run(app, job)]
     with pytest.raises(EpochMismatchError, match=r"task 1_. consumed rows of another attempt"):
         commit(app, job, reports)
 

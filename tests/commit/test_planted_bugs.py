@@ -73,7 +73,7 @@ def seals_together_without(patch: pytest.MonkeyPatch, operation: str) -> None:
     def without(files: FileLayer) -> SyncGroup:
         return SyncGroup(Without(files, operation))
 
-    patch.setattr("millstream.commit.worker.SyncGroup", without)
+    patch.setattr("millstream.commit.seal_group.SyncGroup", without)
 
 
 def drops_fsync_of_manifests(patch: pytest.MonkeyPatch) -> None:

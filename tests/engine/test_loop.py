@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.state.small_app import SmallApp, word_count
 
-from millstream import StreamsConfig
+from millstream import StreamsConfig, throttler
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.engine.epoch_result import EpochResult
 from millstream.engine.local import LocalEngine
 from millstream.engine.loop import EpochLoop
 from millstream.engine.program import Program, make_worker
 from millstream.engine.totals import Totals
+from millstream.maintenance.maintenance import Maintenance
 from millstream.state.backends import memory
 
 
@@ -86,3 +90,22 @@ def test_maintenance_comes_after_so_many_epochs(tmp_path: Path) -> None:
             run_to_the_end(loop)
     assert not lost.exists()
     assert app.run() == app.expected()
+
+
+def test_maintenance_gives_way_to_an_epoch_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    app, went_on, is_held = app_of(tmp_path), threading.Event(), list[bool]()
+
+    def work(_maintenance: Maintenance) -> None:
+        time.sleep(0.01)
+        throttler.maybe_throttle()
+        went_on.set()
+
+    monkeypatch.setattr(throttler, "SMALL_EPOCH_S", 3600.0)
+    monkeypatch.setattr(Maintenance, "run", work)
+    app.append("to", "the", "river")
+    with loop_of(
+        app, lambda _: is_held.append(not went_on.wait(0.05)), maintenance_interval_epochs=1
+    ) as loop:
+        loop.run_epoch(tick=False)
+        assert is_held == [True]
+        assert went_on.wait(60)

@@ -46,9 +46,8 @@ LATER = EpochAttempt(Term(2), Attempt(8), Epoch(9))
 
 
 def block(payload: bytes, partition: int = 0) -> ShuffleBlock:
-    return ShuffleBlock(
-        "topic", Partition(partition), "0_1", Attempt(7), payload, 3, (("store", "key", "str"),)
-    )
+    counts = ((Partition(partition), 3),)
+    return ShuffleBlock("topic", 0, "0_1", Attempt(7), payload, counts, (("store", "key", "str"),))
 
 
 def header(

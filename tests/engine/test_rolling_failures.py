@@ -80,7 +80,7 @@ class FakePool:
             here = self.members[number].hello.instance
             for task in command.job.tasks:
                 assert task.expected_instance in (None, here)
-                reports.append(self.slots.report(command.job, task, here, of.attempt))
+            reports += self.slots.reports(command.job, command.job.tasks, here, of.attempt)
         return lambda: reports
 
     def join(self, host: str) -> None:

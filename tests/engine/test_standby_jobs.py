@@ -37,7 +37,7 @@ def entry(version: int, records: int) -> TaskEntry:
 
 
 def report(task_id: str, instance: str) -> TaskReport:
-    return TaskReport(task_id, Attempt(1), instance, NO_FILE, TaskState(), {}, {}, {}, {}, (), 0, False)
+    return TaskReport(task_id, Attempt(1), instance, NO_FILE, TaskState(), {}, {}, (), (), (), 0, False)
 
 
 def slot(number: int, host: str, held: Mapping[str, Checkpoint] | None = None) -> LiveSlot:

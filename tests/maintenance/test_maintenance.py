@@ -27,6 +27,7 @@ from millstream.query.replica import StoreReplica
 from millstream.state.backends import supplier
 from millstream.state.backends.memory import MemoryBackend
 from millstream.state.changelog.follow import Progress, StorePosition, Target, follow
+from millstream.throttler import Throttler
 from millstream.types import Offset, Partition, Version
 
 WORDS = ["to", "the", "river", "sea"]
@@ -455,3 +456,25 @@ class LateTask(FastFiles):
             self.sealed.append(path / "0_0.s0-t1-a99")
             self.sealed[0].write_bytes(b"too late")
         super().rmdir(path)
+
+
+class CountedSteps(Throttler):
+    """Gives way to nobody, and counts how often it could."""
+
+    steps = 0
+
+    def step_ended(self) -> None:
+        self.steps += 1
+
+
+def test_it_could_give_way_after_each_file_and_each_block(tmp_path: Path) -> None:
+    app = app_of(tmp_path / "app", files=FastFiles())
+    throttler = CountedSteps()
+    with app.start() as executor:
+        run_epochs(app, executor, 150, every=1000)
+        with throttler.throttled():
+            report = executor.run_maintenance(min_entries=8)
+    entries = 150  # of the changelog at least, each of an epoch
+    assert report.files_collected > 0
+    assert report.manifests_removed > 0
+    assert throttler.steps > report.files_collected + report.manifests_removed + entries

@@ -81,7 +81,7 @@ def manifests_go_one_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_collector_ignores_the_indexes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FileLog, "referenced_files", lambda *_: set())
+    patch.setattr(FileLog, "references", lambda *_: {})
 
 
 def maintenance_that_does_not_fold_the_last_epochs(world: World) -> None:

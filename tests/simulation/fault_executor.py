@@ -10,7 +10,7 @@ from tests.simulation.executor import InProcessExecutor
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.targets import Targets
-from millstream.commit.worker import sealing_together
+from millstream.commit.worker import for_tasks_of_an_epoch
 from millstream.engine.local import run_level
 from millstream.task.shuffle_block import ShuffleBlock
 
@@ -56,7 +56,7 @@ class Executor(InProcessExecutor):
         """Steps 3 to 6 for all tasks, level by level."""
         reports: list[TaskReport | WrongInstance] = []
         blocks: list[ShuffleBlock] = []
-        with sealing_together(self.worker) as worker:
+        with for_tasks_of_an_epoch(self.worker) as worker:
             for level in range(1 + max(task.level for task in job.tasks)):
                 sent: list[ShuffleBlock] = []
                 for planned in (task for task in job.tasks if task.level == level):
@@ -76,4 +76,4 @@ class Executor(InProcessExecutor):
 
     def _for(self, planned: PlannedTask, blocks: list[ShuffleBlock]) -> Iterator[ShuffleBlock]:
         targets = Targets(self.worker.plan, [planned])
-        return (block for block in blocks if targets.of(block) is not None)
+        return iter(targets.by_task(blocks).get(planned.task_id, ()))

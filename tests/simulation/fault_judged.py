@@ -72,7 +72,7 @@ class JudgedWorld(OrdinaryWorld):
             stores=self._copies(self.state),
             standbys=self._copies(self.standby),
             sealed=sealed_in(self.log_root),
-            referenced=self.log().referenced_files(),
+            referenced=set(self.log().references()),
             forgetful={"visits"} if self._is_forgetful else frozenset(),
             settled=settled,
             applied=frozenset(self._at_head),

@@ -103,8 +103,8 @@ class Facts:
     """The same, by store. Of one that follows an input: what the test wrote there, as rows of the store."""
     stores: Mapping[tuple[str, str], Copy]
     """Local copies by task and store."""
-    sealed: Mapping[str, str]
-    """Digests of the sealed files that are on disk."""
+    sealed: Mapping[str, bytes]
+    """What is in the sealed files that are on disk."""
     referenced: AbstractSet[str]
     """Sealed files into which topics point."""
     standbys: Mapping[tuple[str, str], Copy] = field(default_factory=dict)
@@ -265,18 +265,18 @@ def _check_named_files(facts: Facts) -> None:
     if not facts.manifests:
         return
     head = facts.manifests[-1]
-    needed = {entry["file"]: entry["digest"] for entry in head["tasks"].values()}
-    for manifest in _kept(facts):
-        needed |= {
-            manifest["tasks"][task]["file"]: manifest["tasks"][task]["digest"] for task in manifest["sealed"]
-        }
+    needed = [entry for entry in head["tasks"].values() if entry["part"] == [0, 0]]
+    needed += [manifest["tasks"][task] for manifest in _kept(facts) for task in manifest["sealed"]]
     for entry in (entry for manifest in facts.manifests for entry in manifest["tasks"].values()):
         rows = entry["sections"] or entry["changelogs"]
         _must(entry["file"] or not rows, "I7", f"an entry with {rows} has no file")
-    needed.pop("", None)  # of tasks that had nothing to write
-    for file, digest in needed.items():
+    for entry in needed:
+        file, (start, length) = entry["file"], entry["part"]
+        if not file:
+            continue  # of a task that had nothing to write
         _must(file in facts.sealed, "I7", f"{file} is named by a manifest and is not there")
-        _must(facts.sealed[file] == digest, "I7", f"{file} is not the file that was named")
+        part = facts.sealed[file][start : start + length] if length else facts.sealed[file]
+        _must(digest_of(part) == entry["digest"], "I7", f"{file} is not the file that was named")
     named = {entry["file"] for manifest in facts.manifests for entry in manifest["tasks"].values()}
     strangers = sorted(facts.referenced - named)
     _must(not strangers, "I8", f"topics show {strangers}, which no manifest names")

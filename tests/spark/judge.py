@@ -50,7 +50,7 @@ class Trial:
             },
             stores=copies_in(self._lab.state_dir, plan, APP_ID, "lmdb"),
             sealed=sealed_in(root),
-            referenced=self._lab.log.referenced_files(),
+            referenced=set(self._lab.log.references()),
             settled=settled,
         )
         return oracle.check(oracle.PROGRAMS[self.name](PARTITIONS), facts)

@@ -11,7 +11,6 @@ from tests.spark.lab import Lab, about_jobs
 from tests.spark.programs import COUNTING, check_exact, counted, one_level, two_levels, words
 
 from millstream import StreamsBuilder, serdes
-from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.plan_changes import PlanChangedError
 from millstream.commit.targets import Targets
 from millstream.engine.spark.engine import SparkEngine
@@ -19,8 +18,8 @@ from millstream.engine.spark.slots import Slots
 from millstream.engine.spark.stage_function import PlacedEpoch, Stage
 from millstream.errors import MillstreamError
 from millstream.log import TopicConfig
-from millstream.task.shuffle_block import shuffle_block_of
-from millstream.types import Attempt, Partition
+from millstream.task.shuffle_block import ShuffleBlock
+from millstream.types import Attempt
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -94,10 +93,12 @@ def test_a_slot_that_does_not_exist_is_an_error_and_never_a_lost_row(lab: Lab) -
     target = next(task for task in job.tasks if task.level == 1)
     topic = next(iter(worker.plan.repartition_topics))
     step = Stage(PlacedEpoch(job, {task.task_id: 2 for task in job.tasks}), 0, 2, lambda: worker)
-    block = shuffle_block_of(topic, Partition(target.partition), "0_0", Attempt(1), (), ())
-    assert Targets(worker.plan, job.tasks).of(block) == target
+    slots = Targets(worker.plan, job.tasks).route(step.placed.partitions)(topic, 1)
+    assert slots == [2]
+    block = ShuffleBlock(topic, slots[0], "0_0", Attempt(1), b"", ((target.partition, 1),), ())
+    assert Targets(worker.plan, job.tasks).level(block) == target.level
     with pytest.raises(MillstreamError, match=r"assigned to slot 2, but there are 2 slots"):
-        step._checked(PlannedTask(target.task_id, target.subtopology, target.partition, 1))
+        step._checked(block)
 
 
 def test_a_new_topic_that_fits_a_pattern_is_read_from_the_next_epoch_on(lab: Lab) -> None:

@@ -12,11 +12,13 @@ from tests.simulation.executor import InProcessExecutor
 
 from millstream import StreamsBuilder, StreamsConfig, serdes
 from millstream.commit.epoch_job import PlannedTask, TaskReport
+from millstream.commit.seal_group import SealGroup
 from millstream.commit.targets import Targets
-from millstream.engine.spark.stage_function import Passed, PlacedEpoch, Sent, Stage
+from millstream.durable import DiskFullError
+from millstream.engine.spark.stage_function import Failed, Passed, PlacedEpoch, Sent, Stage
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.maintenance import state_cleaner
-from millstream.task.shuffle_block import ShuffleBlock, shuffle_block_of
+from millstream.task.shuffle_block import ShuffleBlock
 from millstream.topology.plan import SubTopology
 from millstream.topology.topology import Topology
 from millstream.types import Attempt, Partition
@@ -124,6 +126,49 @@ def test_a_stage_deletes_what_is_kept_elsewhere_and_says_so_also_copies_that_wer
         executor.coordinator.close()
 
 
+def test_reports_leave_a_stage_when_what_was_sealed_is_durable_and_all_fail_if_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FileLog(tmp_path / "log").create_topic("in", TopicConfig(partitions=2))
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.string, value=serdes.string).to("out")
+    with InProcessExecutor(
+        builder.build(), application_id="app", log_root=tmp_path / "log", state_dir=tmp_path / "state"
+    ) as executor:
+        for number in range(2):
+            executor.log.append(TopicPartition("in", Partition(number)), record_batch([b"a"], [b"a"], [1]))
+        job = executor.coordinator.plan_epoch()
+        assert job is not None
+        stage = Stage(
+            PlacedEpoch(job, {task.task_id: 0 for task in job.tasks}), 0, 1, lambda: executor.worker
+        )
+        for _, sent in stage(iter([(0, None)])):
+            assert isinstance(sent, Passed)
+            assert isinstance(sent.report, TaskReport)
+            assert sent.report.sealed is not None
+            assert (executor.log.root / sent.report.sealed.path).is_file()
+
+        def is_full(_group: SealGroup) -> None:
+            raise DiskFullError("no space")
+
+        monkeypatch.setattr(SealGroup, "_write_shared", is_full)
+        answers = [sent for _, sent in stage(iter([(0, None)]))]
+        assert [type(sent) for sent in answers] == [Failed, Failed]
+        executor.coordinator.close()
+
+
+def test_the_level_of_a_block_is_that_of_the_tasks_that_take_it() -> None:
+    plan = moved_twice().plan()
+    tasks = [PlannedTask(sub.task_id(0), sub.number, Partition(0), sub.level) for sub in plan.subtopologies]
+    targets = Targets(plan, tasks)
+    first, second = plan.repartition_topics
+    levels = [
+        targets.level(ShuffleBlock(topic, 0, "0_0", Attempt(1), b"", ((Partition(0), 1),), ()))
+        for topic in (first, second)
+    ]
+    assert levels == [1, 2]
+
+
 def test_a_blob_goes_to_the_one_task_that_reads_its_topic_and_partition() -> None:
     plan = moved_twice().plan()
     tasks = [
@@ -134,10 +179,15 @@ def test_a_blob_goes_to_the_one_task_that_reads_its_topic_and_partition() -> Non
     targets = Targets(plan, tasks)
     first, second = plan.repartition_topics
 
-    def block(topic: str, partition: int) -> ShuffleBlock:
-        return shuffle_block_of(topic, Partition(partition), "0_0", Attempt(1), (), ())
+    def block(topic: str, *partitions: int) -> ShuffleBlock:
+        counts = tuple((Partition(partition), 1) for partition in partitions)
+        return ShuffleBlock(topic, 0, "0_0", Attempt(1), b"", counts, ())
 
-    blocks = [block(second, 1), block(first, 0), block("elsewhere", 0), block(first, 7), block(first, 0)]
-    found = [targets.of(one) for one in blocks]
-    assert [None if task is None else task.task_id for task in found] == ["2_1", "1_0", None, None, "1_0"]
-    assert targets.by_task(blocks) == {"2_1": [blocks[0]], "1_0": [blocks[1], blocks[4]]}
+    blocks = [block(second, 1), block(first, 0, 1), block("elsewhere", 0), block(first, 7), block(first, 0)]
+    assert [targets.level(one) for one in blocks] == [2, 1, None, None, 1]
+    assert targets.by_task(blocks) == {
+        "2_1": [blocks[0]],
+        "1_0": [blocks[1], blocks[4]],
+        "1_1": [blocks[1]],
+    }
+    assert targets.route({"1_0": 4, "1_1": 5})(first, 2) == [4, 5]

@@ -130,7 +130,7 @@ def test_a_worker_that_was_stopped_in_its_seal_and_overtaken_changes_nothing(lab
     assert {path: after.get(path) for path in files} == files
     garbage = {*sealing, *(after.keys() - files.keys())}
     assert all(path.startswith("sealed/") for path in garbage)
-    assert not garbage & lab.log.referenced_files()
+    assert not garbage & set(lab.log.references())
 
 
 def _open_below(folder: Path, pid: int) -> list[str]:

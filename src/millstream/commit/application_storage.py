@@ -7,7 +7,7 @@ point into sealed files::
       leases/00000000000000000002       who may commit (see lease.py)
       manifests/00000000000000000812    one per epoch: the commits (see manifest.py)
       HEAD                              a witness of the last commit
-    <root>/sealed/<app_id>/<epoch>/<task>...   what tasks sealed; topics point into these files
+    <root>/sealed/<app_id>/<epoch>/<task>...   what tasks sealed, many in one file; topics point into them
 
 Only paths here. Folders have mode 0700.
 """

@@ -200,7 +200,7 @@ class BatchWriter:
 
     def _collect(self, committed: _Batch) -> None:
         """Delete sealed files that topics have taken over into segments, and those of failed attempts."""
-        needed = self.log.referenced_files() | {part.file for part in committed.parts}
+        needed = self.log.references().keys() | {part.file for part in committed.parts}
         youngest = time.time() - _ABANDONED_S
         for folder in (self.path / "sealed").iterdir():
             for path in folder.iterdir():

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.sealed_file import SealedFile
+from millstream.small_pickles import pickled_as_call
 from millstream.state.backends.api import NO_STATE, StoreSize
-from millstream.task.shuffle_block import Sent
+from millstream.task.shuffle_block import ConsumedBlock, SentBlock
 from millstream.task.task import TaskState
 from millstream.types import Attempt, Epoch, Offset, Partition, Term
 
@@ -16,6 +17,7 @@ Cut = Mapping[str, Mapping[Partition, tuple[Offset, Offset]]]
 """Per source topic and partition, the offsets from and to (exclusive) which an epoch reads."""
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
     """A task that may have to run in an epoch."""
@@ -81,6 +83,7 @@ class EpochJob:
         return self.partition_counts.get(topic, self.default_partitions)
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class TaskReport:
     """What a task did in an epoch. `sealed` is None if it had nothing to do."""
@@ -92,9 +95,9 @@ class TaskReport:
     state: TaskState
     changelog_counts: Mapping[str, int]
     repartitioned: Mapping[tuple[str, Partition], int]
-    sent: Mapping[tuple[str, Partition], Sent]
-    consumed: Mapping[tuple[str, str], Sent]
-    """By topic and sender."""
+    sent: tuple[SentBlock, ...]
+    consumed: tuple[ConsumedBlock, ...]
+    """The blocks of others that had rows for it."""
     inferred_types: tuple[tuple[str, str, str], ...]
     records: int
     commit_requested: bool

@@ -31,7 +31,7 @@ from millstream.durable import (
 from millstream.errors import MillstreamError
 from millstream.state.errors import StateInUseError
 from millstream.state.local.directory import StateDirectory, boot_id, noted_log
-from millstream.threads import repeated
+from millstream.threads import Repeater
 from millstream.types import Term
 
 _CLAIM: Final = FrameKind(b"MSLC", version=1, max_bytes=4096)
@@ -87,6 +87,7 @@ class Lease:
         self._clock = clock
         self._ttl_ms = ttl_ms
         self._renewed_ms = clock()
+        self._heartbeat = Repeater(self._beat, ttl_ms / 1000 / _BEATS_PER_TTL, "millstream-heartbeat")
 
     def verify(self) -> None:
         """Raise if a later term exists."""
@@ -118,17 +119,18 @@ class Lease:
     def kept_alive(self) -> AbstractContextManager[None]:
         """Renew it a few times per its length, for the length of a `with` block: a job may take longer.
 
-        A renewal that fails is not an error here: whether the lease still holds is asked at the commit.
+        A renewal that fails is not an error here: whether the lease still holds is asked at the commit. The
+        thread stays until the lease is released: an epoch may be shorter than the start of one.
         """
+        return self._heartbeat
 
-        def beat() -> None:
-            with suppress(OSError, MillstreamError):
-                self.renew()
-
-        return repeated(beat, self._ttl_ms / 1000 / _BEATS_PER_TTL, "millstream-heartbeat")
+    def _beat(self) -> None:
+        with suppress(OSError, MillstreamError):
+            self.renew()
 
     def release(self) -> None:
         """Let go: the next coordinator need not wait."""
+        self._heartbeat.close()
         _write_renewal(self._storage, self.term, 0)
 
 

@@ -29,6 +29,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.lease import LeaseLostError
 from millstream.commit.manifest_records import (
     MAX_BYTES,
+    WHOLE_FILE,
     Manifest,
     ManifestDelta,
     Record,
@@ -39,9 +40,11 @@ from millstream.commit.manifest_records import (
 )
 from millstream.durable import FrameKind, publish_exclusive, read_bounded, replace_durably, sync_folder
 from millstream.errors import MillstreamError
+from millstream.throttler import maybe_throttle
 from millstream.types import Epoch, Term
 
 __all__ = [
+    "WHOLE_FILE",
     "LostManifestError",
     "Manifest",
     "ManifestChain",
@@ -171,6 +174,7 @@ class ManifestChain:
                 self._storage.files.unlink(self._storage.manifests / f"{epoch:020d}")
                 failpoints.hit("maintenance.manifest_removed")
                 removed += 1
+                maybe_throttle()
         return removed
 
     def latest(self) -> Manifest | None:

@@ -21,6 +21,7 @@ from millstream.types import Epoch, Offset, Partition, Term
 
 __all__ = [
     "MAX_BYTES",
+    "WHOLE_FILE",
     "Manifest",
     "ManifestDelta",
     "Record",
@@ -33,6 +34,9 @@ __all__ = [
 MAX_BYTES: Final = 256 << 20
 _WHOLE: Final = FrameKind(b"MSMF", version=1, max_bytes=MAX_BYTES)
 _DELTA: Final = FrameKind(b"MSMD", version=1, max_bytes=MAX_BYTES)
+
+WHOLE_FILE: Final = (0, 0)
+"""The part of a file that one task has sealed alone."""
 
 _Positions: TypeAlias = tuple[tuple[str, Partition, Offset], ...]
 
@@ -56,6 +60,7 @@ class TaskEntry(msgspec.Struct, frozen=True):
     file: str
     """The sealed file, relative to the log's root."""
     digest: str
+    """Of what the task has sealed: of the file, or of its part of it."""
     sections: tuple[Section, ...]
     """What of the file is published."""
     changelogs: Mapping[str, Offset]
@@ -71,8 +76,15 @@ class TaskEntry(msgspec.Struct, frozen=True):
     """Version and digest of the task's epoch before this one, however long ago: where its store may stand."""
     origins: Mapping[str, StoreStart] = {}
     """Per store that has its source topic for a changelog, how it began."""
+    part: tuple[int, int] = WHOLE_FILE
+    """Where the task's part begins in a file that it shares with others, and how long it is."""
     operator_times: Mapping[str, tuple[int, int, int, int]] | msgspec.UnsetType = msgspec.UNSET
     """Per operator of windows, the fields of its `OperatorTimes`; unset if there is none."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other tasks have sealed in the same file: then nobody but topics needs it for long."""
+        return self.part != WHOLE_FILE
 
     def __reduce__(self) -> tuple[type[TaskEntry], tuple[Any, ...]]:
         """Without what is unset: to pickle that, Python goes through all modules that there are."""

@@ -11,7 +11,7 @@ from millstream.commit.manifest import TaskEntry
 from millstream.commit.targets import Targets
 from millstream.errors import MillstreamError, MixedTypesError
 from millstream.state.changelog.source_changelog import StoreStart
-from millstream.task.shuffle_block import Sent
+from millstream.task.shuffle_block import ConsumedBlock
 from millstream.topology.plan import Plan, SubTopology
 from millstream.types import Offset, Partition
 
@@ -61,23 +61,24 @@ def by_task(job: EpochJob, reports: Iterable[TaskReport | WrongInstance]) -> dic
 def check_consumed_is_named(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> None:
     """What each task took in from a repartition is what the named attempts sent. Equal digests are equal.
 
-    A task that was sent nothing need not have run. Costs as much as there are blocks with rows, whatever the
-    number of tasks.
+    A task that was sent nothing need not have run.
     """
     targets = Targets(plan, job.tasks)
-    expected: dict[str, dict[tuple[str, str], Sent]] = {}
+    expected: dict[str, list[ConsumedBlock]] = {}
     for sender, report in done.items():
-        for (topic, partition), sent in report.sent.items():
-            if not sent.count:
-                continue
-            target = targets.at(topic, partition)
-            if target is None:
-                message = f"epoch {job.epoch}: nobody takes what task {sender} sent to {topic}-{partition}"
-                raise EpochMismatchError(message)
-            expected.setdefault(target.task_id, {})[topic, sender] = sent
+        for topic, digest, partitions in report.sent:
+            consumed = ConsumedBlock(topic, sender, digest)
+            for partition in partitions:
+                target = targets.at(topic, partition)
+                if target is None:
+                    message = (
+                        f"epoch {job.epoch}: nobody takes what task {sender} sent to {topic}-{partition}"
+                    )
+                    raise EpochMismatchError(message)
+                expected.setdefault(target.task_id, []).append(consumed)
     for task_id in {**done, **expected}:
-        found = done[task_id].consumed if task_id in done else {}
-        if {place: sent for place, sent in found.items() if sent.count} != expected.get(task_id, {}):
+        found, wanted = done[task_id].consumed if task_id in done else (), expected.get(task_id, ())
+        if len(found) != len(wanted) or set(found) != set(wanted):
             message = (
                 f"epoch {job.epoch}: task {task_id} consumed rows of another attempt than those that "
                 "are named: the epoch has to run again"
@@ -127,6 +128,7 @@ def entries_after(plan: Plan, job: EpochJob, done: Mapping[str, TaskReport]) -> 
             ),
             previous=(0, "") if before is None else (before.version, before.digest),
             origins=origins,
+            part=report.sealed.part,
             operator_times=dict(report.state.operator_times) or msgspec.UNSET,
         )
     return entries

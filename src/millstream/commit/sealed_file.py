@@ -8,11 +8,15 @@ A section is a row of log blocks for one topic partition: outputs, and the chang
 store. Publishing points the topic's index at a section, so nothing is copied. The directory is a framed
 record that says where each section is. The file is created exclusively, with the attempt in its name,
 and is durable before the task reports it; a file that no manifest names is garbage.
+
+Tasks that run one after the other share a file (:mod:`millstream.commit.seal_group`): it is a row of such
+parts, and what a task reports says where its own is. A part is the same bytes wherever it stands.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,19 +25,21 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from millstream.commit.application_storage import ApplicationStorage
-from millstream.commit.manifest import Section
+from millstream.commit.manifest import WHOLE_FILE, Section
 from millstream.durable import (
     Chunk,
     DamagedFileError,
     FrameKind,
-    SyncGroup,
     create_exclusive,
     ensure_private_folder,
+    opened,
     read_bounded,
 )
-from millstream.log.blocks import decode_blocks, encode_blocks, summary
+from millstream.log.blocks import Records, decode_blocks, encode_blocks, summary
+from millstream.small_pickles import pickled_as_call
 from millstream.types import Epoch, Partition
 
 _DIRECTORY: Final = FrameKind(b"MSSD", version=1, max_bytes=64 << 20)
@@ -48,9 +54,9 @@ class SealedContent:
 
     task_id: str
     epoch: Epoch
-    published: Mapping[tuple[str, Partition], pa.RecordBatch]
+    published: Mapping[tuple[str, Partition], Records]
     """Outputs and changelog rows by topic partition."""
-    local: Mapping[str, pa.RecordBatch]
+    local: Mapping[str, Records]
     """Writes to stores without a changelog: applied here, published nowhere."""
     append_time: int
 
@@ -62,23 +68,42 @@ class _Directory(msgspec.Struct, frozen=True):
     local: tuple[tuple[str, Section], ...]
 
 
+@pickled_as_call
 @dataclass(frozen=True, slots=True)
 class SealedFile:
     """A sealed file as its task reports it."""
 
     path: str
     digest: str
+    """Of the task's part."""
     sections: tuple[Section, ...]
+    """Where the rows are in the file."""
+    part: tuple[int, int] = WHOLE_FILE
+    """The first byte of the task's part, and its length."""
 
 
 NO_FILE: Final = SealedFile("", "", ())
 """Of a task without stores that had nothing to write but rows for a repartition: a sync less to wait for."""
 
 
-def write_sealed(
-    storage: ApplicationStorage, path: Path, content: SealedContent, group: SyncGroup | None = None
-) -> SealedFile:
-    """Write, sync, and say what was written. In a group: durable when the group is."""
+@dataclass(frozen=True, slots=True)
+class EncodedPart:
+    """What a task made, as it stands in a file."""
+
+    chunks: Sequence[Chunk]
+    length: int
+    digest: str
+    _sections: tuple[Section, ...]
+
+    def sections_at(self, start: int) -> tuple[Section, ...]:
+        """Where its sections are if it begins at a byte of a file."""
+        if not start:
+            return self._sections
+        return tuple(replace(section, start=start + section.start) for section in self._sections)
+
+
+def encoded_part(content: SealedContent) -> EncodedPart:
+    """The bytes of a task's part."""
     chunks: list[Chunk] = []
     position = 0
     sections: list[Section] = []
@@ -90,7 +115,7 @@ def write_sealed(
     for (topic, partition), batch, store in parts:
         blocks, headers = encode_blocks(batch, content.append_time)
         count, lowest, highest = summary(headers)
-        length = sum(memoryview(block).nbytes for block in blocks)
+        length = sum(header.length for header in headers)
         section = Section(topic, partition, position, length, count, lowest, highest)
         if store is None:
             sections.append(section)
@@ -100,19 +125,29 @@ def write_sealed(
         position += length
     directory = _DIRECTORY.encode(_Directory(content.task_id, content.epoch, tuple(sections), tuple(local)))
     chunks += [directory, _TAIL.pack(len(directory), _MAGIC)]
-    if group is None:
-        ensure_private_folder(path.parent, files=storage.files)
-        create_exclusive(path, chunks, files=storage.files)
-    else:
-        group.ensure_private_folder(path.parent)
-        group.create(path, chunks)
-    return SealedFile(storage.relative(path), _digest(chunks), tuple(sections))
+    length = position + len(directory) + _TAIL.size
+    return EncodedPart(chunks, length, _digest(chunks), tuple(sections))
 
 
-def read_sealed(storage: ApplicationStorage, relative: str, digest: str) -> SealedReader:
-    """Open a sealed file that a manifest names, after checking that it is the one that was committed."""
+def write_sealed(storage: ApplicationStorage, path: Path, content: SealedContent) -> SealedFile:
+    """Write a file for one task, sync it, and say what was written."""
+    part = encoded_part(content)
+    ensure_private_folder(path.parent, files=storage.files)
+    create_exclusive(path, part.chunks, files=storage.files)
+    return SealedFile(storage.relative(path), part.digest, part.sections_at(0))
+
+
+def read_sealed(
+    storage: ApplicationStorage, relative: str, digest: str, part: tuple[int, int] = WHOLE_FILE
+) -> SealedReader:
+    """Open what a task has sealed and a manifest names, after checking that it is what was committed."""
     path = storage.root / relative
-    data = read_bounded(path, _MAX_BYTES, files=storage.files)
+    if part == WHOLE_FILE:
+        data = read_bounded(path, _MAX_BYTES, files=storage.files)
+    else:
+        start, length = part
+        with opened(path, os.O_RDONLY, files=storage.files) as fd:
+            data = storage.files.pread(fd, length, start)
     if _digest([data]) != digest:
         raise DamagedFileError(
             f"{path} is not the file that was committed: its digest does not match. Likely cause: a fault "
@@ -122,7 +157,7 @@ def read_sealed(storage: ApplicationStorage, relative: str, digest: str) -> Seal
 
 
 class SealedReader:
-    """The content of a sealed file."""
+    """What a task has sealed. Sections are where its part has them, wherever that stands in its file."""
 
     def __init__(self, path: Path, data: bytes) -> None:
         self._path = path

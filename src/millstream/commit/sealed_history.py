@@ -36,7 +36,7 @@ def changes_between(
 
 def sealed_changes(storage: ApplicationStorage, entry: TaskEntry, store: str) -> list[list[Entry]]:
     """What one sealed file has for an unlogged store."""
-    reader = read_sealed(storage, entry.file, entry.digest)
+    reader = read_sealed(storage, entry.file, entry.digest, entry.part)
     return [entries_of(rows) for rows in reader.local(store)]
 
 

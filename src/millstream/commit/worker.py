@@ -10,17 +10,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
-import pyarrow as pa
 
 from millstream import failpoints
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
-from millstream.commit.global_stores import GlobalStores
+from millstream.commit.global_stores import GlobalCopies, GlobalStores
 from millstream.commit.manifest import TaskEntry
+from millstream.commit.seal_group import SealGroup
 from millstream.commit.sealed_file import NO_FILE, SealedContent, SealedFile, write_sealed
 from millstream.commit.sealed_history import (
     changes_between,
@@ -31,11 +32,11 @@ from millstream.commit.sealed_history import (
 )
 from millstream.commit.source_changelog import check_nothing_skipped, check_timestamps
 from millstream.config import StreamsConfig
-from millstream.durable import SyncGroup
 from millstream.log.api import Log, TopicPartition
+from millstream.log.blocks import Records
 from millstream.state.backends.api import NO_STATE, Backend, BackendSupplier
 from millstream.state.changelog.follow import NO_LISTENER, CountedRestores, RestoreListener
-from millstream.state.changelog.rows import changelog_rows, changelog_topic
+from millstream.state.changelog.rows import changelog_records, changelog_topic
 from millstream.state.errors import TaskLockedError, UnpublishedVersionError
 from millstream.state.local.directory import StateDirectory
 from millstream.state.local.open_stores import OpenStores, Sealed
@@ -44,6 +45,7 @@ from millstream.state.local.task_stores import (
     NewerStores,
     TaskStores,
     TaskVersion,
+    can_be_shared,
     hold_task_stores,
     open_shared_stores,
     open_task_stores,
@@ -55,10 +57,10 @@ from millstream.state.stores.overlay import CommittedReader, Entry
 from millstream.state.stores.size_after import size_after
 from millstream.state.stores.store import StateStore
 from millstream.task.metrics import Metrics
-from millstream.task.records import RawBatch, joined, record_batch_of
+from millstream.task.records import OutputBatch, RawBatch, joined, records_of_batches
 from millstream.task.routing import by_partition
 from millstream.task.serde_book import SerdeBook
-from millstream.task.shuffle_block import Sent, ShuffleBlock, shuffle_block_of
+from millstream.task.shuffle_block import ConsumedBlock, Route, Shuffle, ShuffleBlock, one_slot, rows_for
 from millstream.task.stage_timer import StageTimer
 from millstream.task.task import Task, TaskEnvironment, TaskResult, TaskState
 from millstream.topology.plan import Plan, SubTopology
@@ -89,8 +91,10 @@ class Worker:
     """The stores that stay open from epoch to epoch; None: each epoch opens and closes them."""
     readable: ReadableStores | None = None
     """The stores of this process that can be read from outside: of its tasks, and of copies; None: none."""
-    seals: SyncGroup | None = None
-    """What tasks seal is made durable together: see `sealing_together`; None: each file by itself."""
+    seals: SealGroup | None = None
+    """What tasks seal is in one file: see `for_tasks_of_an_epoch`; None: each has its own."""
+    global_copies: GlobalCopies | None = None
+    """The copies of global stores that the tasks of an epoch have open together; None: each by itself."""
     awaits_publication: bool = False
     """The last commit may not be published yet: stores that have to read it are refused until it is."""
 
@@ -100,23 +104,28 @@ class Worker:
 
 
 @contextmanager
-def sealing_together(worker: Worker) -> Iterator[Worker]:
+def for_tasks_of_an_epoch(worker: Worker) -> Iterator[Worker]:
     """A worker for several tasks of an epoch: what they have sealed is durable when the block has ended.
 
     So their reports must not leave it.
     """
-    with SyncGroup(worker.storage.files) as group:
-        yield replace(worker, seals=group)
+    with SealGroup(worker.storage) as group, GlobalCopies() as copies:
+        yield replace(worker, seals=group, global_copies=copies)
 
 
 def run_task(
-    worker: Worker, job: EpochJob, planned: PlannedTask, blocks: Sequence[ShuffleBlock], attempt: Attempt
+    worker: Worker,
+    job: EpochJob,
+    planned: PlannedTask,
+    blocks: Sequence[ShuffleBlock],
+    attempt: Attempt,
+    route: Route = one_slot,
 ) -> tuple[TaskReport | WrongInstance, list[ShuffleBlock]]:
-    """Run one task of an epoch.
+    """Run one task of an epoch. `blocks` have rows for it; `route` says which slot reads what it sends.
 
     3. Open the stores at the version that the head names; on the wrong instance and cold: say so.
     4. Process against overlays.
-    5. Seal: one file with all outputs and changelog rows, durable before anybody hears of it.
+    5. Seal: all outputs and changelog rows in one file, durable before anybody hears of it.
     6. Report.
     """
     stages = StageTimer()
@@ -132,7 +141,7 @@ def run_task(
     if elsewhere is not None:
         return elsewhere, []
     counted = CountedRestores(worker.listener)
-    with opened_stores(replace(worker, listener=counted), sub, planned, entry) as backends:
+    with opened_stores(worker, sub, planned, entry, listener=counted) as backends:
         restored = counted.records
         failpoints.hit("commit.opened")
         stages.ended("open stores")
@@ -149,14 +158,19 @@ def run_task(
         stages.ended("process")
         failpoints.hit("commit.processed")
     # 5.
-    published, sent_rows = _routed(run, result)
+    published, repartitioned = _routed(run, result)
     file = _seal(run, result, published)
     _keep_changes(run, file, result)
     stages.ended("seal")
     failpoints.hit("commit.sealed")
     # 6.
     inferred_types = tuple((name, part, kind) for (name, part), kind in sorted(book.inferred_types().items()))
-    out = _shuffle_blocks(run, sent_rows, inferred_types)
+    shuffle = Shuffle(planned.task_id, attempt, planned.partition, route, inferred_types)
+    out = [
+        block
+        for topic, outputs in sorted(repartitioned.items())
+        for block in shuffle.blocks(topic, outputs, job.partitions_of(topic))
+    ]
     stages.ended("pack")
     report = TaskReport(
         task_id=planned.task_id,
@@ -168,7 +182,7 @@ def run_task(
             name: len(result.changelogs[name]) for name, spec in sub.stores.items() if spec.has_changelog
         },
         repartitioned=run.repartitioned(),
-        sent={(block.topic, block.partition): block.sent() for block in out},
+        sent=tuple(block.sent() for block in out),
         consumed=run.consumed(),
         inferred_types=inferred_types,
         records=sum(len(raw) for raw in raws),
@@ -218,7 +232,7 @@ class _TaskRun:
         attempt: Attempt,
     ) -> _TaskRun:
         sub, entry = worker.subtopology(planned.subtopology), job.entries.get(planned.task_id)
-        ordered = sorted(blocks, key=lambda block: (block.topic, _task_order(block.sender)))
+        ordered = sorted(blocks, key=attrgetter("order"))
         return cls(worker, job, planned, sub, entry, ordered, attempt)
 
     def raws(self) -> list[RawBatch]:
@@ -229,13 +243,13 @@ class _TaskRun:
         """How many rows came through each repartition so far, this epoch included."""
         counts = self._repartitioned_before()
         for block in self.blocks:
-            place = (block.topic, block.partition)
-            counts[place] = counts.get(place, 0) + block.count
+            place = (block.topic, self.planned.partition)
+            counts[place] = counts.get(place, 0) + block.count(self.planned.partition)
         return counts
 
-    def consumed(self) -> dict[tuple[str, str], Sent]:
-        """What was taken in, by topic and sender, as computed here: not as the sender said."""
-        return {(block.topic, block.sender): block.sent() for block in self.blocks}
+    def consumed(self) -> tuple[ConsumedBlock, ...]:
+        """From which blocks rows were taken, as computed here: not as the senders said."""
+        return tuple(block.consumed for block in self.blocks)
 
     def _from_log(self) -> Iterator[RawBatch]:
         mine = self.planned.partition
@@ -246,12 +260,9 @@ class _TaskRun:
                     yield read_range(self.worker.log, TopicPartition(topic, partition), start, end)
 
     def _from_shuffle(self) -> Iterator[RawBatch]:
-        offsets = self._repartitioned_before()
-        for block in self.blocks:
-            place = (block.topic, block.partition)
-            start = offsets.get(place, 0)
-            offsets[place] = start + block.count
-            yield block.rows(start)
+        offsets, mine = self._repartitioned_before(), self.planned.partition
+        for topic, blocks in groupby(self.blocks, attrgetter("topic")):
+            yield rows_for(topic, mine, list(blocks), offsets.get((topic, mine), 0))
 
     def _repartitioned_before(self) -> dict[tuple[str, Partition], int]:
         rows = () if self.entry is None else self.entry.repartitioned
@@ -267,7 +278,7 @@ def read_range(log: Log, place: TopicPartition, start: Offset, end: Offset) -> R
 def _book(job: EpochJob, blocks: Sequence[ShuffleBlock]) -> SerdeBook:
     """The serdes as the head and the senders know them."""
     book = SerdeBook()
-    for inferred_types in (job.inferred_types, *(block.inferred_types for block in blocks if block.count)):
+    for inferred_types in (job.inferred_types, *dict.fromkeys(block.inferred_types for block in blocks)):
         book.restore({(name, part): kind for name, part, kind in inferred_types})  # type: ignore[misc]
     return book
 
@@ -295,11 +306,14 @@ def _stores(
     }
 
 
-def _global_stores(run: _TaskRun, book: SerdeBook) -> GlobalStores:
+def _global_stores(run: _TaskRun, book: SerdeBook) -> AbstractContextManager[Mapping[str, StateStore[Any]]]:
     """What a task may read besides its own stores: all global ones. That of a global store reads its own.
 
     What happens on the way is counted, and written down, by the task of the global store alone.
     """
+    global_subs = () if run.sub.is_global else run.worker.plan.global_subtopologies
+    if not global_subs:
+        return nullcontext({})
 
     def opened(sub: SubTopology, resources: ExitStack) -> dict[str, StateStore[Any]]:
         planned = PlannedTask(sub.task_id(0), sub.number, Partition(0), sub.level)
@@ -311,7 +325,7 @@ def _global_stores(run: _TaskRun, book: SerdeBook) -> GlobalStores:
             _process(other, raws, stores, book, Metrics(), {})
         return stores
 
-    return GlobalStores(() if run.sub.is_global else run.worker.plan.global_subtopologies, opened)
+    return GlobalStores(global_subs, opened)
 
 
 def _process(
@@ -353,15 +367,20 @@ def opened_stores(
     entry: TaskEntry | None,
     *,
     newer: NewerStores = NewerStores.REFUSE,
+    listener: RestoreListener | None = None,
 ) -> AbstractContextManager[dict[str, Backend]]:
     """The stores of a task at the version of its entry, open for the length of a `with` block.
 
-    Global ones are open to read: all tasks of a host share them.
+    Global ones are open to read: all tasks of a host share them. The listener is the worker's, if none is
+    given.
     """
     if worker.open_stores is not None and not sub.stores:
         return nullcontext({})
-    opening = StoreOpening(worker, sub, planned, entry)
+    opening = StoreOpening(worker, sub, planned, entry, listener)
     if sub.is_global and newer is NewerStores.REFUSE:
+        copies = worker.global_copies
+        if copies is not None and opening.can_be_read_together:
+            return nullcontext(copies.opened(planned.task_id, partial(opening, open_shared_stores)))
         return opening(open_shared_stores)
     if worker.open_stores is not None and not sub.is_global:
         is_read_only = newer is NewerStores.TAKE  # they may be newer than they say, and are closed soon
@@ -386,11 +405,19 @@ class StoreOpening:
     sub: SubTopology
     planned: PlannedTask
     entry: TaskEntry | None
+    listener: RestoreListener | None = None
+    """None: that of the worker."""
 
     @property
     def wanted(self) -> TaskVersion:
         """What the stores must hold."""
         return _version_of(self.worker, self.planned, self.entry)
+
+    @property
+    def can_be_read_together(self) -> bool:
+        """Whether others may read the stores while somebody has them open."""
+        worker = self.worker
+        return can_be_shared(self.sub.stores, worker.backend, worker.config.rocksdb_config_setter)
 
     def is_ours(self, version: Version, digest: str) -> bool:
         """Whether a store of that version is of this history."""
@@ -433,7 +460,7 @@ class StoreOpening:
             local_changes=self.local_changes,
             is_known=self.is_ours,
             lock_timeout_ms=worker.lock_timeout_ms,
-            listener=worker.listener,
+            listener=self.listener or worker.listener,
             snapshots=worker.snapshots,
             rocksdb_config_setter=worker.config.rocksdb_config_setter,
             **how,
@@ -467,16 +494,18 @@ def _version_of(worker: Worker, planned: PlannedTask, entry: TaskEntry | None) -
     )
 
 
-def _routed(run: _TaskRun, result: TaskResult) -> tuple[_RowsByPlace, _RowsByPlace]:
-    """The outputs by topic and partition: what is published, and what goes through repartitions."""
+def _routed(run: _TaskRun, result: TaskResult) -> tuple[_RowsByPlace, dict[str, list[OutputBatch]]]:
+    """The outputs: what is published, by topic and partition, and what goes through repartitions."""
     published: _RowsByPlace = {}
-    sent: _RowsByPlace = {}
+    repartitioned: dict[str, list[OutputBatch]] = {}
     for output in result.outputs:
-        target = sent if output.topic in run.worker.plan.repartition_topics else published
+        if output.topic in run.worker.plan.repartition_topics:
+            repartitioned.setdefault(output.topic, []).append(output)
+            continue
         count = run.job.partitions_of(output.topic)
         for partition, rows in by_partition(output, count, run.planned.partition):
-            target.setdefault((output.topic, partition), []).append(rows)
-    return published, sent
+            published.setdefault((output.topic, partition), []).append(rows)
+    return published, repartitioned
 
 
 def _wrong_instance(run: _TaskRun) -> WrongInstance | None:
@@ -509,14 +538,14 @@ def _seal(
     run: _TaskRun, result: TaskResult, outputs: Mapping[tuple[str, Partition], Sequence[RawBatch]]
 ) -> SealedFile:
     job, planned, storage = run.job, run.planned, run.worker.storage
-    published: dict[tuple[str, Partition], pa.RecordBatch] = {
-        place: record_batch_of(parts) for place, parts in outputs.items()
+    published: dict[tuple[str, Partition], Records] = {
+        place: records_of_batches(parts) for place, parts in outputs.items()
     }
-    local: dict[str, pa.RecordBatch] = {}
+    local: dict[str, Records] = {}
     for name, spec in run.sub.stores.items():
         if not result.changelogs[name] or spec.source_topic is not None:
             continue
-        rows = changelog_rows(result.changelogs[name], spec.kind, result.state.stream_time)
+        rows = changelog_records(result.changelogs[name], spec.kind, result.state.stream_time)
         if spec.logging:
             published[changelog_topic(job.application_id, name), planned.partition] = rows
         else:
@@ -526,7 +555,10 @@ def _seal(
     failpoints.hit("commit.sealing")
     path = storage.sealed_file(job.epoch, planned.task_id, planned.level, job.term, run.attempt)
     content = SealedContent(planned.task_id, job.epoch, published, local, job.clock_ms)
-    return write_sealed(storage, path, content, run.worker.seals)
+    if run.worker.seals is None:
+        return write_sealed(storage, path, content)
+    is_read_again = not all(spec.logging for spec in run.sub.stores.values())
+    return run.worker.seals.seal(path, content, is_read_again=is_read_again)
 
 
 def _keep_changes(run: _TaskRun, file: SealedFile, result: TaskResult) -> None:
@@ -539,18 +571,6 @@ def _keep_changes(run: _TaskRun, file: SealedFile, result: TaskResult) -> None:
     open_stores.sealed(run.planned.task_id, made)
 
 
-def _shuffle_blocks(
-    run: _TaskRun,
-    rows: Mapping[tuple[str, Partition], Sequence[RawBatch]],
-    inferred_types: tuple[tuple[str, str, str], ...],
-) -> list[ShuffleBlock]:
-    """One block for every partition of a repartition that gets rows."""
-    return [
-        shuffle_block_of(topic, partition, run.planned.task_id, run.attempt, parts, inferred_types)
-        for (topic, partition), parts in sorted(rows.items(), key=itemgetter(0))
-    ]
-
-
 def _idle(run: _TaskRun) -> TaskReport:
     return TaskReport(
         task_id=run.planned.task_id,
@@ -560,7 +580,7 @@ def _idle(run: _TaskRun) -> TaskReport:
         state=_state(run.entry),
         changelog_counts={},
         repartitioned=run.repartitioned(),
-        sent={},
+        sent=(),
         consumed=run.consumed(),
         inferred_types=run.job.inferred_types,
         records=0,
@@ -577,7 +597,3 @@ def _state(entry: TaskEntry | None) -> TaskState:
         {(node, number): due for node, number, due in entry.punctuations},
         {} if entry.operator_times is msgspec.UNSET else entry.operator_times,
     )
-
-
-def _task_order(task_id: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in task_id.split("_"))

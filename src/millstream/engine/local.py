@@ -14,7 +14,7 @@ from millstream.commit.manifest import TaskEntry
 from millstream.commit.reports import EpochMismatchError, WrongInstanceError
 from millstream.commit.source_times import TimesRequest, read_times
 from millstream.commit.targets import Targets
-from millstream.commit.worker import Worker, apply_commit, run_task, sealing_together
+from millstream.commit.worker import Worker, apply_commit, for_tasks_of_an_epoch, run_task
 from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import ShuffleBlock
@@ -55,7 +55,7 @@ class LocalEngine(Engine):
     def run_tasks(self, job: EpochJob) -> list[TaskReport | WrongInstance]:
         reports: list[TaskReport | WrongInstance] = []
         blocks: list[ShuffleBlock] = []
-        with sealing_together(self.worker) as worker:
+        with for_tasks_of_an_epoch(self.worker) as worker:
             for level in range(1 + max((task.level for task in job.tasks), default=-1)):
                 planned = [task for task in job.tasks if task.level == level]
                 made, sent = run_level(worker, job, planned, blocks, self.next_attempt)

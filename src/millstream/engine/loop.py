@@ -33,6 +33,7 @@ from millstream.maintenance.snapshots import pinned_epochs, storage_of
 from millstream.state.changelog.follow import NO_LISTENER
 from millstream.state_dir import absolute_state_dir, state_dir_if_known
 from millstream.threads import with_timeout
+from millstream.throttler import Throttler
 from millstream.topology.plan import Plan
 
 _LOOK_S: Final = 1.0
@@ -97,12 +98,14 @@ class EpochLoop:
         self._loading = GlobalLoading(plan, self.coordinator, notes or NO_LISTENER)
         pinned = with_timeout(self._pinned, _LONGEST_WAIT_S, "The storage of snapshots")
         maintenance = Maintenance(self.coordinator, log, pinned)
+        self._throttler = Throttler()
         self._maintenance = BackgroundScheduler(
             "maintenance",
             maintenance.run,
             interval=config.maintenance_interval_epochs,
             urgency=maintenance.urgency,
             while_waiting=self._kept_alive,
+            throttler=self._throttler,
         )
 
     def open(self, *, until_caught_up: bool = False) -> None:
@@ -150,21 +153,22 @@ class EpochLoop:
                 listener(result)
 
         snapshots = () if self._snapshots is None else (self._snapshots.epoch_ended,)
-        epoch = run_epoch(
-            self.coordinator,
-            self.engine,
-            tick=tick and self._ticks.due(),
-            listeners=(
-                measure,
-                *snapshots,
-                self._ticks.epoch_ended,
-                self._loading.epoch_ended,
-                self._maintenance.epoch_ended,
-                tell,
-            ),
-            heartbeat=self._kept_alive,
-            ahead=self._ahead,
-        )
+        with self._throttler.epoch():
+            epoch = run_epoch(
+                self.coordinator,
+                self.engine,
+                tick=tick and self._ticks.due(),
+                listeners=(
+                    measure,
+                    *snapshots,
+                    self._ticks.epoch_ended,
+                    self._loading.epoch_ended,
+                    self._maintenance.epoch_ended,
+                    tell,
+                ),
+                heartbeat=self._kept_alive,
+                ahead=self._ahead,
+            )
         if epoch is None:
             self._maintenance.nothing_to_do()
             self._let_engine_rest()

@@ -256,7 +256,7 @@ def _remove_local_state(storage: ApplicationStorage, directory: StateDirectory |
 
 
 def _remove_sealed_files(storage: ApplicationStorage, log: FileLog) -> None:
-    needed = log.referenced_files()
+    needed = log.references()
     for _, folder in storage.epoch_folders():
         for path in folder.iterdir():
             if storage.relative(path) not in needed:

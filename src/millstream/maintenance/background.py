@@ -11,6 +11,7 @@ from typing import Final
 
 from millstream.commit.manifest_retention import Urgency
 from millstream.threads import short_turns
+from millstream.throttler import Throttler
 
 _LOGGER = logging.getLogger("millstream")
 _RESTS_TIMES: Final = 4
@@ -35,6 +36,9 @@ class BackgroundScheduler:
     But what it works off must not pile up without a bound. Under back-pressure it does not rest, and the
     epochs wait for it; if it takes much longer than the last time, they go on.
 
+    As long as nobody waits for it, and its turn has not come again, it gives way to small epochs: see
+    :mod:`millstream.throttler`. So it takes as long as an interval of epochs for that at most.
+
     `has_work` is asked when its turn has come and nothing is at work. `cancel` ends it if
     it is waited for in vain.
     """
@@ -49,6 +53,7 @@ class BackgroundScheduler:
         urgency: Callable[[], Urgency] = lambda: Urgency.NONE,
         while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
         cancel: Callable[[], None] | None = None,
+        throttler: Throttler | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._what = what
@@ -58,6 +63,7 @@ class BackgroundScheduler:
         self._urgency = urgency
         self._while_waiting = while_waiting
         self._cancel = cancel
+        self._throttler = Throttler() if throttler is None else throttler
         self._is_cancelled = False
         self._clock = clock
         self._left = interval
@@ -80,6 +86,8 @@ class BackgroundScheduler:
         self._wait_under_backpressure()
         if self._left <= 0:
             self._left = self._interval
+            if self.is_at_work:
+                self._throttler.hurry()
             self._begin()
         elif self._is_early():
             self._begin()
@@ -93,6 +101,7 @@ class BackgroundScheduler:
         if not self.is_at_work and self._has_work():
             self._left = self._interval
             self._patience_ends = self._clock() + self._patience_s
+            self._throttler.reset()
             self._thread = threading.Thread(target=self._run, name=f"millstream-{self._what}", daemon=True)
             self._thread.start()
 
@@ -107,6 +116,7 @@ class BackgroundScheduler:
         if not self.is_at_work or left <= 0 or self._urgency() < Urgency.BACKPRESSURE:
             return
         assert self._thread is not None  # it is at work
+        self._throttler.hurry()
         with self._while_waiting():
             self._thread.join(left)
         waited = self._clock() - began
@@ -117,6 +127,7 @@ class BackgroundScheduler:
         """Wait until the work that has begun is done. What takes too long is cancelled, or left behind."""
         if self._thread is None:
             return
+        self._throttler.hurry()
         self._thread.join(timeout_s)
         if self._thread.is_alive() and self._cancel is not None:
             self._is_cancelled = True
@@ -131,7 +142,7 @@ class BackgroundScheduler:
         began = self._clock()
         least = _RESTS_S
         try:
-            with short_turns:
+            with short_turns, self._throttler.throttled():
                 self._work()
             self._has_failed = False
         except Exception as error:  # noqa: BLE001 - told, not raised: nobody waits for this thread

@@ -6,15 +6,16 @@ would pile up otherwise (:mod:`millstream.maintenance.background`).
 1. Manifests that the head does without are removed.
 2. Topics that the application writes or reads are rewritten: rows that lie in sealed files and small segments
    are brought together, compacted topics (changelogs are) are compacted, and retention is applied.
-3. Sealed files that nobody needs any more are collected.
+3. Sealed files that nobody needs any more are collected; those that are mostly of no use, after the topics
+   that still point into them were rewritten.
 
 What is deleted, and when:
 
 ============================== ===========================================================================
 a manifest                     if the head's ``oldest`` is above it, no task has last sealed with it (of such
                                manifests the newest hundred stay), and no snapshot needs it
-a sealed file that is named    if its manifest is not kept, it is not its task's last, and no index of any
-                               topic points into it
+a sealed file that is named    if its manifest is not kept, it is not its task's last (or is shared with
+                               other tasks), and no index of any topic points into it
 a sealed file that is not      if its epoch is committed: the attempt that wrote it has lost
 a segment of a topic           if a rewritten one has taken its place, or retention let it go
 a record of a changelog        if a later one replaces it, or it has expired, and every manifest that is
@@ -28,15 +29,15 @@ only be older than the truth, and then it deletes less. A crash anywhere leaves 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container
+from dataclasses import dataclass, replace
 
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.manifest import Manifest, ManifestChain
 from millstream.commit.manifest_retention import Urgency
 from millstream.errors import MillstreamError
-from millstream.log.api import SealedLog
+from millstream.log.api import SealedLog, TopicPartition
 from millstream.maintenance.collection import collect
 from millstream.maintenance.compaction import Compaction
 from millstream.topology.plan import Plan
@@ -80,7 +81,16 @@ def maintain(
     removed = 0 if pinned is None else chain.remove_unneeded(head, pinned)  # 1.
     oldest = chain.read(Epoch(head.oldest))
     rewritten = compaction.rewrite_changelogs(oldest) + compaction.rewrite_topics(head)  # 2.
-    return MaintenanceReport(removed, rewritten, collect(storage, log, chain, head, collected_to))  # 3.
+
+    def rewrite(places: Collection[TopicPartition]) -> int:
+        nonlocal rewritten
+        now = replace(compaction, only=places, min_entries=1, min_entries_of_ours=1)
+        done = now.rewrite_changelogs(oldest) + now.rewrite_topics(head) if places else 0
+        rewritten += done
+        return done
+
+    collected = collect(storage, log, chain, head, collected_to, rewrite)  # 3.
+    return MaintenanceReport(removed, rewritten, collected)
 
 
 class Maintenance:

@@ -71,9 +71,12 @@ class _Application:
     def check(self) -> None:
         head = ManifestChain(self.storage).head()
         for entry in () if head is None else head.tasks.values():
-            if entry.file:
-                self.bytes += (self.storage.root / entry.file).stat().st_size
-                read_sealed(self.storage, entry.file, entry.digest)
+            path = self.storage.root / entry.file
+            is_past = head is not None and entry.version < head.oldest
+            if not entry.file or (is_past and entry.is_shared and not path.exists()):
+                continue  # topics have all that is needed of it
+            self.bytes += entry.part[1] or path.stat().st_size
+            read_sealed(self.storage, entry.file, entry.digest, entry.part)
 
 
 def _verified(what: str, part: _Records | _Application) -> Verified:

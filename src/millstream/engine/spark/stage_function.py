@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,10 +11,10 @@ from pyspark import TaskContext
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.targets import Targets
-from millstream.commit.worker import Worker, run_task
+from millstream.commit.worker import Worker, for_tasks_of_an_epoch, run_task
 from millstream.errors import MillstreamError
 from millstream.maintenance.state_cleaner import clean_now_and_then
-from millstream.task.shuffle_block import ShuffleBlock
+from millstream.task.shuffle_block import Route, ShuffleBlock
 from millstream.types import Attempt
 
 
@@ -81,33 +81,54 @@ class Stage:
         job, partitions = self.placed.job, self.placed.partitions
         targets = Targets(worker.plan, job.tasks)
         taken = targets.by_task(blocks)
-        for task in job.tasks:
-            if task.level != self.level or partitions[task.task_id] != slot:
-                continue
-            if task.has_input or task.task_id in taken:
-                yield from self._run(worker, task, slot, taken.get(task.task_id, []), targets)
+        mine = [
+            task
+            for task in job.tasks
+            if task.level == self.level
+            and partitions[task.task_id] == slot
+            and (task.has_input or task.task_id in taken)
+        ]
+        yield from self._run_all(worker, mine, slot, taken, targets)
         # A block for a later level is passed on.
         for block in blocks:
-            target = targets.of(block)
-            if target is not None and target.level > self.level:
+            level = targets.level(block)
+            if level is not None and level > self.level:
                 yield slot, block
 
-    def _run(
-        self, worker: Worker, task: PlannedTask, slot: int, mine: list[ShuffleBlock], targets: Targets
+    def _run_all(
+        self,
+        worker: Worker,
+        tasks: Sequence[PlannedTask],
+        slot: int,
+        taken: Mapping[str, list[ShuffleBlock]],
+        targets: Targets,
     ) -> Iterator[tuple[int, Sent]]:
+        """Run tasks; send what they made at once, and their reports when what they sealed is durable."""
+        reports: list[Passed | Failed] = []
+        route = targets.route(self.placed.partitions)
+        try:
+            with for_tasks_of_an_epoch(worker) as sealing:
+                for task in tasks:
+                    report, out = self._run(sealing, task, taken.get(task.task_id, []), route)
+                    reports.append(report)
+                    for block in out:
+                        yield self._checked(block), block
+        except MillstreamError as error:
+            reports = [Failed(task.task_id, error) for task in tasks]
+        for report in reports:
+            yield slot, report
+
+    def _run(
+        self, worker: Worker, task: PlannedTask, mine: list[ShuffleBlock], route: Route
+    ) -> tuple[Passed | Failed, list[ShuffleBlock]]:
         attempt = Attempt(_attempt())
         try:
-            report, out = run_task(worker, self.placed.job, task, mine, attempt)
+            report, out = run_task(worker, self.placed.job, task, mine, attempt, route)
         except MillstreamError as error:
-            yield slot, Failed(task.task_id, error)
-            return
+            return Failed(task.task_id, error), []
         if self.placed.kept is not None and isinstance(report, TaskReport):
             report = replace(report, deleted=self._cleaned(worker))
-        yield slot, Passed(report)
-        for block in out:
-            target = targets.of(block)
-            if target is not None:
-                yield self._checked(target), block
+        return Passed(report), out
 
     def _cleaned(self, worker: Worker) -> tuple[str, ...]:
         """Delete local state of tasks that are elsewhere, if it is time for that; of which ones it was."""
@@ -115,13 +136,13 @@ class Stage:
         is_elsewhere = partial(self.placed.is_elsewhere, instance=directory.instance_id)
         return tuple(clean_now_and_then(directory, delay_ms, self.placed.job, is_elsewhere))
 
-    def _checked(self, target: PlannedTask) -> int:
-        slot = self.placed.partitions[target.task_id]
-        if not 0 <= slot < self.slot_count:
+    def _checked(self, block: ShuffleBlock) -> int:
+        if not 0 <= block.slot < self.slot_count:
             raise MillstreamError(
-                f"task {target.task_id} is assigned to slot {slot}, but there are {self.slot_count} slots"
+                f"tasks behind {block.topic!r} are assigned to slot {block.slot}, but there are "
+                f"{self.slot_count} slots"
             )
-        return slot
+        return block.slot
 
 
 def _attempt() -> int:

@@ -62,10 +62,10 @@ class BundleHeader(msgspec.Struct, frozen=True, array_like=True):
 
 class _Block(msgspec.Struct, frozen=True, array_like=True):
     topic: str
-    partition: Partition
+    slot: int
     sender: str
     attempt: Attempt
-    count: int
+    counts: tuple[tuple[Partition, int], ...]
     types: int
     """Which of the bundle's tuples of inferred types: most blocks have the same."""
     length: int
@@ -86,10 +86,10 @@ def packed(blocks: Sequence[ShuffleBlock]) -> tuple[list[pa.RecordBatch], int, s
             tuple(
                 _Block(
                     block.topic,
-                    block.partition,
+                    block.slot,
                     block.sender,
                     block.attempt,
-                    block.count,
+                    block.counts,
                     number[block.inferred_types],
                     len(block.payload),
                 )
@@ -133,11 +133,11 @@ def _blocks(directory: _Directory, data: bytes) -> Iterator[ShuffleBlock]:
             raise BadBundleError("the directory of a bundle names more bytes than there are")
         yield ShuffleBlock(
             block.topic,
-            block.partition,
+            block.slot,
             block.sender,
             block.attempt,
             data[start:end],
-            block.count,
+            block.counts,
             directory.types[block.types],
         )
         start = end

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.standby import StandbyPosition
 from millstream.commit.targets import Targets
-from millstream.commit.worker import Worker, apply_commit, run_task, sealing_together
+from millstream.commit.worker import Worker, apply_commit, for_tasks_of_an_epoch, run_task
 from millstream.engine.spark.resident.connection import Connection, ConnectionLostError, travels
 from millstream.engine.spark.resident.flight import FlightClients, header_of
 from millstream.engine.spark.resident.inbox import AbortedError, Inbox
@@ -48,7 +48,7 @@ from millstream.errors import MillstreamError
 from millstream.frozen_heap import FROZEN_HEAP
 from millstream.maintenance.state_cleaner import clean_what_may_go
 from millstream.state.errors import TaskLockedError, UnpublishedVersionError
-from millstream.task.shuffle_block import ShuffleBlock
+from millstream.task.shuffle_block import Route, ShuffleBlock
 from millstream.threads import end_threads
 
 _LOGGER = logging.getLogger("millstream")
@@ -223,7 +223,7 @@ class Slot:
 
     def _run_levels(self, command: RunEpoch) -> list[TaskReport | WrongInstance]:
         self._standbys.release({task.task_id for task in command.job.tasks})
-        with sealing_together(replace(self._task_worker, awaits_publication=command.is_ahead)) as worker:
+        with for_tasks_of_an_epoch(replace(self._task_worker, awaits_publication=command.is_ahead)) as worker:
             reports = self._run_tasks(command, worker)
         self._inbox.end(command.of)
         return reports
@@ -232,6 +232,7 @@ class Slot:
         mine, own, assigned, received = command.job.tasks, self._assigned.slot, self._assigned, 0
         others = {slot: levels for slot, levels in command.levels.items() if slot != own}
         targets = Targets(worker.plan, mine)
+        route = targets.route(assigned.slots)
         blocks: list[ShuffleBlock] = []
         reports: list[TaskReport | WrongInstance] = []
         for level in sorted({task.level for task in mine}):
@@ -243,12 +244,10 @@ class Slot:
             sent: dict[int, list[ShuffleBlock]] = {}
             for task in mine:
                 if task.level == level and (task.has_input or task.task_id in taken):
-                    report, out = self._run_task(command, worker, task, taken.get(task.task_id, ()))
+                    report, out = self._run_task(command, worker, task, taken.get(task.task_id, ()), route)
                     reports.append(report)
                     for block in out:
-                        target = targets.task_id(block)
-                        if target is not None:
-                            sent.setdefault(assigned.slots[target], []).append(block)
+                        sent.setdefault(block.slot, []).append(block)
             blocks += sent.pop(own, [])
             for slot, levels in others.items():
                 if max(levels) > level:  # it waits for a bundle, if only for an empty one
@@ -256,13 +255,18 @@ class Slot:
         return reports
 
     def _run_task(
-        self, command: RunEpoch, worker: Worker, task: PlannedTask, blocks: Sequence[ShuffleBlock]
+        self,
+        command: RunEpoch,
+        worker: Worker,
+        task: PlannedTask,
+        blocks: Sequence[ShuffleBlock],
+        route: Route,
     ) -> tuple[TaskReport | WrongInstance, list[ShuffleBlock]]:
         deadline = time.monotonic() + self._worker.lock_timeout_ms / 1000
         while True:
             self._inbox.check(command.of)
             try:
-                return run_task(worker, command.job, task, blocks, command.of.attempt)
+                return run_task(worker, command.job, task, blocks, command.of.attempt, route)
             except TaskLockedError:
                 if time.monotonic() >= deadline:
                     raise

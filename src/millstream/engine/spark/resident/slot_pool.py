@@ -298,7 +298,8 @@ class SlotPool:
 
     def close(self) -> None:
         """End all slots in order; what does not end is killed, or given up to Spark. No thread is left."""
-        self._closing.set()
+        with self._changed:  # whoever submits slots just now has begun them
+            self._closing.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -325,19 +326,20 @@ class SlotPool:
     def _submit_wanted(self) -> None:
         wanted = self._launcher.wanted()
         with self._changed:
+            if self._closing.is_set():
+                return
             self._wanted = wanted
-            fresh = [number for number in range(wanted) if not self._is_held(number)]
-            for number in fresh:
-                name = f"millstream-slot-{number}"
-                thread = self._make_thread(target=self._hold, args=(number,), name=name, daemon=True)
-                self._threads[number] = thread
-        for number in fresh:
-            self._threads[number].start()
+            for number in range(wanted):
+                if not self._is_held(number):
+                    name = f"millstream-slot-{number}"
+                    thread = self._make_thread(target=self._hold, args=(number,), name=name, daemon=True)
+                    self._threads[number] = thread
+                    thread.start()
 
     def _is_held(self, number: int) -> bool:
         """Whether somebody submits a slot: one who took Spark for dead has ended, perhaps by mistake."""
         thread = self._threads.get(number)
-        return thread is not None and (thread.ident is None or thread.is_alive())
+        return thread is not None and thread.is_alive()
 
     def _hold(self, number: int) -> None:
         """Submit a slot again and again: Spark would give up a job whose task has failed a few times."""
