@@ -1,6 +1,6 @@
 """Slots that only say what tasks would have done: to drive a real coordinator with very many tasks.
 
-Each task that has records seals a real file with one row for its output and one for its changelog, so that
+Each task that has records seals one row for its output and one for its changelog, in a file per host, so that
 publishing and maintenance have something to do. No operator runs, and nothing is synced: what is left is the
 coordinator's own work.
 """
@@ -8,7 +8,7 @@ coordinator's own work.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.epoch import CommittedEpoch
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.manifest import Manifest
-from millstream.commit.sealed_file import SealedContent, write_sealed
+from millstream.commit.seal_group import SealGroup
+from millstream.commit.sealed_file import SealedContent
 from millstream.durable.layer import OsFileLayer
 from millstream.log import record_batch
 from millstream.state.changelog.rows import changelog_topic
@@ -60,9 +61,11 @@ class FakeSlots:
 
     def run_tasks(self, job: EpochJob) -> Sequence[TaskReport | WrongInstance]:
         """Report what all tasks would have done, had they run."""
+        by_host: dict[str, list[PlannedTask]] = {}
+        for number, task in enumerate(job.tasks):
+            by_host.setdefault(task.expected_instance or f"host-{number % self._hosts}", []).append(task)
         return [
-            self.report(job, task, task.expected_instance or f"host-{number % self._hosts}", Attempt(1))
-            for number, task in enumerate(job.tasks)
+            report for host, tasks in by_host.items() for report in self.reports(job, tasks, host, Attempt(1))
         ]
 
     def failed(self, job: EpochJob, error: Exception, tries: int) -> None:
@@ -74,8 +77,16 @@ class FakeSlots:
         """Learn where tasks are."""
         self.instances.update((report.task_id, report.instance) for report in epoch.reports)
 
-    def report(self, job: EpochJob, task: PlannedTask, instance: str, attempt: Attempt) -> TaskReport:
-        """What a task would have done on an instance."""
+    def reports(
+        self, job: EpochJob, tasks: Iterable[PlannedTask], instance: str, attempt: Attempt
+    ) -> list[TaskReport]:
+        """What the tasks of an instance would have done."""
+        with SealGroup(self._storage) as seals:
+            return [self._report(job, task, instance, attempt, seals) for task in tasks]
+
+    def _report(
+        self, job: EpochJob, task: PlannedTask, instance: str, attempt: Attempt, seals: SealGroup
+    ) -> TaskReport:
         start, end = job.cut.get(f"in-{task.subtopology}", {}).get(task.partition, (0, 0))
         store = f"counts-{task.subtopology}"
         sealed = None
@@ -84,7 +95,7 @@ class FakeSlots:
             places = (f"out-{task.subtopology}", changelog_topic(job.application_id, store))
             published = {(topic, task.partition): self._rows for topic in places}
             content = SealedContent(task.task_id, job.epoch, published, {}, job.clock_ms)
-            sealed = write_sealed(self._storage, path, content)
+            sealed = seals.seal(path, content, is_read_again=False)
         return TaskReport(
             task_id=task.task_id,
             attempt=attempt,
@@ -93,8 +104,8 @@ class FakeSlots:
             state=TaskState(),
             changelog_counts={store: 1 if sealed else 0},
             repartitioned={},
-            sent={},
-            consumed={},
+            sent=(),
+            consumed=(),
             inferred_types=(),
             records=end - start,
             commit_requested=False,

@@ -46,6 +46,7 @@ def scale(scale: Scale) -> list[Figure]:
                 *_partitions(
                     folder / "grouped", spark, _count_grouped, square, rounds, f"repartition of {square}"
                 ),
+                _all_pairs(folder / "pairs", spark, square, rounds),
             ]
         return [*found, *_coordinator(folder / "coordinator", tasks, rounds)]
 
@@ -91,6 +92,25 @@ def _partitions(
             )
             found.append(at_most(figure, 0.4))
     return found
+
+
+def _all_pairs(folder: Path, spark: SparkContext, partitions: int, rounds: int) -> Figure:
+    """Epochs in which each task sends rows to each task behind the repartition."""
+    config = StreamsConfig(engine="resident", state_dir=folder / "state", default_partitions=partitions)
+    quick = FileLog(folder / "log", files=NotSynced())
+    for topic in ("in", "out"):
+        quick.create_topic(topic, TopicConfig(partitions))
+    keys = [b"key-%08d" % number for number in range(4 * partitions)]
+    taken: list[float] = []
+    with Streams(_count_grouped(), app_id="pairs", log=folder / "log", spark=spark, config=config) as app:
+        app.on_epoch(partial(_note, taken))
+        for number in range(rounds + _WARM_UP):
+            rows = record_batch(keys, keys, [number] * len(keys))
+            for place in range(partitions):
+                quick.append(TopicPartition("in", Partition(place)), rows)
+            app.run(until="caught-up")
+    name = f"{partitions:,} partitions, repartition of {partitions:,}: epoch, rows for every pair"
+    return measured(f"{name} ({len(keys) * partitions:,} records)", taken[_WARM_UP:])
 
 
 def _note(taken: list[float], result: EpochResult) -> None:
