@@ -31,7 +31,9 @@ from millstream.commit.epoch import CommittedEpoch, run_epoch
 from millstream.commit.epoch_job import EpochJob, TaskReport, WrongInstance
 from millstream.commit.manifest import Manifest
 from millstream.commit.publisher import EmbeddedPublisher
-from millstream.commit.worker import Worker, apply_commit, for_tasks_of_an_epoch, run_task
+from millstream.commit.store_opening import apply_commit
+from millstream.commit.task_attempt import run_task
+from millstream.commit.worker import Worker, for_tasks_of_an_epoch
 from millstream.engine.program import Program, make_worker
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.state.local.open_stores import OpenStores, most_tasks

@@ -15,7 +15,7 @@ from millstream import Store, StreamsBuilder, StreamsConfig, Topology, serdes
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.epoch_job import PlannedTask
-from millstream.commit.worker import opened_stores
+from millstream.commit.store_opening import opened_stores
 from millstream.durable.layer import FileLayer
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.query.replica import StoreReplica

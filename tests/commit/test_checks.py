@@ -159,7 +159,7 @@ def test_a_task_whose_local_state_is_locked_does_not_fail_for_want_of_a_look_at_
         def locked(*_args: object, **_settings: object) -> dict[str, int]:
             raise TaskLockedError("for a moment")
 
-        monkeypatch.setattr("millstream.commit.worker.positions_on_disk", locked)
+        monkeypatch.setattr("millstream.commit.task_attempt.positions_on_disk", locked)
 
         assert [type(report) for report in app.run_tasks(job)] == [TaskReport] * len(job.tasks)
 

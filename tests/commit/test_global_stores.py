@@ -25,10 +25,10 @@ from millstream import (
     serdes,
     stores,
 )
-from millstream.commit import worker
+from millstream.commit import store_opening
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.epoch_job import PlannedTask
-from millstream.commit.worker import opened_stores
+from millstream.commit.store_opening import opened_stores
 from millstream.engine.global_loading import GlobalLoading
 from millstream.errors import TopologyError
 from millstream.log import TopicPartition
@@ -338,13 +338,13 @@ def test_the_tasks_of_an_epoch_open_a_copy_once_if_others_may_read_it_meanwhile(
     with app.start() as executor:
         executor.run_until_caught_up()
         real = open_shared_stores
-        monkeypatch.setattr(worker, "can_be_shared", lambda *_: is_shared)
+        monkeypatch.setattr(store_opening, "can_be_shared", lambda *_: is_shared)
 
         def counted(directory: TaskDirectory, *args: Any, **more: Any) -> Any:
             seen.append(directory.path)
             return real(directory, *args, **more)
 
-        monkeypatch.setattr(worker, "open_shared_stores", counted)
+        monkeypatch.setattr(store_opening, "open_shared_stores", counted)
         for partition in range(4):
             app.append("orders", [("o", "a")], partition=partition)
         executor.run_until_caught_up()

@@ -43,7 +43,7 @@ from tests.commit.long_lived import (
     start,
 )
 
-from millstream.commit.worker import apply_commit
+from millstream.commit.store_opening import apply_commit
 from millstream.state.backends import supplier
 from millstream.state.changelog.follow import Progress
 

@@ -17,7 +17,7 @@ from tests.simulation.fault_world import LostAttempt, World
 from tests.simulation.faulty_files import FaultyFiles
 
 from millstream import KStream, Processor, Record, Store, StreamsBuilder, Topology, serdes, stores
-from millstream.commit import worker as step
+from millstream.commit import task_attempt as step
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.epoch import CommittedEpoch

@@ -21,7 +21,7 @@ from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.plan_changes import PlanChangedError
 from millstream.commit.source_changelog import SourceReuseError, compaction_bound
-from millstream.commit.worker import opened_stores
+from millstream.commit.store_opening import opened_stores
 from millstream.durable import held_lock
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.state.changelog import external_sort, follow

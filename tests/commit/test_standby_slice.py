@@ -14,7 +14,8 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import Manifest, ManifestChain, TaskEntry
 from millstream.commit.standby_slice import follow_for
-from millstream.commit.worker import Worker, apply_commit
+from millstream.commit.store_opening import apply_commit
+from millstream.commit.worker import Worker
 from millstream.engine.program import Program, make_worker
 from millstream.log.embedded import reader
 from millstream.state.backends import supplier

@@ -15,7 +15,7 @@ from millstream import Processor, Record, StreamsBuilder, Topology, serdes, stor
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import TaskEntry
-from millstream.commit.worker import apply_commit, opened_stores
+from millstream.commit.store_opening import apply_commit, opened_stores
 from millstream.durable import DamagedFileError
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.state.backends import NAMES

@@ -16,7 +16,7 @@ from tests.spark.programs import COUNTING, check_exact, two_levels, words
 from millstream import StreamsBuilder, Topology
 from millstream.commit.manifest import Manifest
 from millstream.commit.publisher import EmbeddedPublisher
-from millstream.commit.worker import StoreOpening
+from millstream.commit.store_opening import StoreOpening
 from millstream.engine.spark.resident.messages import EpochDone, RunEpoch
 from millstream.engine.spark.resident.slot import Slot
 from millstream.engine.spark.resident.slot_pool import SlotPool

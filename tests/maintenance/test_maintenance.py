@@ -19,7 +19,7 @@ from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import ManifestChain
-from millstream.commit.worker import apply_commit
+from millstream.commit.store_opening import apply_commit
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.log.embedded.partition import Limits
 from millstream.maintenance.maintenance import maintain

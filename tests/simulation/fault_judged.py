@@ -12,7 +12,7 @@ from tests.simulation.observation import copies_in, held_by, sealed_in, snapshot
 from tests.simulation.oracle import Facts, Verdict
 from tests.simulation.oracle_programs import table_row
 
-from millstream.commit.worker import apply_commit
+from millstream.commit.store_opening import apply_commit
 from millstream.state.local.directory import open_state_directory
 
 __all__ = ["JudgedWorld"]

@@ -17,7 +17,8 @@ from tests.simulation.stalls import Site, Stalled
 
 from millstream import failpoints
 from millstream.commit.lease import LeaseHeldError, LeaseLostError
-from millstream.commit.worker import apply_commit, run_task
+from millstream.commit.store_opening import apply_commit
+from millstream.commit.task_attempt import run_task
 from millstream.state.errors import ChangelogCompactedError, StoreAheadError, ZombieTaskError
 from millstream.state.local.directory import open_state_directory
 from millstream.types import Attempt

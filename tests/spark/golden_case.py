@@ -26,7 +26,7 @@ from millstream.commit.coordinator import CommitCoordinator
 from millstream.commit.epoch_job import EpochJob, PlannedTask
 from millstream.commit.manifest import Manifest
 from millstream.commit.publisher import EmbeddedPublisher
-from millstream.commit.worker import opened_stores
+from millstream.commit.store_opening import opened_stores
 from millstream.engine.program import Program, make_worker
 from millstream.errors import MillstreamError
 from millstream.log import FileLog, TopicPartition, record_batch

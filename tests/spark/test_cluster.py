@@ -25,7 +25,7 @@ from millstream import StreamsConfig
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import ManifestChain
-from millstream.commit.worker import apply_commit
+from millstream.commit.store_opening import apply_commit
 from millstream.engine.assignment.view import AssignedTask, AssignmentFile
 from millstream.engine.program import Program, make_worker
 from millstream.state.backends import supplier

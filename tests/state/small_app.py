@@ -17,7 +17,7 @@ from tests.simulation.executor import InProcessExecutor
 from millstream import Store, StreamsBuilder, StreamsConfig, Topology, serdes
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.commit.epoch_job import PlannedTask
-from millstream.commit.worker import apply_commit
+from millstream.commit.store_opening import apply_commit
 from millstream.durable.layer import OS_FILES, FileLayer, OsFileLayer
 from millstream.log import FileLog, TopicPartition, record_batch
 from millstream.log.embedded.partition import Limits

@@ -13,7 +13,7 @@ from tests.simulation.fault_programs import APPLICATIONS, PARTITIONS
 
 from millstream import failpoints
 from millstream.commit.epoch_job import PlannedTask
-from millstream.commit.worker import StoreOpening, bring_for_read
+from millstream.commit.store_opening import StoreOpening, bring_for_read
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
 from millstream.state.backends import supplier
 from millstream.state.backends.api import Row

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.commit.manifest import Manifest
-from millstream.commit.worker import Worker, read_range
+from millstream.commit.task_attempt import read_range
+from millstream.commit.worker import Worker
 from millstream.log.api import Log, TopicPartition
 from millstream.task.serde_book import SerdeBook
 from millstream.task.source_times import NO_TIME, source_times

@@ -13,7 +13,8 @@ from typing import Final
 
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import TaskEntry
-from millstream.commit.worker import StoreOpening, Worker
+from millstream.commit.store_opening import StoreOpening
+from millstream.commit.worker import Worker
 from millstream.state.changelog.follow import Progress, position_of
 from millstream.state.local.task_stores import TaskStores
 from millstream.types import Offset, Version

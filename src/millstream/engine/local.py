@@ -13,8 +13,10 @@ from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, Wrong
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.reports import EpochMismatchError, WrongInstanceError
 from millstream.commit.source_times import TimesRequest, read_times
+from millstream.commit.store_opening import apply_commit
 from millstream.commit.targets import Targets
-from millstream.commit.worker import Worker, apply_commit, for_tasks_of_an_epoch, run_task
+from millstream.commit.task_attempt import run_task
+from millstream.commit.worker import Worker, for_tasks_of_an_epoch
 from millstream.engine.api import DurableEpoch, Engine, TaskWork, homes_after
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import ShuffleBlock

@@ -14,7 +14,8 @@ from typing import Final
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import TaskEntry
 from millstream.commit.sealed_history import is_known
-from millstream.commit.worker import Worker, opened_stores
+from millstream.commit.store_opening import opened_stores
+from millstream.commit.worker import Worker
 from millstream.config import StreamsConfig
 from millstream.durable import OS_FILES, FileLayer
 from millstream.state.local.task_stores import NewerStores, supplier_of

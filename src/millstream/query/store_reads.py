@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 from millstream.commit.epoch_job import PlannedTask
 from millstream.commit.manifest import TaskEntry
-from millstream.commit.worker import Worker, bring_for_read
+from millstream.commit.store_opening import bring_for_read
+from millstream.commit.worker import Worker
 from millstream.state.backends.api import StoreSize
 from millstream.state.errors import StoreNotHereError
 from millstream.state.local.readable_stores import ReadableStores

@@ -11,7 +11,8 @@ from pyspark import TaskContext
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.targets import Targets
-from millstream.commit.worker import Worker, for_tasks_of_an_epoch, run_task
+from millstream.commit.task_attempt import run_task
+from millstream.commit.worker import Worker, for_tasks_of_an_epoch
 from millstream.errors import MillstreamError
 from millstream.maintenance.state_cleaner import clean_now_and_then
 from millstream.task.shuffle_block import Route, ShuffleBlock

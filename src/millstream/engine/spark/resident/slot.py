@@ -22,8 +22,10 @@ from typing import Final, TypeAlias
 
 from millstream.commit.epoch_job import EpochJob, PlannedTask, TaskReport, WrongInstance
 from millstream.commit.standby import StandbyPosition
+from millstream.commit.store_opening import apply_commit
 from millstream.commit.targets import Targets
-from millstream.commit.worker import Worker, apply_commit, for_tasks_of_an_epoch, run_task
+from millstream.commit.task_attempt import run_task
+from millstream.commit.worker import Worker, for_tasks_of_an_epoch
 from millstream.engine.spark.resident.connection import Connection, ConnectionLostError, travels
 from millstream.engine.spark.resident.flight import FlightClients, header_of
 from millstream.engine.spark.resident.inbox import AbortedError, Inbox
