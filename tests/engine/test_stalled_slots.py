@@ -130,6 +130,33 @@ def test_the_job_of_a_slot_that_takes_no_message_elsewhere_is_cancelled(
         assert sleeper.poll() is None, "a process id means nothing on another host"
 
 
+def test_a_pool_can_be_closed_while_a_slot_is_just_submitted() -> None:
+    """Whoever closes it joins the threads that hold slots: also one that is about to start."""
+    launcher = Given(1)
+    pool = SlotPool(launcher, PoolSettings())
+    failures: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            pool.close()
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    closer = threading.Thread(target=close)
+
+    class LateThread(threading.Thread):
+        def start(self) -> None:
+            launcher.is_over.set()
+            closer.start()
+            closer.join(0.5)  # it may go on for as long as nothing keeps it from it
+            super().start()
+
+    pool.open(LateThread)
+    closer.join(60)
+    assert not closer.is_alive()
+    assert failures == []
+
+
 def test_a_slot_that_two_threads_find_silent_is_fenced_once(sleeper: subprocess.Popen[bytes]) -> None:
     """The watch, and whoever has something to say to it. The second one must not cancel its successor."""
     with (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 from collections.abc import Iterator
 from dataclasses import replace
@@ -206,3 +207,23 @@ def test_damage_is_found_wherever_it_is_in_a_file_that_tasks_share(
         with pytest.raises(InvalidPublicationError, match=f"Task 0_{number} of app.*checksum"):
             log.publish_all((kit.orders, sealed) for sealed in shared)
     assert log.latest(kit.orders) == 2
+
+
+def test_what_was_deleted_here_is_not_planned_by_an_older_look(kit: Kit, log: FileLog) -> None:
+    assert log.latest(kit.orders) == 2
+    log.delete_before(kit.orders, Offset(1))
+    with pytest.raises(OffsetOutOfRangeError, match="begins at 1"):
+        log.end_within(kit.orders, Offset(0), Offset(2), 1 << 20)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_records_that_have_come_and_are_larger_than_a_window_are_read_whole(
+    kit: Kit, log: FileLog, blocks: int
+) -> None:
+    """The window with which the index was brought up to date has the beginning of them alone."""
+    chance = random.Random(blocks)
+    values = [chance.randbytes((3 << 20) // blocks).hex() for _ in range(blocks)]
+    for value in values:
+        kit.open().append(kit.orders, kit.batch(value))
+    batches = list(log.read(kit.orders, Offset(2), Offset(2 + blocks)))
+    assert [value for batch in batches for value in batch.values()] == [value.encode() for value in values]
