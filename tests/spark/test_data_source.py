@@ -23,7 +23,7 @@ from tests.spark.lab import Lab
 
 from millstream import Consumer, Producer, Streams, StreamsBuilder, StreamsConfig, serdes
 from millstream import spark as millstream_spark
-from millstream.engine.spark.datasource.options import SourceOptions
+from millstream.engine.spark.datasource.options import OPTIONS, SourceOptions
 from millstream.engine.spark.datasource.topics import TopicReader
 from millstream.engine.spark.session import check_context
 from millstream.errors import ConfigError, TopologyError
@@ -91,6 +91,25 @@ def test_a_start_behind_the_end_is_an_error_and_no_empty_frame(tmp_path: Path, g
     options = SourceOptions({"log": str(tmp_path), "path": "numbers", "key": "string", **given})
     with pytest.raises(ConfigError, match="startingOffsets is behind the end"):
         TopicReader(options, StructType()).partitions()
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("value_shema", "value_schema"),
+        ("keyColumn", "key_column"),
+        ("Topics", "topic"),
+    ],
+)
+def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(misspelt: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f'"{misspelt}".*did you mean "{meant}"'):
+        SourceOptions({"log": "here", misspelt: "x"})
+
+
+def test_options_are_known_in_any_case_and_those_of_others_are_left_to_them() -> None:
+    given = {name.upper(): "x" for name in OPTIONS} | {"header": "true", "mergeSchema": "true"}
+    assert SourceOptions(given).given == given
 
 
 def test_a_frame_is_written_once_however_often_its_number_comes(

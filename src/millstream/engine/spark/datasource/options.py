@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +34,32 @@ SERDES: Final[dict[str, Serde[Any]]] = {
     "uuid": serdes.uuid,
     "json": serdes.json,
 }
+OPTIONS: Final = (
+    "log",
+    "topic",
+    "path",
+    "app_id",
+    "store",
+    "epoch",
+    "key",
+    "value",
+    "key_schema",
+    "value_schema",
+    "key_windows",
+    "key_column",
+    "value_column",
+    "timestamp_column",
+    "startingOffsets",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingTimestamp",
+    "maxOffsetsPerTrigger",
+    "txnAppId",
+    "txnVersion",
+    "checkpointLocation",
+)
+"""All that there are. Spark takes no notice of upper and lower case in them."""
+_ALIKE: Final = 0.8
 _PYTHON: Final[dict[type[T.DataType], Any]] = {
     T.StringType: str,
     T.LongType: int,
@@ -49,6 +76,17 @@ class SourceOptions:
     """What a user has said with ``.option(...)``."""
 
     given: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        """Refuse what looks like a misspelt option. Others may be meant for Spark, which passes on all."""
+        known = {name.lower(): name for name in OPTIONS}
+        for name in self.given:
+            near = get_close_matches(name.lower(), known, 1, _ALIKE)
+            if near and name.lower() not in known:
+                raise ConfigError(
+                    f'.option("{name}", ...): the data source "millstream" has no such option. Remedy: '
+                    f'did you mean "{known[near[0]]}"? There are {", ".join(OPTIONS)}'
+                )
 
     @property
     def log(self) -> FileLog:
