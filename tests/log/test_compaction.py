@@ -471,3 +471,31 @@ def test_whoever_asks_for_sizes_and_files_looks_again_if_a_segment_was_just_repl
     else:
         assert set(reader.references()) == set()
     assert replaced
+
+
+def test_a_read_goes_on_if_segments_are_replaced_again_while_it_looks_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once before its first batch, and once more when it has found the names of the new segments."""
+    limits = Limits(segment_entries=3)
+    writer, reader = (FileLog(tmp_path / "log", limits=limits) for _ in range(2))
+    writer.create_topic("t", TopicConfig())
+    values = [b"%d" % number for number in range(18)]
+    for value in values[:12]:
+        writer.append(WHERE, record_batch([value], [value], [0]))
+    batches = reader.read(WHERE, Offset(0), Offset(12))
+    assert writer.rewrite(WHERE, min_entries=1)
+    replaced: list[bool] = []
+
+    def listed(folder: Path) -> list[SegmentName]:
+        names = current_segments(folder)
+        if not replaced:
+            replaced.append(True)
+            for value in values[12:]:
+                writer.append(WHERE, record_batch([value], [value], [0]))
+            assert writer.rewrite(WHERE, min_entries=1)
+        return names
+
+    monkeypatch.setattr(index, "current_segments", listed)
+    assert [value for batch in batches for value in batch.values()] == values[:12]
+    assert replaced

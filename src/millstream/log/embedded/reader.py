@@ -304,17 +304,17 @@ class PartitionReader:
             return
         position, end = start, found.end
         missing: Path | None = None
+        latest: _Found | None = found
         while position < end:
             try:
-                for batch in self._joined(position, found):
+                latest = latest or self._find(position, end)
+                for batch in self._joined(position, latest):
                     yield batch
                     position = batch.next_offset
             except _GoneError as gone:
                 if gone.path == missing:
                     raise self.missing(gone.path, position) from None
-                missing = gone.path
-                if position < end:
-                    found = self._find(position, end)
+                missing, latest = gone.path, None
 
     def _joined(self, start: Offset, found: _Found) -> Iterator[LogRecordBatch]:
         parts: list[Stored] = []
