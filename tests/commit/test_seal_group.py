@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from millstream.commit import seal_group
 from millstream.commit.application_storage import ApplicationStorage
 from millstream.commit.seal_group import SealGroup, is_shared
 from millstream.commit.sealed_file import SealedContent, SealedFile, read_sealed, write_sealed
-from millstream.durable import DamagedFileError
+from millstream.durable import DamagedFileError, DiskFullError, SyncGroup
 from millstream.types import Epoch, Partition
 
 PUBLISHED = replace(CONTENT, local={})
@@ -128,6 +129,35 @@ def test_an_error_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="user code"):
         fail()
     assert not (tmp_path / found[0].path).exists()
+
+
+def test_after_a_file_could_not_be_written_nothing_more_is_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks before the one that fails have been told that their parts are in the file."""
+    folder = folder_in(tmp_path)
+    write = SyncGroup.create
+
+    def fail_once(group: SyncGroup, path: Path, chunks: Any) -> int:
+        monkeypatch.setattr(SyncGroup, "create", write)
+        raise DiskFullError("full")
+
+    monkeypatch.setattr(SyncGroup, "create", fail_once)
+    monkeypatch.setattr(seal_group, "MAX_SHARED_BYTES", 1_000)
+    failed: list[str] = []
+
+    def seal_all() -> None:
+        with SealGroup(folder) as group:
+            for number in range(4):
+                try:
+                    seal(group, folder, content_of(f"0_{number}", "row"))
+                except DiskFullError:
+                    failed.append(f"0_{number}")
+
+    with pytest.raises(DiskFullError):
+        seal_all()
+    assert failed == ["0_1", "0_2", "0_3"]
+    assert [path for path in tmp_path.glob("sealed/*/*/*") if path.is_file()] == []
 
 
 def test_two_attempts_never_write_to_one_file(tmp_path: Path) -> None:

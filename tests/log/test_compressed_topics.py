@@ -113,7 +113,7 @@ def test_what_is_rewritten_again_is_the_same(tmp_path: Path) -> None:
 def test_compaction_comes_by_the_bytes_before_they_were_compressed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 100)
+    monkeypatch.setattr(log_cleaner, "TINY_BYTES", 100)
     log = log_in(tmp_path / "log")
     append(log, *[ZEROS] * 20)
     assert log.rewrite(WHERE, min_entries=1)
@@ -129,7 +129,7 @@ def test_compaction_comes_by_the_bytes_before_they_were_compressed(
 def test_segments_are_joined_by_the_bytes_before_they_were_compressed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 100)
+    monkeypatch.setattr(log_cleaner, "TINY_BYTES", 100)
     log = log_in(tmp_path / "log")
     append(log, *[ZEROS] * 20)
     log.rewrite(WHERE, min_entries=1)

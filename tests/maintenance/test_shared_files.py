@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,9 @@ from tests.state.small_app import FastFiles
 from millstream import StreamsBuilder, Topology, serdes
 from millstream.commit.coordinator import CoordinatorSettings
 from millstream.log import FileLog, TopicConfig, TopicPartition, record_batch
+from millstream.log.embedded.log_cleaner import TINY_BYTES
 from millstream.maintenance import collection
+from millstream.maintenance.application_reset import delete
 from millstream.maintenance.maintenance import maintain
 from millstream.types import Offset, Partition
 
@@ -138,3 +142,32 @@ def test_a_store_of_an_idle_task_is_restored_after_its_file_is_gone(tmp_path: Pa
         again = App(executor, FileLog(tmp_path / "log", files=FastFiles()))
         again.run_epoch(IDLE)
         assert again.counted(IDLE) == [1, 2]
+
+
+def test_a_partition_that_gets_a_row_now_and_then_is_not_copied_each_time(tmp_path: Path) -> None:
+    """It is in the way of a file each time, and all that it has but the new row stands in a segment."""
+    folder = tmp_path / "log/topics/app-counts-changelog/0"
+    with app_in(tmp_path) as app:
+        chance = random.Random(3)
+        keys = [chance.randbytes(40) for _ in range(5_000)]  # changelogs are compressed
+        app.log.append(TopicPartition("in", IDLE), record_batch(keys, [b"v"] * len(keys), [0] * len(keys)))
+        app.run_epoch()
+        large: list[Path] = []
+        for _ in range(4):
+            app.run_epoch(*map(Partition, range(PARTITIONS)))
+            for _ in range(12):
+                app.run_epoch(*map(Partition, range(1, PARTITIONS)))
+            app.maintain(min_entries=8)
+            assert len(app.shared_files()) == KEPT
+            large.append(max(folder.glob("*.segment"), key=lambda path: path.stat().st_size))
+        assert large[0].stat().st_size > TINY_BYTES
+        assert set(large) == {large[0]}
+        assert app.counted(IDLE)[-1] == 5
+
+
+def test_the_threads_of_an_application_end_when_it_is_deleted(tmp_path: Path) -> None:
+    with app_in(tmp_path) as app:
+        storage, log = app.executor.worker.storage, app.log
+    delete(storage, log, None)
+    assert not storage.path.exists()
+    assert "millstream-heartbeat" not in {thread.name for thread in threading.enumerate()}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from millstream.log.partitioner import partition_for_key
 from millstream.processors.columns.column import Column
 from millstream.record import Headers
+from millstream.task import shuffle_block
 from millstream.task.inputs import TaskInput
 from millstream.task.records import DecodedPart, OutputBatch
 from millstream.task.shuffle_block import Shuffle, ShuffleBlock, one_slot, rows_for
@@ -147,6 +148,17 @@ def test_rows_of_several_log_blocks_are_cut_where_a_partition_ends() -> None:
     assert len(block._parts) > 1
     for partition in {partition_for_key(b"%d" % key, 3) for key in range(3)}:
         assert taken([block], partition) == naive([rows], 3, partition)
+
+
+def test_more_rows_than_an_array_of_arrow_holds_stay_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [Row(b"%d" % (at % 5), b"%d" % at, at % 7, (("at", b"%d" % at),)) for at in range(40)]
+    senders = [rows[:13], rows[13:20], rows[20:]]
+    blocks = [block for number, part in enumerate(senders) for block in sent(f"0_{number}", part, 2)]
+    monkeypatch.setattr(shuffle_block, "MAX_JOINED_BYTES", 100)
+    for partition in range(2):
+        assert taken(blocks, partition) == naive(senders, 2, partition)
+    raw = rows_for("t", Partition(0), blocks, 0)
+    assert len(raw.values.pieces()) == len(senders)
 
 
 def test_a_partitioner_of_the_users_own_is_obeyed_and_rows_without_a_key_stay_with_their_task() -> None:

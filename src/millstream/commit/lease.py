@@ -128,9 +128,13 @@ class Lease:
         with suppress(OSError, MillstreamError):
             self.renew()
 
+    def close(self) -> None:
+        """End its thread, and say nothing: for who has deleted the application, leases and all."""
+        self._heartbeat.close()
+
     def release(self) -> None:
         """Let go: the next coordinator need not wait."""
-        self._heartbeat.close()
+        self.close()
         _write_renewal(self._storage, self.term, 0)
 
 

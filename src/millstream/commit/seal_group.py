@@ -42,12 +42,15 @@ class SealGroup:
         """Of the file that the next part is added to; None: it is the first."""
         self._chunks: list[Chunk] = []
         self._length = 0
+        self._failure: BaseException | None = None
+        """Of a file that is shared: parts were promised that are nowhere."""
 
     def seal(self, path: Path, content: SealedContent, *, is_read_again: bool) -> SealedFile:
         """Seal what an attempt of a task made, under its own name, or in a file named after its first task.
 
         `is_read_again`: it is needed for as long as the task does not seal again, and not only by topics.
         """
+        self._check()
         part = encoded_part(content)
         self._group.ensure_private_folder(path.parent)
         if is_read_again or part.length >= LARGE_BYTES:
@@ -66,9 +69,19 @@ class SealGroup:
         return sealed
 
     def _write_shared(self) -> None:
-        if self._path is not None:
-            self._group.create(self._path, [b"".join(self._chunks)])
+        path, chunks = self._path, self._chunks
         self._path, self._chunks, self._length = None, [], 0
+        if path is None:
+            return
+        try:
+            self._group.create(path, [b"".join(chunks)])
+        except BaseException as failure:
+            self._failure = failure
+            raise
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def __enter__(self) -> Self:
         self._group.__enter__()
@@ -80,6 +93,7 @@ class SealGroup:
         """Write what is left, and make all of it durable. After an error nothing is promised."""
         try:
             if error is None:
+                self._check()
                 self._write_shared()
         except BaseException as failure:
             self._group.__exit__(type(failure), failure, failure.__traceback__)

@@ -47,11 +47,13 @@ class SyncGroup:
         self._syncs: list[Callable[[], None]] = []
         """Wait for a sync that has begun."""
         self._folders: dict[Path, None] = {}
+        self._checked: set[Path] = set()
 
     def ensure_private_folder(self, folder: Path) -> None:
-        """Make a folder, or check that it is ours alone, before the first file of the group in it."""
-        if folder not in self._folders:
+        """Make a folder, or check that it is ours alone: once in a group."""
+        if folder not in self._checked:
             ensure_private_folder(folder, files=self._files)
+            self._checked.add(folder)
 
     def create(self, path: Path, chunks: Iterable[Chunk]) -> int:
         """Create ``path`` with the given content; return its length. FileExistsError if the name is taken.

@@ -184,6 +184,8 @@ def _leased(storage: ApplicationStorage, *, release: bool = True) -> Iterator[Le
     finally:
         if release or storage.leases.is_dir():
             lease.release()
+        else:
+            lease.close()
 
 
 def _published_head(storage: ApplicationStorage, log: FileLog, chain: ManifestChain) -> Manifest:

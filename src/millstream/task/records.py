@@ -156,7 +156,11 @@ class OutputBatch:
 
 
 def joined(
-    topic: str, partition: int, parts: Sequence[RawBatch], first_offset: int | None = None
+    topic: str,
+    partition: int,
+    parts: Sequence[RawBatch],
+    first_offset: int | None = None,
+    runs: Sequence[int] = (),
 ) -> RawBatch:
     """Batches of one partition as one, with their own offsets or others from `first_offset` on."""
     if first_offset is None:
@@ -173,6 +177,7 @@ def joined(
         values=Column.concat([part.values for part in parts]),
         timestamps=Column.concat([part.timestamps for part in parts]),
         headers=_headers(parts),
+        runs=runs,
     )
 
 

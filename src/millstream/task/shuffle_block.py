@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, groupby
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ import pyarrow as pa
 from millstream.log.blocks import Records, decode_blocks, encode_blocks
 from millstream.log.few_records import FewRecords
 from millstream.processors.columns.column import Column, are_few
-from millstream.task.records import OutputBatch, RawBatch, records_of_batches
+from millstream.task.records import OutputBatch, RawBatch, joined, records_of_batches
 from millstream.task.routing import partitions_of
 from millstream.types import Attempt, Partition
 
@@ -31,6 +31,9 @@ __all__ = ["ConsumedBlock", "Route", "SentBlock", "Shuffle", "ShuffleBlock", "on
 
 Route: TypeAlias = Callable[[str, int], Sequence[int]]
 """The slot that reads each partition of a repartition, given its topic and the number of its partitions."""
+
+MAX_JOINED_BYTES: Final = 1 << 30
+"""Rows of more than that stay in pieces: one array of Arrow's has 2 GiB at most."""
 
 InferredTypes: TypeAlias = tuple[tuple[str, str, str], ...]
 Counts: TypeAlias = tuple[tuple[Partition, int], ...]
@@ -201,6 +204,9 @@ def rows_for(topic: str, partition: Partition, blocks: Sequence[ShuffleBlock], f
     (:mod:`millstream.task.inputs`): so it is told how many each has.
     """
     parts = [part for block in blocks for part in block.rows(partition)]
-    rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
     runs = [block.count(partition) for block in blocks] if len(blocks) > 1 else ()
+    if len(parts) > 1 and sum(part.nbytes for part in parts) > MAX_JOINED_BYTES:
+        pieces = [RawBatch.of(topic, partition, 0, part) for part in parts]
+        return joined(topic, partition, pieces, first_offset, runs)
+    rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
     return RawBatch.of(topic, partition, first_offset, rows, runs)

@@ -330,7 +330,7 @@ class Task:
         }
 
     def _read(self, raw: RawBatch) -> Any:
-        if raw.topic not in self._sources:  # once per topic: a repartition has a batch of every sender
+        if raw.topic not in self._sources:  # once per topic, however many partitions it has
             self._sources[raw.topic] = self._sub.source_of(raw.topic)
         source = self._sources[raw.topic]
         assert source is not None  # the engine reads only topics of the sub-topology

@@ -49,7 +49,9 @@ LOCK: Final = "maintenance"
 _UNFINISHED: Final = "unfinished"
 """The name under which a segment is rewritten. There is one at a time, by the lock."""
 SMALL_BYTES: Final = 1 << 20
-"""Segments below this size are always worth joining."""
+"""Segments below this size are worth a copy without their sealed files, though they are compacted later."""
+TINY_BYTES: Final = 64 << 10
+"""Segments below this size are always worth joining: to open one more file takes as long as to copy it."""
 MANY_SEGMENTS: Final = 32
 """So many closed segments that can't be compacted are joined all the same."""
 _SEGMENTS_OF_RETENTION: Final = 8
@@ -354,13 +356,14 @@ def _raw_bytes(segment: SegmentIndex, start: int, end: int) -> int:
 def _mergeable(segments: Sequence[SegmentIndex], target_bytes: int) -> list[list[SegmentIndex]]:
     """Return neighbours to be merged, the newest first.
 
-    A segment joins newer ones only if it is not much larger than they are together. So a record is rewritten
-    a logarithmic number of times, not once for every segment that comes after it.
+    A segment joins newer ones only if it is not much larger than they are together, or very small. So a
+    record is rewritten a logarithmic number of times, not once for every segment that comes after it: one may
+    be closed for each row that a partition gets now and then (:mod:`millstream.maintenance.collection`).
     """
 
     def joins(newer: Sequence[SegmentIndex], segment: SegmentIndex) -> bool:
         raw_bytes = sum(other.raw_bytes for other in newer)
-        is_small = segment.bytes <= 2 * SMALL_BYTES or segment.raw_bytes <= 2 * raw_bytes
+        is_small = segment.bytes <= TINY_BYTES or segment.raw_bytes <= 2 * raw_bytes
         return is_small and _bytes([*newer, segment]) <= target_bytes
 
     groups = [group[::-1] for group in _grouped(reversed(segments), joins)]
