@@ -31,7 +31,7 @@ _THREAD: Final = _ThrottledThread()
 def maybe_throttle() -> None:
     """End a step: wait while a small epoch is at work, if this thread is throttled.
 
-    Whoever holds a lock which an epoch waits for keeps it for 50 ms longer at most. The cleaner of a topic has
+    Whoever holds a lock that an epoch waits for keeps it for 50 ms longer at most. The cleaner of a topic has
     such a lock: a plan that meets it leaves the partition to the next epoch after a second.
     """
     throttler = _THREAD.throttler

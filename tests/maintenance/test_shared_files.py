@@ -128,6 +128,22 @@ def test_a_file_that_most_still_need_is_left_to_them(tmp_path: Path) -> None:
         assert "2" in app.shared_files()
 
 
+def test_what_is_committed_and_not_published_yet_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No topic points into the file: only the manifest names it."""
+    with app_in(tmp_path) as app:
+        coordinator = app.executor.coordinator
+        with monkeypatch.context() as patch:
+            patch.setattr(coordinator, "publish", lambda _: None)
+            patch.setattr(app.executor, "apply", lambda _: None)
+            app.run_epoch(IDLE)
+        app.maintain(min_entries=8)
+        assert app.counted(IDLE) == [1]
+        coordinator.publish(coordinator.head)
+        assert app.counted(IDLE) == [1, 2]
+
+
 def test_a_store_of_an_idle_task_is_restored_after_its_file_is_gone(tmp_path: Path) -> None:
     with app_in(tmp_path) as app:
         app.maintain(min_entries=8)
