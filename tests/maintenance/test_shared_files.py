@@ -182,8 +182,10 @@ def test_a_partition_that_gets_a_row_now_and_then_is_not_copied_each_time(tmp_pa
 
 
 def test_the_threads_of_an_application_end_when_it_is_deleted(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
     with app_in(tmp_path) as app:
         storage, log = app.executor.worker.storage, app.log
     delete(storage, log, None)
     assert not storage.path.exists()
-    assert "millstream-heartbeat" not in {thread.name for thread in threading.enumerate()}
+    left = set(threading.enumerate()) - before
+    assert "millstream-heartbeat" not in {thread.name for thread in left}
