@@ -16,12 +16,13 @@ class Storage:
     """Answers when it is told to, with the number of the question."""
 
     def __init__(self) -> None:
-        self.may_answer = threading.Event()
+        self.is_asked, self.may_answer = threading.Event(), threading.Event()
         self.asked = 0
 
     def __call__(self) -> int:
         self.asked += 1
         asked = self.asked
+        self.is_asked.set()
         assert self.may_answer.wait(30)
         return asked
 
@@ -32,16 +33,20 @@ def test_an_answer_that_does_not_come_is_a_timeout_and_nobody_asks_again_meanwhi
     for _ in range(3):
         with pytest.raises(TimeoutError, match=r"^The storage has not answered within 0\.05 s\.$"):
             ask()
+    assert storage.is_asked.wait(30)
     assert storage.asked == 1
     storage.may_answer.set()
 
 
-def test_an_answer_that_comes_too_late_is_thrown_away() -> None:
+def test_an_answer_that_comes_too_late_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = Storage()
-    ask = with_timeout(storage, 0.05, "The storage")
-    with pytest.raises(TimeoutError):
-        ask()
-    late = next(thread for thread in threading.enumerate() if thread.name == "millstream-question")
+    ask = with_timeout(storage, 30, "The storage")
+    before = set(threading.enumerate())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", lambda *_: storage.is_asked.wait(30))  # no longer than that
+        with pytest.raises(TimeoutError):
+            ask()
+    (late,) = (one for one in set(threading.enumerate()) - before if one.name == "millstream-question")
     storage.may_answer.set()
     late.join()
     assert with_timeout(storage, 30, "The storage")() == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -30,7 +31,9 @@ from millstream.state.local.open_stores import OpenStores, Sealed, _identity
 from millstream.state.local.task_stores import TaskVersion
 from millstream.state.stores.cell_store import CellStore, Frozen
 
-LOCK_TIMEOUT_MS = 2_000
+LOCK_TIMEOUT_MS = 60_000
+SHORT_LOCK_TIMEOUT_MS = 2_000
+"""Of slots that do not let go."""
 
 
 def told_apart(attempt_of_rows: Callable[[str], str]) -> Topology:
@@ -100,7 +103,6 @@ def a_report_comes_late(lab: Lab) -> None:
         if slot._assigned.slot == 0 and command.of.attempt == 2:
             late.append((slot, EpochDone(command.of, tuple(reports))))
             lose(app, 1)
-            time.sleep(0.1)
         return reports
 
     with pytest.MonkeyPatch.context() as patch:
@@ -279,8 +281,9 @@ def fenced_slots_go_on(patch: pytest.MonkeyPatch) -> None:
             obey(slot, command)
 
     def stay(slot: Slot) -> None:
-        threading.Timer(3 * LOCK_TIMEOUT_MS / 1000, slot._commands.put, [Stop()]).start()
+        threading.Timer(3 * SHORT_LOCK_TIMEOUT_MS / 1000, slot._commands.put, [Stop()]).start()
 
+    patch.setattr(sys.modules[__name__], "LOCK_TIMEOUT_MS", SHORT_LOCK_TIMEOUT_MS)
     patch.setattr(Slot, "_obey", obey_anyway)
     patch.setattr(Slot, "_leave", stay)
 

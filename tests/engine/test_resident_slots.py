@@ -190,8 +190,10 @@ def test_a_slot_that_can_t_start_later_is_told_and_the_others_go_on(
 
 
 def lose(app: Application, number: int) -> None:
-    """As if the process of a slot was killed: its connection ends."""
-    app.engine.pool.live()[number].connection.close()
+    """As if the process of a slot was killed: its connection ends, and its coordinator has noticed that."""
+    member = app.engine.pool.live()[number]
+    member.connection.close()
+    until(lambda: app.engine.pool.live().get(number) is not member)
 
 
 def test_a_lost_slot_is_replaced_and_its_tasks_go_on_elsewhere_meanwhile(lab: Lab) -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -228,16 +229,23 @@ def test_a_wait_for_the_first_slot_is_told_and_has_an_end(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     lab.topic("in", words(10, seed=22))
-    for name, seconds in (("_LOOKS_EVERY_S", 0.02), ("_TOLD_AFTER_S", 0.1), ("_LONGEST_WAIT_S", 0.5)):
-        monkeypatch.setattr(f"millstream.engine.spark.resident.slot_tasks.{name}", seconds)
     app = Application(lab, two_levels())
+    seconds = count(step=50)
+
+    def clock() -> int:
+        """Goes on with each look at it, as soon as a slot could not be had."""
+        return 0 if app.engine.pool.last_failure is None else next(seconds)
+
+    module = "millstream.engine.spark.resident.slot_tasks"
+    monkeypatch.setattr(f"{module}._LOOKS_EVERY_S", 0.02)
+    monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=clock))
 
     def no_core(*_: object) -> None:
         raise ConnectionResetError("no executor")
 
     monkeypatch.setattr(app.engine.launcher, "run", no_core)
     with pytest.raises(
-        WorkersNotReadyError, match=r"has no slot .* after 0 s.*The last failure: no executor"
+        WorkersNotReadyError, match=r"has no slot .* after 300 s.*The last failure: no executor"
     ):
         app.loop.open()
     app.loop.close()

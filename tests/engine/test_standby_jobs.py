@@ -134,11 +134,17 @@ def test_none_begins_while_an_epoch_is_at_work(copies: Copies, monkeypatch: pyte
     until(copies.is_caught_up)
 
 
-def test_none_is_at_work_in_a_pause(copies: Copies) -> None:
+def test_none_is_at_work_in_a_pause(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standby_jobs, "_LONGEST_PAUSE_S", 60.0)
     copies.gate.clear()
     copies.commit(1)
     until(lambda: copies.jobs._is_at_work)
-    threading.Timer(0.05, copies.gate.set).start()
+
+    def go_on_in_the_pause() -> None:
+        until(lambda: copies.jobs._is_paused)
+        copies.gate.set()
+
+    threading.Thread(target=go_on_in_the_pause).start()
     with copies.jobs.paused():
         assert len(copies.run) == 1, "it was waited for"
         copies.commit(2)
@@ -154,10 +160,10 @@ def test_a_long_epoch_does_not_end_all_copying_but_its_own_tasks_are_left_to_it(
     with copies.jobs.epoch_at_work():
         copies.commit(1)
         until(copies.is_caught_up)
+        copies.run.clear()  # the thread may look for the next slice at any time from here on
         copies.assigner.begin_term()
         copies.assigner.note_tasks(copies.tasks, copies.entries)
         copies.assigner.update({0: slot(0, "a"), 1: slot(1, "b")})
-        copies.run.clear()
         copies.jobs.wake()
         until(lambda: sum(one.is_behind for one in copies.assigner.followers()) == TASKS)
         assert {task.task_id: one.slot for one in copies.run for task, _ in one.tasks} == {

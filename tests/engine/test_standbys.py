@@ -98,6 +98,7 @@ def test_a_host_lost_in_the_middle_of_an_epoch_is_taken_over_by_the_standby_whic
             until(app.have_followed)
             rows_read.clear()
             app.lose("two")
+            until(lambda: len(app.engine.pool.live()) == 1)
 
     settings = {"num_standby_replicas": 1, "max_records_per_epoch": 25, "acceptable_recovery_lag": 0}
     with running_on(lab, counting(lose_one), TWO_HOSTS, **settings) as app:
@@ -246,6 +247,7 @@ def test_a_drained_host_gives_its_tasks_away_without_a_failed_epoch_and_it_is_to
         for number, part in enumerate(parts):
             lab.append("in", part[50:], partition=number)
         app.run()
+        until(lambda: app.is_caught_up() and "rebalance is over: host two is drained" in told)
         assert app.copies() == {}, "nobody else is there"
         assert app.engine.failures == []
         assert {"rebalance: host two is drained", "rebalance is over: host two is drained"} <= set(told)

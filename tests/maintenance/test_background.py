@@ -150,7 +150,8 @@ def test_epochs_go_on_while_it_is_at_work() -> None:
     assert slow.begun == [1]
 
 
-def test_epochs_wait_for_it_if_it_presses() -> None:
+def test_epochs_wait_for_it_if_it_presses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.maintenance.background._PATIENCE_S", 60.0)
     slow = Slow(lambda: 0.0)
     slow.beside.epoch_ended()
     slow.urgency = BACKPRESSURE
