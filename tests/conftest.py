@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections import Counter
 from functools import cached_property
 from typing import Any, Final
@@ -20,7 +21,12 @@ _AT_A_TIME: Final = 8
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """`tmp_path` is in memory where there is room: no test takes the power away, so none needs the disk."""
+    """`tmp_path` is in memory where there is room: no test takes the power away, so none needs the disk.
+
+    And the processes that tests start can be interrupted, also if a shell has started us in the background.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
 
