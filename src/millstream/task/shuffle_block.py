@@ -205,8 +205,16 @@ def rows_for(topic: str, partition: Partition, blocks: Sequence[ShuffleBlock], f
     """
     parts = [part for block in blocks for part in block.rows(partition)]
     runs = [block.count(partition) for block in blocks] if len(blocks) > 1 else ()
-    if len(parts) > 1 and sum(part.nbytes for part in parts) > MAX_JOINED_BYTES:
+    if len(parts) > 1 and not _fit_into_an_array(blocks, parts):
         pieces = [RawBatch.of(topic, partition, 0, part) for part in parts]
         return joined(topic, partition, pieces, first_offset, runs)
     rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
     return RawBatch.of(topic, partition, first_offset, rows, runs)
+
+
+def _fit_into_an_array(blocks: Sequence[ShuffleBlock], parts: Sequence[pa.RecordBatch]) -> bool:
+    """Whether rows can be joined. They are asked for their size only if all of their blocks are too large."""
+    return (
+        sum(len(block.payload) for block in blocks) <= MAX_JOINED_BYTES
+        or sum(part.nbytes for part in parts) <= MAX_JOINED_BYTES
+    )
