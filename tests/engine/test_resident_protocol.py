@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.flight as fl
 import pytest
 
+from millstream.engine.spark.resident import bundles
 from millstream.engine.spark.resident.bundles import (
     CHUNK_BYTES,
     MAX_BUNDLE_BYTES,
@@ -172,6 +173,15 @@ def test_a_chunk_that_is_longer_than_one_may_be_is_refused_though_it_was_announc
     size, digest = len(directory) + len(data), packed([block(data)])[2]
     with pytest.raises(BadBundleError, match="malformed"):
         unpacked(header(chunks=2, size=size, digest=digest), [first, long])
+
+
+def test_a_directory_that_is_longer_than_one_may_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunks, size, digest = packed([block(b"rows")])
+    announced = header(chunks=len(chunks), size=size, digest=digest)
+    assert len(unpacked(announced, chunks)) == 1
+    monkeypatch.setattr(bundles, "DIRECTORY_BYTES", size - len(b"rows") - 1)
+    with pytest.raises(BadBundleError, match="malformed"):
+        unpacked(announced, chunks)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from tests.spark.programs import check_exact, one_level, two_levels, words
 
 from millstream.commit.process import process_is_alive, process_started
 from millstream.engine.spark.failures import WorkersNotReadyError
+from millstream.engine.spark.resident import slot_pool
 from millstream.engine.spark.resident.connection import Connection, ConnectionLostError, connect
 from millstream.engine.spark.resident.messages import Beat, Hello, Ping, RunEpoch
 from millstream.engine.spark.resident.slot import Slot, SlotSettings
@@ -129,6 +131,23 @@ def test_the_job_of_a_slot_that_takes_no_message_elsewhere_is_cancelled(
             assert pool.live() == {}
             assert [member.number for member in pool.take_hanging()] == [0]
         assert sleeper.poll() is None, "a process id means nothing on another host"
+
+
+def test_the_job_of_a_slot_that_can_not_be_killed_here_is_cancelled_and_the_slot_may_hold_its_stores(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError("the process of another user")
+
+    monkeypatch.setattr(slot_pool, "os", SimpleNamespace(kill=refused, getpid=os.getpid))
+    with (
+        pool_of(1, timeout_s=60.0, beat_s=60.0) as (pool, launcher),
+        closing(joined(pool, launcher, 0, sleeper.pid, socket.gethostname())),
+    ):
+        pool.fence(pool.live()[0])
+        until(lambda: launcher.cancelled == [0])
+        assert [member.number for member in pool.take_hanging()] == [0]
+        assert sleeper.poll() is None
 
 
 def test_a_pool_can_be_closed_while_a_slot_is_just_submitted() -> None:

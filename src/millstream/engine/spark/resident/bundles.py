@@ -22,6 +22,8 @@ __all__ = ["MAX_BUNDLE_BYTES", "SCHEMA", "BadBundleError", "BundleHeader", "pack
 
 MAX_BUNDLE_BYTES: Final = 4 << 30
 CHUNK_BYTES: Final = 8 << 20
+DIRECTORY_BYTES: Final = 256 << 20
+"""Of the first chunk, which names all blocks, and how many rows each partition gets of them."""
 SCHEMA: Final = pa.schema([("bytes", pa.large_binary())])
 
 
@@ -109,7 +111,7 @@ def unpacked(header: BundleHeader, chunks: Iterable[pa.RecordBatch]) -> list[Shu
     for chunk in chunks:
         data = chunk.column(0)[0].as_buffer() if len(chunk) == 1 and chunk.schema.equals(SCHEMA) else None
         received += 0 if data is None else data.size
-        is_long = data is not None and bool(parts) and data.size > CHUNK_BYTES  # the first is the directory
+        is_long = data is not None and data.size > (CHUNK_BYTES if parts else DIRECTORY_BYTES)
         if data is None or is_long or len(parts) >= header.chunks or received > header.size:
             raise BadBundleError(f"a bundle is larger than announced, {header.size} bytes, or malformed")
         parts.append(data)

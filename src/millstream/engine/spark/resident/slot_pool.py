@@ -538,7 +538,7 @@ def _tell_replaced(member: Member, why: str) -> None:
 
 
 def _kill_hanging(member: Member) -> bool:
-    """Kill a slot's process if it is on this host, and wait for its death; False if it is elsewhere.
+    """Kill a slot's process if it is on this host, and wait for its death; whether it is dead then.
 
     By process id and time of start: a process id is used again, the pair is not.
     """
@@ -553,4 +553,4 @@ def _kill_hanging(member: Member) -> bool:
             os.kill(hello.pid, signal.SIGKILL)
         while process_is_alive(hello.pid, hello.started) and time.monotonic() < deadline:
             time.sleep(0.005)
-    return True
+    return not process_is_alive(hello.pid, hello.started)
