@@ -11,7 +11,7 @@ other, and nobody else calls a step.
                coordinator.resume: renew, publish what the head left
  2  plan       coordinator.plan_epoch                                 commit.planned
  3  open       engine.run_tasks, for each task                        commit.opened
- 4  process    (:func:`millstream.commit.task_attempt.run_task`)            commit.processed
+ 4  process    (:func:`millstream.commit.task_attempt.run_task`)      commit.processed
  5  seal                                                              commit.sealing, commit.sealed
  6  report                                                            commit.reported
  7  commit     coordinator.commit: check, and write the manifest      commit.checked, commit.manifest_written
